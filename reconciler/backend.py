@@ -1,0 +1,114 @@
+"""The door to whatever runs tasks: `changes(since)` says what is so, `submit(order, epoch)` asks for something to be so.
+
+Backends are asynchronous: `submit` returning says only that the order was taken, raising says only that it may not have
+been, and the outcome is learned by observing. An order names a fact (`start/JOB/ATTEMPT`), so sending it again is harmless.
+Every implementation passes tests/contracts/test_backend.py.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NewType, Protocol
+
+from solver.world.cluster import Node, NodeName
+from solver.world.document import Document
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName, JobSpec, TaskPlacement
+
+Epoch = NewType("Epoch", int)
+"""Rises with every change of leader; whoever receives an order refuses one older than the newest it has seen."""
+
+Cursor = NewType("Cursor", int)
+
+TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
+"""`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
+
+ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed", "stopped", "lost"})
+
+
+class StaleEpochError(Exception):
+    """The sender is no longer the leader. It must stop acting."""
+
+
+class BackendUnreachableError(Exception):
+    """The order may or may not have arrived. Observe, and send it again if need be."""
+
+
+class StartGang(Document, frozen=True, tag_field="order", tag="start"):
+    """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    spec: JobSpec
+
+    @property
+    def id(self) -> str:
+        """The name of the fact."""
+        return f"start/{self.job}/{self.attempt}"
+
+
+class StopGang(Document, frozen=True, tag_field="order", tag="stop"):
+    """No task of this attempt runs any more: asked to end, and after `grace` made to. An attempt that was stopped never starts."""
+
+    job: JobName
+    attempt: int
+    grace: Duration
+
+    @property
+    def id(self) -> str:
+        """The name of the fact."""
+        return f"stop/{self.job}/{self.attempt}"
+
+
+Order = StartGang | StopGang
+
+
+class TaskStatus(Document, frozen=True):
+    """How one task of one attempt stands, as the backend last knew at `at`."""
+
+    job: JobName
+    attempt: int
+    group: str
+    index: int
+    node: NodeName
+    state: TaskState
+    at: Instant
+    exit_code: int | None = None
+    detail: str = ""
+
+
+class AttemptStopped(Document, frozen=True):
+    """A stop order is done: none of this attempt's tasks runs or will ever run, whether any had started or not."""
+
+    job: JobName
+    attempt: int
+    at: Instant
+
+
+class Changes(Document, frozen=True):
+    """What changed after a cursor. From cursor 0: everything the backend knows. May be late, never contradicts itself."""
+
+    cursor: Cursor
+    nodes: tuple[Node, ...] = ()
+    tasks: tuple[TaskStatus, ...] = ()
+    stopped: tuple[AttemptStopped, ...] = ()
+
+
+class Backend(Protocol):
+    """Whatever runs tasks: local processes, agents, Kubernetes, or a simulation."""
+
+    def changes(self, since: Cursor) -> Changes:
+        """What changed after `since`. Raises BackendUnreachableError."""
+
+    def submit(self, order: Order, epoch: Epoch) -> None:
+        """Ask for a fact. Raises StaleEpochError (refused for good) or BackendUnreachableError (outcome unknown)."""
+
+    def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
+        """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""
+
+
+class Logs(Protocol):
+    """Where a task's output can be read."""
+
+    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; b"" at the end of what there is so far. Raises KeyError for an unknown task."""

@@ -1,0 +1,32 @@
+"""What the control plane knows of a job, live or ended."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from solver.world.document import Document
+from solver.world.quantities import Instant
+from solver.world.workload import JobName, JobSpec
+
+JobState = Literal["queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
+TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class JobOutcome(Document, frozen=True):
+    """How a job ended. `exit_code` is that of the first task that failed; `message` says it to the job's owner."""
+
+    state: Literal["succeeded", "failed", "cancelled"]
+    at: Instant
+    exit_code: int | None = None
+    message: str = ""
+
+
+class JobRecord(Document, frozen=True):
+    """A job as submitted, and as it ended. Whether it holds devices is the ledger's to say."""
+
+    name: JobName
+    spec: JobSpec
+    user: str
+    submitted_at: Instant
+    cancel_requested_by: str = ""
+    outcome: JobOutcome | None = None

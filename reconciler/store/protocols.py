@@ -1,0 +1,169 @@
+"""The three small protocols of storage. No one of them pretends to own everything.
+
+JobSource says what wants to run, Ledger who holds which device, History what happened. On one machine a single
+database implements all three (reconciler/store/sql); on Kubernetes the API server is source and ledger.
+Each has a conformance suite under tests/contracts that every implementation passes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from reconciler.backend import Epoch
+from reconciler.jobs.record import JobOutcome, JobRecord
+from solver.plan.plan import Plan
+from solver.rules.policy import Policy
+from solver.world.cluster import DeviceId
+from solver.world.document import Document
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration, Instant
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName, JobSpec, TaskPlacement
+
+
+class StoreUnusableError(Exception):
+    """The disk is full, the file is corrupt, the database is gone: a person must act; what was committed is kept."""
+
+
+class DuplicateJobError(Exception):
+    """A job of that name exists and is not the one this idempotency key submitted."""
+
+
+class UnknownJobError(KeyError):
+    """There is no job of that name."""
+
+
+class NotLeaderError(Exception):
+    """Somebody else leads, until `until`."""
+
+    def __init__(self, holder: str, until: Instant) -> None:
+        super().__init__(f"{holder} leads until {until}")
+        self.holder = holder
+        self.until = until
+
+
+class ClaimRefusedError(Exception):
+    """A device is already held, or the attempt is not the next one. Nothing was changed."""
+
+    def __init__(self, reason: str, devices: tuple[DeviceId, ...] = ()) -> None:
+        super().__init__(reason)
+        self.devices = devices
+
+
+class Claim(Document, frozen=True):
+    """One gang's hold on its devices, from the moment it is decided until its tasks are known to have ended."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    since: Instant
+    running_since: Instant | None = None
+
+
+class RoundRecord(Document, frozen=True):
+    """Everything needed to solve a round again and compare, plus how long each phase took."""
+
+    number: int
+    time: Instant
+    revision: str
+    snapshot: Snapshot
+    policy: Policy
+    plan: Plan
+    phase_ms: dict[str, float]
+    solution: str = ""
+    """What the optimiser answered, where a clock may have decided it; "" where the round is deterministic without it."""
+
+
+class RoundSummary(Document, frozen=True):
+    """One line of `quorate rounds`."""
+
+    number: int
+    time: Instant
+    revision: str
+    starts: int
+    waits: int
+    inadmissible: int
+    stage: str
+    duration_ms: float
+
+
+class Event(Document, frozen=True):
+    """One thing that happened, why, and by whom. `subject` is a job, node or revision."""
+
+    time: Instant
+    kind: str
+    subject: str
+    cause: str
+    actor: str
+
+
+class JobSource(Protocol):
+    """What wants to run."""
+
+    def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
+        """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
+
+    def job(self, name: JobName) -> JobRecord:
+        """One job, live or ended. Raises UnknownJobError."""
+
+    def live_jobs(self) -> tuple[JobRecord, ...]:
+        """Jobs without an outcome, sorted by name."""
+
+    def jobs(self, limit: int = 1000) -> tuple[JobRecord, ...]:
+        """The newest jobs, live and ended, newest first."""
+
+    def request_cancel(self, name: JobName, actor: str) -> JobRecord:
+        """Note that the job shall end; idempotent, and without effect on an ended one. Raises UnknownJobError."""
+
+    def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
+        """Record how a job ended; the first outcome stays. Raises StaleEpochError, UnknownJobError."""
+
+
+class Ledger(Protocol):
+    """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
+
+    def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
+        """Take or renew leadership. A new holder gets a higher epoch. Raises NotLeaderError while another's lease runs."""
+
+    def claim(self, epoch: Epoch, claim: Claim, intent: Intent) -> None:
+        """All devices of a gang, its attempt number and the start intent, in one transaction or not at all.
+
+        The attempt must be one above the job's last. Raises ClaimRefusedError, StaleEpochError.
+        """
+
+    def ask(self, epoch: Epoch, intent: Intent) -> None:
+        """Record an intent (a stop). Asking for the same id again keeps the first. Raises StaleEpochError."""
+
+    def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
+
+    def release(self, epoch: Epoch, job: JobName, attempt: int) -> None:
+        """Nothing of this attempt runs: its devices are free and its intents done. Idempotent. Raises StaleEpochError."""
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Every hold, sorted by job."""
+
+    def intents(self) -> tuple[Intent, ...]:
+        """Every intent not yet confirmed, sorted by id."""
+
+    def attempts(self) -> dict[JobName, int]:
+        """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
+
+
+class History(Protocol):
+    """What happened: rounds, to be replayed; events, to be read."""
+
+    def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
+        """Keep a round; returns its number (the record's own number is ignored). Raises StaleEpochError."""
+
+    def round(self, number: int) -> RoundRecord:
+        """One round, whole. Raises KeyError."""
+
+    def rounds(self, limit: int = 20) -> tuple[RoundSummary, ...]:
+        """The newest rounds, newest first."""
+
+    def record_event(self, event: Event) -> None:
+        """Append an event."""
+
+    def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
+        """The newest events of a subject, oldest first."""

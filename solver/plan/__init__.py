@@ -1,0 +1,1 @@
+"""What comes out of a round: the plan, its reasons in words, and the checker that judges it."""

@@ -1,0 +1,112 @@
+"""The plan: ordered steps that each state a fact to make true, a verdict per job, and a certificate of the solve."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from solver.plan.reasons import AnyReason
+from solver.world.document import API_VERSION, Document, digest
+from solver.world.quantities import Duration
+from solver.world.workload import JobName, QueueName, TaskPlacement
+
+Stage = Literal["none", "greedy", "mip"]
+"""Which part of the solve decided: nothing to decide, the greedy answer, or the integer program."""
+
+ProofStatus = Literal["proven", "within-gap", "unproven"]
+
+
+class Bind(Document, frozen=True, tag_field="step", tag="bind"):
+    """Gang `job` runs, in its attempt number `attempt`, as exactly these tasks on exactly these devices."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    deadline: Duration
+
+
+class Release(Document, frozen=True, tag_field="step", tag="release"):
+    """A gang that was bound and did not become ready in time holds nothing any more and waits again."""
+
+    job: JobName
+    attempt: int
+
+
+Step = Bind | Release
+
+
+class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
+    """This round binds the job. `entitled` of its `gpus` lie inside its queue's guarantee."""
+
+    job: JobName
+    queue: QueueName
+    gpus: int
+    entitled: int
+
+
+class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
+    """The job holds devices and keeps them."""
+
+    job: JobName
+    queue: QueueName
+
+
+class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):
+    """The job stays pending, with every constraint that binds it, the most telling first."""
+
+    job: JobName
+    queue: QueueName
+    reasons: tuple[AnyReason, ...]
+
+
+class Inadmissible(Document, frozen=True, tag_field="verdict", tag="inadmissible"):
+    """The job can't run under this policy on this cluster, however long it waits."""
+
+    job: JobName
+    queue: QueueName
+    reasons: tuple[AnyReason, ...]
+
+
+Verdict = Starts | Runs | Waits | Inadmissible
+
+
+class LayerResult(Document, frozen=True, omit_defaults=False):
+    """What one layer reached, and the most that any plan could have reached given the layers above it."""
+
+    name: str
+    value: float
+    bound: float
+    status: ProofStatus
+
+    @property
+    def gap(self) -> float:
+        """Relative distance from the bound; 0 where the bound is reached."""
+        return abs(self.bound - self.value) / max(abs(self.bound), 1e-9) if self.bound != self.value else 0.0
+
+
+class Certificate(Document, frozen=True, omit_defaults=False):
+    """How good the plan is and who says so. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds."""
+
+    stage: Stage
+    layers: tuple[LayerResult, ...]
+    entitled_unproven: float
+    solver: str
+    seed: int
+    columns: int = 0
+    rows: int = 0
+
+
+class Plan(Document, frozen=True, omit_defaults=False):
+    """One round's answer to one snapshot under one policy. Both are named by digest; a plan for another snapshot is stale."""
+
+    snapshot: str
+    policy: str
+    steps: tuple[Step, ...]
+    verdicts: tuple[Verdict, ...]
+    certificate: Certificate
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["Plan"] = "Plan"
+
+    @property
+    def digest(self) -> str:
+        """The plan's name."""
+        return digest(self)

@@ -1,0 +1,187 @@
+"""Why a job waits or can't be admitted: typed, with numbers in fields; words are made from them at the end.
+
+The codes are stable: programs and alert rules key on them. docs/reasons.md explains each.
+"""
+
+from __future__ import annotations
+
+from solver.world.cluster import GpuType, Level
+from solver.world.document import Document
+from solver.world.quantities import Cpu, Memory
+from solver.world.workload import JobName, QueueName
+
+
+class Reason(Document, frozen=True, tag_field="code"):
+    """One binding constraint. `str` says it to a person."""
+
+
+class QuotaMax(Reason, frozen=True, tag="quota-max"):
+    """A queue on the job's path would go above its max."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    max: int
+    used: int
+    wanted: int
+    origin: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        return f"queue {self.queue} holds {self.used} of max {self.max} {self.gpu_type}{place}; this job needs {self.wanted}"
+
+
+class Capacity(Reason, frozen=True, tag="capacity"):
+    """Fewer GPUs of the type are free than the gang needs."""
+
+    gpu_type: GpuType
+    free: int
+    wanted: int
+
+    def __str__(self) -> str:
+        return f"needs {self.wanted} {self.gpu_type}, {self.free} free"
+
+
+class NoRoom(Reason, frozen=True, tag="no-room"):
+    """Enough GPUs are free, but scattered: too few nodes can take a task of this shape."""
+
+    group: str
+    gpu_type: GpuType
+    tasks: int
+    gpus_per_task: int
+    tasks_that_fit: int
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group} needs room for {self.tasks} x {self.gpus_per_task} {self.gpu_type}, "
+            f"room for {self.tasks_that_fit}: the free GPUs are scattered"
+        )
+
+
+class HostResources(Reason, frozen=True, tag="host-resources"):
+    """GPUs would do, but CPU or memory beside them does not."""
+
+    group: str
+    gpu_type: GpuType
+    cpu: Cpu
+    memory: Memory
+    tasks: int
+    tasks_that_fit: int
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group} needs {self.cpu} cores and {self.memory or 0} memory beside each task's GPUs; "
+            f"{self.tasks_that_fit} of {self.tasks} tasks fit on {self.gpu_type or 'CPU-only'} nodes"
+        )
+
+
+class Topology(Reason, frozen=True, tag="topology"):
+    """No single domain of the required level has room for the whole gang."""
+
+    level: Level
+    wanted: int
+    best_domain: str
+    best_free: int
+
+    def __str__(self) -> str:
+        return f"needs {self.wanted} GPUs in one {self.level}; the roomiest is {self.best_domain} with {self.best_free} free"
+
+
+class Outranked(Reason, frozen=True, tag="outranked"):
+    """It would fit now, but jobs that come before it start in this round and take the room."""
+
+    ahead: tuple[JobName, ...]
+    more: int = 0
+
+    def __str__(self) -> str:
+        rest = f" and {self.more} more" if self.more else ""
+        return f"jobs that come before it take the room: {', '.join(self.ahead)}{rest}"
+
+
+class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
+    """It fits and nothing outranks it: the round ran out of its budget before it found the place."""
+
+    stage: str
+
+    def __str__(self) -> str:
+        return f"the round was decided by {self.stage} before a place was found; the next round tries again"
+
+
+class UnknownQueue(Reason, frozen=True, tag="unknown-queue"):
+    """The policy has no such queue, or it is not a leaf."""
+
+    queue: QueueName
+    nearest: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.children:
+            return f"queue {self.queue} has queues below it; submit to one of {', '.join(self.children)}"
+        hint = f"; did you mean {', '.join(self.nearest)}?" if self.nearest else ""
+        return f"there is no queue {self.queue}{hint}"
+
+
+class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
+    """The policy has no such priority class."""
+
+    priority_class: str
+    nearest: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {', '.join(self.nearest)}?" if self.nearest else ""
+        return f"there is no priority class {self.priority_class}{hint}"
+
+
+class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
+    """None of the GPU types a task group accepts is in the cluster."""
+
+    group: str
+    gpu_types: tuple[GpuType, ...]
+    known: tuple[GpuType, ...] = ()
+
+    def __str__(self) -> str:
+        known = f"; the cluster has {', '.join(self.known)}" if self.known else ""
+        return f"group {self.group} accepts only {', '.join(self.gpu_types)}{known}"
+
+
+class AboveMax(Reason, frozen=True, tag="above-max"):
+    """The gang is larger than a queue on its path may ever hold."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    max: int
+    wanted: int
+    origin: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{place}"
+
+
+class NeverFits(Reason, frozen=True, tag="never-fits"):
+    """The gang does not fit the cluster even when it is empty."""
+
+    group: str
+    gpu_type: GpuType
+    tasks: int
+    tasks_that_fit: int
+    level: Level | None = None
+
+    def __str__(self) -> str:
+        where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
+        return f"group {self.group} needs {self.tasks} tasks on {self.gpu_type or 'CPU-only'} nodes; {where} takes {self.tasks_that_fit}"
+
+
+AnyReason = (
+    QuotaMax
+    | Capacity
+    | NoRoom
+    | HostResources
+    | Topology
+    | Outranked
+    | RoundCutShort
+    | UnknownQueue
+    | UnknownPriorityClass
+    | UnknownGpuType
+    | AboveMax
+    | NeverFits
+)

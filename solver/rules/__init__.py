@@ -1,0 +1,1 @@
+"""What policy means: queues, classes, entitlement and order."""

@@ -1,0 +1,125 @@
+"""The compiled policy: every document of one revision as frozen, sorted data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from solver.world.cluster import GpuType
+from solver.world.document import Document, digest
+from solver.world.quantities import Duration
+from solver.world.workload import Job, QueueName
+
+SloClass = Literal["latency-critical", "standard", "preemptible"]
+SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
+"""In the order in which entitled demand is served."""
+
+
+class Quota(Document, frozen=True):
+    """What a queue may hold of one GPU type.
+
+    `guaranteed` unset is the weighted share of what the parent has not given to other children; an explicit 0 is none.
+    `max` unset is no ceiling. `origin` is the place in Git (`file:line`), for messages only.
+    """
+
+    gpu_type: GpuType
+    guaranteed: int | None = None
+    max: int | None = None
+    origin: str = ""
+
+
+class Queue(Document, frozen=True):
+    """One node of the quota tree. Jobs are submitted to leaves."""
+
+    name: QueueName
+    parent: QueueName | None = None
+    quota: tuple[Quota, ...] = ()
+    weight: int = 1
+    origin: str = ""
+
+    def quota_for(self, gpu_type: GpuType) -> Quota | None:
+        """The entry for a type, if there is one."""
+        return next((entry for entry in self.quota if entry.gpu_type == gpu_type), None)
+
+
+class PriorityClass(Document, frozen=True):
+    """`value` orders jobs inside a queue; the SLO class orders entitled demand across queues."""
+
+    name: str
+    value: int = 0
+    slo_class: SloClass = "standard"
+    origin: str = ""
+
+
+class SolverLimits(Document, frozen=True):
+    """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal)."""
+
+    gap: float = 0.0
+    time_limit: Duration = Duration(10_000)
+    seed: int = 0
+
+
+class SchedulingPolicy(Document, frozen=True):
+    """The settings of the whole cluster; a repository has one."""
+
+    default_priority_class: str = ""
+    start_deadline: Duration = Duration(300_000)
+    solver: SolverLimits = SolverLimits()
+    origin: str = ""
+
+
+class Policy(Document, frozen=True, omit_defaults=False):
+    """What Git wants, compiled. Build it with `policy_of`."""
+
+    queues: tuple[Queue, ...]
+    priority_classes: tuple[PriorityClass, ...]
+    scheduling: SchedulingPolicy = SchedulingPolicy()
+
+    @property
+    def digest(self) -> str:
+        """Names the policy by its meaning: where a line stands in a file does not count."""
+        return digest(_without_origins(self))
+
+    def queue(self, name: str) -> Queue | None:
+        """The queue of that name."""
+        return next((queue for queue in self.queues if queue.name == name), None)
+
+    def priority_class(self, job: Job) -> PriorityClass | None:
+        """The class a job runs under: its own, else the policy's default; None where it names one that does not exist."""
+        name = job.spec.priority_class or self.scheduling.default_priority_class
+        if not name:
+            return PriorityClass("")
+        return next((known for known in self.priority_classes if known.name == name), None)
+
+
+def policy_of(
+    queues: tuple[Queue, ...],
+    priority_classes: tuple[PriorityClass, ...] = (),
+    scheduling: SchedulingPolicy = SchedulingPolicy(),
+) -> Policy:
+    """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
+    return Policy(
+        tuple(sorted((_sorted_quota(queue) for queue in queues), key=lambda queue: queue.name)),
+        tuple(sorted(priority_classes, key=lambda known: known.name)),
+        scheduling,
+    )
+
+
+def _sorted_quota(queue: Queue) -> Queue:
+    return msgspec.structs.replace(queue, quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)))
+
+
+def _without_origins(policy: Policy) -> Policy:
+    def bare(document: Document) -> Document:
+        return msgspec.structs.replace(document, origin="")
+
+    queues = tuple(
+        msgspec.structs.replace(queue, origin="", quota=tuple(bare(entry) for entry in queue.quota)) for queue in policy.queues
+    )
+    return msgspec.structs.replace(
+        policy,
+        queues=queues,
+        priority_classes=tuple(bare(known) for known in policy.priority_classes),
+        scheduling=bare(policy.scheduling),
+    )

@@ -1,0 +1,46 @@
+"""The quota tree, indexed once per round: ancestors, children and leaves of each queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from solver.rules.policy import Policy, Queue
+from solver.world.workload import QueueName
+
+
+@dataclass(frozen=True)
+class QueueTree:
+    """Queues by name and by parent. A parent that does not exist makes its child a root: nothing is lost from view."""
+
+    by_name: dict[QueueName, Queue]
+    children: dict[QueueName | None, tuple[Queue, ...]]
+    _paths: dict[QueueName, tuple[QueueName, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, policy: Policy) -> QueueTree:
+        """Index a policy's queues."""
+        by_name = {queue.name: queue for queue in policy.queues}
+        children: dict[QueueName | None, list[Queue]] = {None: []}
+        for queue in policy.queues:
+            parent = queue.parent if queue.parent in by_name else None
+            children.setdefault(parent, []).append(queue)
+        return cls(by_name, {parent: tuple(queues) for parent, queues in children.items()})
+
+    def path(self, name: QueueName) -> tuple[QueueName, ...]:
+        """The queue and its ancestors, from the queue up to its root; () for a queue that does not exist."""
+        if name not in self._paths:
+            self._paths[name] = tuple(self._climb(name))
+        return self._paths[name]
+
+    def is_leaf(self, name: QueueName) -> bool:
+        """Nothing lies below it, so jobs may be submitted to it."""
+        return name in self.by_name and name not in self.children
+
+    def _climb(self, name: QueueName) -> Iterator[QueueName]:
+        seen: set[QueueName] = set()
+        step: QueueName | None = name
+        while step is not None and step in self.by_name and step not in seen:
+            seen.add(step)
+            yield step
+            step = self.by_name[step].parent

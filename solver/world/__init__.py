@@ -1,0 +1,1 @@
+"""What is: the cluster, the workload and what is in flight, as frozen data."""

@@ -1,0 +1,59 @@
+"""Nodes and the GPUs in them, as declared and as observed."""
+
+from __future__ import annotations
+
+from typing import Literal, NewType
+
+from solver.world.document import Document
+from solver.world.quantities import Cpu, Memory
+
+NodeName = NewType("NodeName", str)
+DeviceId = NewType("DeviceId", str)
+GpuType = NewType("GpuType", str)
+
+Level = Literal["island", "rack", "block", "pool"]
+LEVELS: tuple[Level, ...] = ("island", "rack", "block", "pool")
+"""From the closest to the widest: an island is one NVLink clique, a rack one leaf switch, a block one spine."""
+
+
+class Gpu(Document, frozen=True):
+    """One device. `id` is unique in the cluster (a GPU's UUID); `index` is its place in the node."""
+
+    id: DeviceId
+    index: int
+    healthy: bool = True
+
+
+class Node(Document, frozen=True):
+    """One machine: the unit of placement and of failure.
+
+    An empty `island` or `rack` means that the node shares none with another node, an empty `block`
+    that it lies in the block of its rack alone; so a required level is never met by mere ignorance.
+    """
+
+    name: NodeName
+    pool: str
+    cpu: Cpu
+    memory: Memory
+    gpu_type: GpuType = GpuType("")
+    gpus: tuple[Gpu, ...] = ()
+    island: str = ""
+    rack: str = ""
+    block: str = ""
+    ready: bool = True
+    cordoned: bool = False
+
+    @property
+    def schedulable(self) -> bool:
+        """New work may start here."""
+        return self.ready and not self.cordoned
+
+    def domain(self, level: Level) -> str:
+        """The name of this node's domain at a level; domains are named uniquely within their pool."""
+        if level == "pool":
+            return self.pool
+        island = self.island or f"{self.name}"
+        rack = self.rack or f"{self.name}"
+        block = self.block or rack
+        name = {"island": island, "rack": rack, "block": block}[level]
+        return f"{self.pool}/{name}"

@@ -1,0 +1,109 @@
+"""What is in flight: asked for but not confirmed, promised, counted, or ticking.
+
+A round must not contradict its predecessors, and it remembers nothing; so all of this is part of the snapshot.
+Nothing else influences a round, which is what makes replay possible.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from solver.world.cluster import DeviceId, GpuType, NodeName
+from solver.world.document import Document
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName, QueueName, TaskPlacement
+
+IntentKind = Literal["start", "stop"]
+
+
+class Intent(Document, frozen=True):
+    """One thing asked of the backend whose outcome is not known yet.
+
+    The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless.
+    """
+
+    kind: IntentKind
+    job: JobName
+    attempt: int
+    asked_at: Instant
+    deadline: Instant
+    tasks: tuple[TaskPlacement, ...] = ()
+    beneficiary: JobName | None = None
+
+    @property
+    def id(self) -> str:
+        """The name of the fact this intent makes true."""
+        return f"{self.kind}/{self.job}/{self.attempt}"
+
+
+class Nomination(Document, frozen=True):
+    """Devices that an eviction in progress frees for a job, so that no second victim is chosen for it."""
+
+    job: JobName
+    devices: tuple[DeviceId, ...]
+
+
+class Reservation(Document, frozen=True):
+    """Capacity held for a gang or a queue until an instant."""
+
+    holder: str
+    nodes: tuple[NodeName, ...]
+    gpus_per_node: int
+    start: Instant
+    until: Instant
+
+
+class AgingBand(Document, frozen=True):
+    """The band of order a waiting job has reached, and when it entered it."""
+
+    job: JobName
+    band: int
+    since: Instant
+
+
+class Usage(Document, frozen=True):
+    """Decayed past use of a queue, in GPU-hours of one type. It orders; it never makes anything lawful."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    gpu_hours: float
+
+
+class DurationQuantile(Document, frozen=True):
+    """How long jobs of a queue and class have run: the `quantile` of history, for those without a time limit."""
+
+    queue: QueueName
+    priority_class: str
+    quantile: float
+    duration: Duration
+
+
+class Counter(Document, frozen=True):
+    """Something limited per window: `evictions` of a job per day, `mig-changes` of a pool per hour."""
+
+    name: str
+    subject: str
+    window_start: Instant
+    count: int
+
+
+class ConvergenceClock(Document, frozen=True):
+    """When a limit that a policy change broke must be kept again."""
+
+    commit: str
+    queue: QueueName
+    gpu_type: GpuType
+    deadline: Instant
+
+
+class InFlight(Document, frozen=True):
+    """Everything a round must know beside nodes, jobs and policy. Every tuple is sorted."""
+
+    intents: tuple[Intent, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    aging: tuple[AgingBand, ...] = ()
+    usage: tuple[Usage, ...] = ()
+    durations: tuple[DurationQuantile, ...] = ()
+    counters: tuple[Counter, ...] = ()
+    convergence: tuple[ConvergenceClock, ...] = ()

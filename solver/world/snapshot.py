@@ -1,0 +1,70 @@
+"""One frozen, sorted view of the world at an instant: the only input of a round beside the policy.
+
+Equal worlds give equal snapshots and so equal digests, whatever order an API or a hash seed delivered them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from solver.world.cluster import Node
+from solver.world.document import API_VERSION, Document, digest
+from solver.world.inflight import InFlight
+from solver.world.quantities import Instant
+from solver.world.workload import Job
+
+
+class Snapshot(Document, frozen=True, omit_defaults=False):
+    """Nodes sorted by name, live jobs sorted by name, and what is in flight, at `time`. Build it with `snapshot_of`."""
+
+    time: Instant
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    in_flight: InFlight = InFlight()
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["Snapshot"] = "Snapshot"
+
+    @property
+    def digest(self) -> str:
+        """The snapshot's name: what a plan says it was made from."""
+        return digest(self)
+
+    @property
+    def pending(self) -> tuple[Job, ...]:
+        """Jobs that hold nothing and want to start."""
+        return tuple(job for job in self.jobs if job.phase == "pending")
+
+
+def snapshot_of(time: Instant, nodes: Iterable[Node], jobs: Iterable[Job], in_flight: InFlight = InFlight()) -> Snapshot:
+    """Sort a world into a snapshot; raises ValueError where a name occurs twice."""
+    ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
+    ordered_jobs = tuple(sorted(jobs, key=lambda job: job.name))
+    _refuse_repeats("node", [node.name for node in ordered_nodes])
+    _refuse_repeats("job", [job.name for job in ordered_jobs])
+    _refuse_repeats("GPU", sorted(gpu.id for node in ordered_nodes for gpu in node.gpus))
+    return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight))
+
+
+def normalised(snapshot: Snapshot) -> Snapshot:
+    """The same world in sorted order: what came from a file may be in any."""
+    return snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, snapshot.in_flight)
+
+
+def _sorted_in_flight(in_flight: InFlight) -> InFlight:
+    return msgspec.structs.replace(
+        in_flight,
+        intents=tuple(sorted(in_flight.intents, key=lambda intent: intent.id)),
+        **{
+            field: tuple(sorted(getattr(in_flight, field), key=msgspec.structs.astuple))
+            for field in ("nominations", "reservations", "aging", "usage", "durations", "counters", "convergence")
+        },
+    )
+
+
+def _refuse_repeats(what: str, names: list[str]) -> None:
+    for before, name in zip(names, names[1:], strict=False):
+        if before == name:
+            raise ValueError(f"{what} {name!r} occurs twice in the snapshot; every {what} has a name of its own")

@@ -1,0 +1,83 @@
+"""Jobs: what is asked for (the spec), and where it stands (phase, placement)."""
+
+from __future__ import annotations
+
+from typing import Literal, NewType
+
+from solver.world.cluster import DeviceId, GpuType, Level, NodeName
+from solver.world.document import Document
+from solver.world.quantities import Cpu, Instant, Memory
+
+JobName = NewType("JobName", str)
+QueueName = NewType("QueueName", str)
+
+Phase = Literal["pending", "starting", "running", "stopping"]
+"""Only live jobs are in a snapshot. `starting` and `stopping` hold their devices until the backend confirms."""
+
+
+class Shape(Document, frozen=True):
+    """What one task needs. `gpu_types` in order of preference; empty means any type."""
+
+    gpus: int = 0
+    gpu_types: tuple[GpuType, ...] = ()
+    cpu: Cpu = Cpu(0)
+    memory: Memory = Memory(0)
+
+
+class TaskGroup(Document, frozen=True):
+    """Tasks of one role: `replicas` copies of one shape. All of them use one GPU type."""
+
+    name: str
+    replicas: int
+    shape: Shape
+    command: tuple[str, ...] = ()
+
+
+class TopologyRequest(Document, frozen=True):
+    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for."""
+
+    required: Level | None = None
+    preferred: Level | None = None
+
+
+class JobSpec(Document, frozen=True):
+    """The `spec` of a Job document."""
+
+    queue: QueueName
+    task_groups: tuple[TaskGroup, ...]
+    priority_class: str = ""
+    topology: TopologyRequest = TopologyRequest()
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole gang."""
+        return sum(group.replicas * group.shape.gpus for group in self.task_groups)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the whole gang: its world size."""
+        return sum(group.replicas for group in self.task_groups)
+
+
+class TaskPlacement(Document, frozen=True):
+    """Where one task of a gang runs. `index` counts within its group."""
+
+    group: str
+    index: int
+    node: NodeName
+    devices: tuple[DeviceId, ...] = ()
+
+
+class Job(Document, frozen=True):
+    """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound."""
+
+    name: JobName
+    submitted_at: Instant
+    spec: JobSpec
+    user: str = ""
+    phase: Phase = "pending"
+    attempt: int = 0
+    started_at: Instant | None = None
+    placement: tuple[TaskPlacement, ...] = ()
