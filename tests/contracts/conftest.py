@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.backend_world import BackendWorld, Watcher
+from tests.contracts.simulated_worlds import kind_world, unkind_world
 
-BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {}
+BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
+    "simulated-kind": kind_world,
+    "simulated-unkind": unkind_world,
+}
 """Name -> a context manager over an empty folder, which gives a fresh world and leaves nothing running."""
 
 
