@@ -72,7 +72,7 @@ def _model(
     profiles = tuple(
         MigProfile(called, profile_id, compute, memory, starts, most, sms, memory_mib, attributes)
         for (profile_id, compute, memory, attributes, starts, most), (called, sms, memory_mib) in zip(
-            geometries, named, strict=True
+            sliced, named, strict=True
         )
     )
     return MigModel(name, *slices, profiles)
