@@ -67,6 +67,4 @@ def _load(file: str) -> Schema:
 @cache
 def _registry() -> Registry[Any]:
     files = ["common.json", *(f"{kind.lower()}.json" for kind in KINDS)]
-    return Registry().with_resources(
-        (file, DRAFT202012.create_resource(_load(file))) for file in files
-    )
+    return Registry().with_resources((file, DRAFT202012.create_resource(_load(file))) for file in files)
