@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.contracts.backend_world import BackendWorld, Watcher
 from tests.contracts.simulated_worlds import kind_world, unkind_world
-from tests.contracts.stores import Stores, sqlite_stores
+from tests.contracts.stores import POSTGRESQL_URL, Stores, postgresql_stores, sqlite_stores
 
 BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
     "simulated-kind": kind_world,
@@ -20,6 +21,8 @@ BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
 
 STORES: dict[str, Callable[[Path], AbstractContextManager[Stores]]] = {"sqlite": sqlite_stores}
 """Name -> a context manager over an empty folder, which gives empty stores."""
+if POSTGRESQL_URL in os.environ:
+    STORES["postgresql"] = postgresql_stores
 
 
 @pytest.fixture(params=sorted(BACKENDS))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
+
+from sqlalchemy import create_engine
+from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, History, JobSource, Ledger
@@ -14,6 +19,9 @@ from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent, IntentKind
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+
+POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
+"""Names the environment variable with a URL such as postgresql+psycopg://user@host/database, where the suites shall run too."""
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 LEASE = Duration(10_000)
@@ -39,12 +47,12 @@ class Stores(Protocol):
         """Drop every object, as a crash would, and make new ones on the same state."""
 
 
-class SqliteStores:
-    """Implements Stores on one file."""
+class SqlStores:
+    """Implements Stores on one database."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._store = open_store(path)
+    def __init__(self, where: Path | str) -> None:
+        self._where = where
+        self._store = open_store(where)
 
     @property
     def jobs(self) -> JobSource:
@@ -60,18 +68,33 @@ class SqliteStores:
 
     def reopen(self) -> None:
         self.close()
-        self._store = open_store(self._path)
+        self._store = open_store(self._where)
 
     def close(self) -> None:
         self._store.close()
 
 
 @contextmanager
-def sqlite_stores(folder: Path) -> Iterator[SqliteStores]:
+def sqlite_stores(folder: Path) -> Iterator[SqlStores]:
     """A fresh SQLite file."""
-    stores = SqliteStores(folder / "quorate.db")
+    stores = SqlStores(folder / "quorate.db")
     yield stores
     stores.close()
+
+
+@contextmanager
+def postgresql_stores(_: Path) -> Iterator[SqlStores]:
+    """A fresh schema of the PostgreSQL database that POSTGRESQL_URL names."""
+    server, schema = create_engine(os.environ[POSTGRESQL_URL]), f"quorate_test_{uuid.uuid4().hex}"
+    with server.begin() as connection:
+        connection.execute(CreateSchema(schema))
+    url = server.url.update_query_dict({"options": f"-csearch_path={schema}"})
+    stores = SqlStores(url.render_as_string(hide_password=False))
+    yield stores
+    stores.close()
+    with server.begin() as connection:
+        connection.execute(DropSchema(schema, cascade=True))
+    server.dispose()
 
 
 def submit(stores: Stores, name: str) -> JobName:

@@ -32,7 +32,7 @@ def record_of(revision: str = "abc") -> RoundRecord:
         (
             Starts(JobName("a"), Q, 2, 2),
             Waits(JobName("b"), Q, (Capacity(H100, 1, 2),)),
-            Inadmissible(JobName("c"), Q, (NeverFits("worker", H100, 2, 1, "rack"),)),
+            Inadmissible(JobName("c"), Q, (NeverFits("worker", H100, 2, 1, tasks_that_fit=1, largest_task=1),)),
         ),
         Certificate("mip", (LayerResult("entitled", 2.0, 2.5, "within-gap"),), 0.5, "highs 1", 0),
     )

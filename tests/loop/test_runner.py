@@ -1,0 +1,150 @@
+"""The loop in a thread: woken, paced, standing by, and stopped by a store that can't be used."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.control import ControlPlane
+from reconciler.loop import Pass
+from reconciler.runner import Pace, Runner
+from reconciler.store.protocols import StoreUnusableError
+from solver.plan.plan import Plan
+from solver.rules.policy import Policy
+from solver.solve import solve
+from solver.world.snapshot import Snapshot
+from tests.loop.plane import Site
+
+PATIENCE_S = 30
+ONLY_WHEN_WOKEN = Pace(debounce_s=0.01, apart_s=0.0, poll_s=3_600)
+
+
+@pytest.mark.parametrize(
+    ("last", "last_woken", "woken", "due"),
+    [
+        (10.0, 0.0, None, 11.0),  # nobody woke: the poll
+        (10.0, 0.0, 10.2, 10.3),  # woken after a quiet time: the debounce
+        (10.0, 10.0, 10.2, 11.0),  # woken again and again: one a second
+        (10.0, 9.5, 10.2, 10.5),
+        (10.0, 9.9, 10.95, 11.0),  # the poll comes first
+    ],
+)
+def test_the_pace(last: float, last_woken: float, woken: float | None, due: float) -> None:
+    assert Pace().next_pass_s(last, last_woken, woken) == pytest.approx(due)
+
+
+def plane_of(site: Site, holder: str = "only") -> ControlPlane:
+    """In real time: the runner sleeps for real."""
+    fields = {name: getattr(site.plane(holder), name) for name in ControlPlane.__dataclass_fields__}
+    return ControlPlane(**fields | {"clock": SystemClock()})
+
+
+@contextmanager
+def running(runner: Runner) -> Iterator[threading.Thread]:
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        runner.stop()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline, "never came about"
+        time.sleep(0.005)
+
+
+def test_it_acts_when_woken_and_reports_each_pass(site: Site) -> None:
+    reported: list[Pass] = []
+    runner = Runner(plane_of(site), ONLY_WHEN_WOKEN, reported.append)
+    with running(runner):
+        until(lambda: len(reported) == 1)  # the first pass needs nobody to wake it
+        site.submit("job", ("sleep", "forever"))
+        runner.wake()
+        until(lambda: len(reported) == 2)
+        assert site.state("job") == "starting"
+        assert runner.status.condition == "leading"
+        assert runner.status.last is reported[-1]
+    ended: str = runner.status.condition
+    assert ended == "ended"
+
+
+def test_many_wake_ups_at_once_are_one_pass(site: Site) -> None:
+    reported: list[Pass] = []
+    runner = Runner(plane_of(site), Pace(debounce_s=0.2, apart_s=0.0, poll_s=3_600), reported.append)
+    with running(runner):
+        until(lambda: len(reported) == 1)
+        for _ in range(100):
+            runner.wake()
+        until(lambda: len(reported) == 2)
+    assert len(reported) == 2
+
+
+def test_it_polls_when_nobody_wakes_it(site: Site) -> None:
+    reported: list[Pass] = []
+    with running(Runner(plane_of(site), Pace(poll_s=0.01), reported.append)):
+        until(lambda: len(reported) >= 3)
+
+
+def test_it_resigns_so_that_another_can_lead_at_once(site: Site) -> None:
+    first, second = (
+        Runner(plane_of(site, "first"), Pace(poll_s=0.01)),
+        Runner(plane_of(site, "second"), Pace(poll_s=0.01)),
+    )
+    with running(first):
+        until(lambda: first.status.condition == "leading")
+        with running(second):
+            until(lambda: second.status.condition == "standing-by")
+            assert "first leads until" in second.status.message
+            first.stop()
+            until(lambda: second.status.condition == "leading")
+
+
+def test_it_waits_for_a_backend_that_is_away(site: Site) -> None:
+    site.faults(blind=1.0)
+    runner = Runner(plane_of(site), Pace(poll_s=0.01))
+    with running(runner):
+        until(lambda: runner.status.condition == "backend-unreachable")
+        site.faults(blind=0.0)
+        until(lambda: runner.status.condition == "leading")
+
+
+def test_it_says_that_a_plan_was_refused_and_goes_on(site: Site) -> None:
+    broken = threading.Event()
+
+    def solve_or_break(snapshot: Snapshot, policy: Policy) -> Plan:
+        plan = solve(snapshot, policy, None)
+        return msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan
+
+    plane = plane_of(site)
+    object.__setattr__(plane, "solve", solve_or_break)
+    runner = Runner(plane, Pace(poll_s=0.01))
+    broken.set()
+    with running(runner):
+        until(lambda: runner.status.condition == "plan-refused")
+        assert "stale" in runner.status.message
+        broken.clear()
+        until(lambda: runner.status.condition == "leading")
+
+
+def test_a_store_that_can_not_be_used_ends_it_with_the_reason(site: Site) -> None:
+    for number in range(200):
+        site.submit(f"job-{number}", ("sleep", "1s"))
+    with site.store.database.reading() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite makes that the pages there are: a full disk
+    runner = Runner(plane_of(site))
+    with pytest.raises(StoreUnusableError, match="the disk is full"):
+        runner.run()
+    assert runner.status.condition == "store-unusable"
+    assert "Free some space" in runner.status.message
+    assert len(site.store.jobs.live_jobs()) == 200, "what was committed is kept"

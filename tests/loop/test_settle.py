@@ -1,0 +1,178 @@
+"""What follows from what the backend reports, fact by fact: the table behind the loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.backend import StartGang, StopGang, TaskState, TaskStatus
+from reconciler.jobs.record import TERMINAL, JobOutcome, JobRecord, JobState
+from reconciler.jobs.settle import (
+    RESEND_AFTER,
+    STOP_GRACE,
+    AskToStop,
+    Cancel,
+    ConfirmRunning,
+    Fail,
+    Forget,
+    GiveBack,
+    Send,
+    Settlement,
+    Succeed,
+    settlements,
+)
+from reconciler.jobs.sighted import Attempt, Sighted
+from reconciler.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
+from reconciler.store.protocols import Claim
+from solver.world.cluster import NodeName
+from solver.world.inflight import Intent
+from solver.world.quantities import Instant
+from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
+
+NOW = Instant.parse("2026-03-01T12:00:00Z")
+JOB = JobName("job")
+SPEC = JobSpec(QueueName("q"), ())
+TASKS = tuple(TaskPlacement("worker", index, NodeName(f"n{index}")) for index in (0, 1))
+END = (GiveBack(JOB, 1), Forget(JOB, 1))
+DONE = JobOutcome("succeeded", NOW)
+
+
+def record(cancelled: bool = False, outcome: JobOutcome | None = None) -> JobRecord:
+    return JobRecord(JOB, SPEC, "ada", NOW, "bob" if cancelled else "", outcome)
+
+
+def task(index: int, state: TaskState) -> TaskStatus:
+    return TaskStatus(
+        JOB, 1, "worker", index, NodeName(f"n{index}"), state, NOW.after(index), 3 if state == "failed" else None
+    )
+
+
+def settled(
+    *states: TaskState,
+    stopped: bool = False,
+    intents: tuple[str, ...] = (),
+    running: bool = False,
+    cancelled: bool = False,
+    outcome: JobOutcome | None = None,
+    asked_ago: int = 0,
+) -> tuple[Settlement, ...]:
+    """For one claimed gang of two tasks, reported in these states."""
+    known = Attempt(tuple(task(index, state) for index, state in enumerate(states)), stopped)
+    claim = Claim(JOB, 1, TASKS, NOW, NOW if running else None)
+    asked = NOW.after(-asked_ago)
+    made = [
+        Intent("start" if kind == "start" else "stop", JOB, 1, asked, asked.after(STOP_GRACE), TASKS)
+        for kind in intents
+    ]
+    sighted = Sighted({}, {(JOB, 1): known} if states or stopped else {})
+    return tuple(settlements([record(cancelled, outcome)], [claim], made, sighted, NOW))
+
+
+def test_nothing_known_is_nothing_done() -> None:
+    assert settled(intents=("start",)) == ()
+    assert settled(running=True) == ()
+
+
+def test_a_start_without_an_effect_is_sent_again_after_a_pause() -> None:
+    order = StartGang(JOB, 1, TASKS, SPEC)
+    assert settled(intents=("start",), asked_ago=RESEND_AFTER) == (Send(order),)
+    assert settled("running", intents=("start",), asked_ago=RESEND_AFTER) == (Send(order),), "one task is not known"
+    assert settled("running", "starting", intents=("start",), asked_ago=RESEND_AFTER) == ()
+
+
+def test_a_gang_runs_when_all_its_tasks_do() -> None:
+    assert settled("running", "starting", intents=("start",)) == ()
+    assert settled("running", "running", intents=("start",)) == (ConfirmRunning(JOB, 1, NOW.after(1)),)
+    assert settled("succeeded", "running", intents=("start",)) == (ConfirmRunning(JOB, 1, NOW.after(1)),)
+    assert settled("running", "running", running=True) == ()
+
+
+def test_finishing_comes_before_releasing_and_releasing_before_forgetting() -> None:
+    assert settled("succeeded", "succeeded", running=True) == (Succeed(JOB), *END)
+    assert settled("succeeded", "failed", running=True) == (Fail(JOB, task(1, "failed")), *END)
+
+
+def test_a_crash_after_finishing_goes_on_with_releasing() -> None:
+    assert settled("succeeded", "succeeded", outcome=DONE) == END
+
+
+@pytest.mark.parametrize("broken", ["failed", "lost"])
+def test_siblings_of_a_broken_task_are_stopped_before_the_job_is_finished(broken: TaskState) -> None:
+    (asked,) = settled("running", broken, running=True)
+    assert isinstance(asked, AskToStop)
+    assert "worker/1" in asked.cause
+    assert settled("running", broken, running=True, intents=("stop",)) == ()
+    assert settled("stopped", broken, running=True, intents=("stop",), stopped=True) == (
+        Fail(JOB, task(1, broken)),
+        *END,
+    )
+
+
+def test_a_lost_task_may_run_on_somewhere_until_its_stop_is_done() -> None:
+    (asked,) = settled("succeeded", "lost", running=True)
+    assert isinstance(asked, AskToStop)
+
+
+def test_cancelling_stops_first() -> None:
+    (asked,) = settled("running", "running", running=True, cancelled=True)
+    assert asked == AskToStop(JOB, 1, "cancelled by bob")
+    assert settled("stopped", "stopped", cancelled=True, intents=("stop",), stopped=True) == (Cancel(JOB, "bob"), *END)
+
+
+def test_a_cancelled_gang_whose_tasks_die_of_each_other_is_cancelled() -> None:
+    assert settled("stopped", "failed", cancelled=True, intents=("stop",), stopped=True) == (Cancel(JOB, "bob"), *END)
+
+
+def test_who_succeeds_while_being_cancelled_has_succeeded() -> None:
+    assert settled("succeeded", "succeeded", cancelled=True, intents=("stop",)) == (Succeed(JOB), *END)
+
+
+def test_who_failed_before_anybody_cancelled_has_failed() -> None:
+    assert settled("failed", "failed", running=True, cancelled=True)[0] == Fail(JOB, task(0, "failed"))
+
+
+def test_a_stop_without_an_effect_is_sent_again() -> None:
+    assert settled("running", "running", intents=("stop",), asked_ago=1) == ()
+    assert settled("running", "running", intents=("stop",), asked_ago=RESEND_AFTER) == (
+        Send(StopGang(JOB, 1, STOP_GRACE)),
+    )
+
+
+def test_what_was_stopped_to_be_tried_again_waits_again() -> None:
+    assert settled(intents=("start", "stop"), stopped=True) == END
+    assert settled("stopped", "stopped", intents=("stop",)) == END
+
+
+def test_a_queued_job_that_is_cancelled_ends_at_once() -> None:
+    assert tuple(settlements([record(cancelled=True)], [], [], Sighted({}, {}), NOW)) == (Cancel(JOB, "bob"),)
+    assert tuple(settlements([record(cancelled=True, outcome=DONE)], [], [], Sighted({}, {}), NOW)) == ()
+
+
+def test_what_nobody_claims_is_stopped_and_then_forgotten() -> None:
+    unknown = Sighted({}, {(JOB, 1): Attempt((task(0, "running"),))})
+    assert tuple(settlements([], [], [], unknown, NOW)) == (Send(StopGang(JOB, 1, STOP_GRACE)),)
+    assert tuple(settlements([], [], [], Sighted({}, {(JOB, 1): Attempt((), True)}), NOW)) == (Forget(JOB, 1),)
+
+
+def test_an_older_attempt_says_nothing_about_the_newer() -> None:
+    sighted = Sighted({}, {(JOB, 1): Attempt((task(0, "failed"), task(1, "failed")), True)})
+    claim = Claim(JOB, 2, TASKS, NOW)
+    assert tuple(settlements([record()], [claim], [], sighted, NOW)) == (Forget(JOB, 1),)
+
+
+@pytest.mark.parametrize("ended", sorted(TERMINAL))
+def test_nothing_follows_an_end(ended: JobState) -> None:
+    assert FOLLOWERS[ended] == frozenset()
+    for after in FOLLOWERS:
+        with pytest.raises(IllegalTransitionError, match=f"job is {ended} and can't become {after}"):
+            require_transition("job", ended, after)
+
+
+def test_states_are_derived() -> None:
+    claim, confirmed = Claim(JOB, 1, TASKS, NOW), Claim(JOB, 1, TASKS, NOW, NOW)
+    stop, earlier = Intent("stop", JOB, 1, NOW, NOW), Intent("stop", JOB, 0, NOW, NOW)
+    assert state_of(record(), None, ()) == "queued"
+    assert state_of(record(), claim, (earlier,)) == "starting"
+    assert state_of(record(), confirmed, ()) == "running"
+    assert state_of(record(), confirmed, (stop,)) == "stopping"
+    assert state_of(record(outcome=DONE), confirmed, ()) == "succeeded"
+    assert phase_of("succeeded") == "stopping", "it holds devices still"
