@@ -31,14 +31,13 @@ class Mirror:
         self.url = safe_url(url)
         self._start_over = f"Make room on the disk; or delete {folder}, and it is fetched anew."
 
-    def fetch(self, branch: str) -> Revision:
-        """The newest commit of a branch. Raises FetchFailedError, UnknownRevisionError, GitSourceError."""
+    def fetch(self, branch: str) -> str:
+        """The newest commit of a branch, now here. Raises FetchFailedError, UnknownRevisionError, GitSourceError."""
         with self._opened() as git:
-            commit = self._fetched_commit(git, branch)
-            return Revision(commit, files_of(git, commit))
+            return self._fetched_commit(git, branch)
 
     def read(self, commit: str) -> Revision:
-        """A commit that is here already. Raises UnknownRevisionError, GitSourceError."""
+        """What a commit that is here says. Raises UnknownRevisionError, GitSourceError."""
         with self._opened() as git:
             full = commit_of(git, commit)
             return Revision(full, files_of(git, full))

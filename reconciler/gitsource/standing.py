@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from reconciler.documents.problem import Problem
-from reconciler.documents.repository import Compiled, read_repository
+from reconciler.documents.repository import read_repository
 from reconciler.gitsource.errors import FetchFailedError, GitSourceError
 from reconciler.gitsource.mirror import APPLIED, Mirror
 from solver.rules.policy import Policy
@@ -89,26 +89,28 @@ class StandingPolicy:
         return self._status
 
     def _reconciled(self) -> PolicyStatus:
-        revision = self._mirror.fetch(self._branch)
-        self._attempted = revision.commit
+        commit = self._mirror.fetch(self._branch)
+        self._attempted = commit
         applied = self._mirror.applied()
-        if applied and not self._mirror.descends(revision.commit, applied):
+        if applied and not self._mirror.descends(commit, applied):
             message = (
-                f"history was rewritten: {revision.commit[:12]} was not made from {applied[:12]}, which was applied. "
+                f"history was rewritten: {commit[:12]} was not made from {applied[:12]}, which was applied. "
                 f"Restore {self._branch}; or, to accept it, run `git -C {self._mirror.folder} update-ref -d {APPLIED}`."
             )
             return self._failed("Stalled", "HistoryRewritten", message)
-        reading = read_repository(revision.files)
+        in_force = self._current is not None and self._current.revision == commit == applied
+        if in_force and self._status.condition("Ready").status:
+            return self._status
+        reading = read_repository(self._mirror.read(commit).files)
         if reading.compiled is None:
             errors = [problem for problem in reading.problems if problem.severity == "error"]
             more = f" And {len(errors) - 1} more." if len(errors) > 1 else ""
-            message = f"{revision.commit[:12]} is invalid: {errors[0]}{more}"
+            message = f"{commit[:12]} is invalid: {errors[0]}{more}"
             return self._failed("Stalled", "InvalidPolicy", message, reading.problems)
-        if revision.commit != applied:
-            self._mirror.mark_applied(revision.commit)
-        self._current = _in_force(revision.commit, reading.compiled)
-        message = f"{revision.commit[:12]} is in force"
-        return self._stating(("Ready", "Applied", message), reading.problems)
+        if commit != applied:
+            self._mirror.mark_applied(commit)
+        self._current = PolicyInForce(commit, reading.compiled.policy, reading.compiled.nodes)
+        return self._stating(("Ready", "Applied", f"{commit[:12]} is in force"), reading.problems)
 
     def _started(self) -> PolicyStatus:
         try:
@@ -123,7 +125,7 @@ class StandingPolicy:
             # Only after an upgrade that is stricter than the version which applied it.
             message = f"{applied[:12]} was applied before and is invalid now: {reading.problems[0]}"
             return self._stating(("Stalled", "AppliedPolicyInvalid", message), reading.problems)
-        self._current = _in_force(applied, reading.compiled)
+        self._current = PolicyInForce(applied, reading.compiled.policy, reading.compiled.nodes)
         message = f"{applied[:12]} is in force since before the restart"
         return self._stating(("Reconciling", "NotFetchedYet", message))
 
@@ -140,7 +142,3 @@ class StandingPolicy:
         conditions = tuple(Condition(kind, kind == true, reason, message) for kind in types)
         applied = self._current.revision if self._current else ""
         return PolicyStatus(conditions, applied, self._attempted, problems)
-
-
-def _in_force(commit: str, compiled: Compiled) -> PolicyInForce:
-    return PolicyInForce(commit, compiled.policy, compiled.nodes)

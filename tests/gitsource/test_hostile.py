@@ -16,7 +16,8 @@ from tests.gitsource.origin import QUEUE, Origin
 
 def refused(origin: Origin, tmp_path: Path) -> list[tuple[str, str]]:
     """File and code of what the newest revision has that is not read; fetched and read locally say the same."""
-    fetched = Mirror(tmp_path / "mirror", str(origin.folder)).fetch("main")
+    mirror = Mirror(tmp_path / "mirror", str(origin.folder))
+    fetched = mirror.read(mirror.fetch("main"))
     assert fetched == read_revision(origin.folder, "main")
     assert [path for path in fetched.files.contents if "team" not in path] == []
     return [(problem.file, problem.code) for problem in fetched.files.refused]
@@ -83,7 +84,7 @@ def test_hooks_and_configuration_of_the_host_run_nothing(
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
 
     mirror = Mirror(tmp_path / "mirror", str(origin.folder))
-    mirror.mark_applied(mirror.fetch("main").commit)
+    mirror.mark_applied(mirror.fetch("main"))
     read_revision(origin.folder, "main")
 
     assert not ran.exists()

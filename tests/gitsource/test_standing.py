@@ -59,6 +59,12 @@ def test_an_invalid_head_leaves_the_last_good_one_until_it_is_fixed(origin: Orig
     assert weight(standing) == 3
 
 
+def test_nothing_new_changes_nothing(origin: Origin, standing: StandingPolicy) -> None:
+    status, policy = standing.reconcile(), standing.current()
+    assert standing.reconcile() == status
+    assert standing.current() is policy
+
+
 def test_a_revert_restores_the_policy_exactly(origin: Origin, standing: StandingPolicy) -> None:
     standing.reconcile()
     before = standing.current().policy.digest
