@@ -103,9 +103,7 @@ class StandingPolicy:
             return self._status
         reading = read_repository(self._mirror.read(commit).files)
         if reading.compiled is None:
-            errors = [problem for problem in reading.problems if problem.severity == "error"]
-            more = f" And {len(errors) - 1} more." if len(errors) > 1 else ""
-            message = f"{commit[:12]} is invalid: {errors[0]}{more}"
+            message = f"{commit[:12]} is invalid: {_first_error(reading.problems)}"
             return self._failed("Stalled", "InvalidPolicy", message, reading.problems)
         if commit != applied:
             self._mirror.mark_applied(commit)
@@ -123,7 +121,7 @@ class StandingPolicy:
             return self._stating(("Stalled", "SourceUnusable", f"{error}. {error.fix}"))
         if reading.compiled is None:
             # Only after an upgrade that is stricter than the version which applied it.
-            message = f"{applied[:12]} was applied before and is invalid now: {reading.problems[0]}"
+            message = f"{applied[:12]} was applied before and is invalid now: {_first_error(reading.problems)}"
             return self._stating(("Stalled", "AppliedPolicyInvalid", message), reading.problems)
         self._current = PolicyInForce(applied, reading.compiled.policy, reading.compiled.nodes)
         message = f"{applied[:12]} is in force since before the restart"
@@ -142,3 +140,8 @@ class StandingPolicy:
         conditions = tuple(Condition(kind, kind == true, reason, message) for kind in types)
         applied = self._current.revision if self._current else ""
         return PolicyStatus(conditions, applied, self._attempted, problems)
+
+
+def _first_error(problems: tuple[Problem, ...]) -> str:
+    errors = [str(problem) for problem in problems if problem.severity == "error"]
+    return errors[0] + (f" And {len(errors) - 1} more." if len(errors) > 1 else "")

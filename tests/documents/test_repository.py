@@ -9,6 +9,7 @@ import pytest
 from reconciler.documents.files import Files, read_folder
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import read_repository
+from reconciler.documents.text import BYTES_MAX
 from reconciler.shipped import shipped
 from solver.rules.policy import Quota
 from solver.world.cluster import GpuType
@@ -265,6 +266,19 @@ def test_links_in_a_work_tree_are_refused(tmp_path: Path) -> None:
     assert files.contents == {}
     assert [problem.file for problem in files.refused] == ["cluster-state", "policies/more", "policies/q.yaml"]
     assert read_repository(files).compiled is None
+
+
+def test_more_files_or_bytes_than_any_policy_needs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "policies").mkdir()
+    for name in "abc":
+        (tmp_path / "policies" / f"{name}.yaml").write_text("# empty")
+    (tmp_path / "policies" / "a.yaml").write_bytes(b" " * (BYTES_MAX + 1))
+    monkeypatch.setattr("reconciler.documents.files.FILES_MAX", 2)
+
+    files = read_folder(tmp_path)
+
+    assert list(files.contents) == ["policies/b.yaml"]
+    assert [problem.code for problem in files.refused] == ["too-large", "too-many-files"]
 
 
 def test_no_files_are_a_policy_without_queues() -> None:

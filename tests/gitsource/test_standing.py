@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,6 +124,25 @@ def test_a_restart_finds_the_last_good_revision_without_the_repository(
     assert weight(restarted) == 1
     (tmp_path / "elsewhere").rename(origin.folder)
     assert true_condition(restarted.reconcile()) == ("Stalled", "InvalidPolicy")
+
+
+def test_kill_9_forgets_nothing(origin: Origin, tmp_path: Path) -> None:
+    script = (
+        "import os, pathlib, signal, sys\n"
+        "from reconciler.gitsource.mirror import Mirror\n"
+        "from reconciler.gitsource.standing import StandingPolicy\n"
+        "StandingPolicy(Mirror(pathlib.Path(sys.argv[1]), sys.argv[2]), 'main').reconcile()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "mirror"), str(origin.folder)])
+    assert killed.returncode == -signal.SIGKILL
+    origin.commit({"policies/team.yaml": INVALID})
+
+    restarted = StandingPolicy(Mirror(tmp_path / "mirror", str(origin.folder)), "main")
+
+    assert weight(restarted) == 1
+    assert true_condition(restarted.reconcile()) == ("Stalled", "InvalidPolicy")
+    assert weight(restarted) == 1
 
 
 def test_a_deleted_branch_stops_nothing(origin: Origin, standing: StandingPolicy) -> None:
