@@ -41,7 +41,7 @@ STOPPED: Final = "stop"
 
 
 class StateFolderError(BackendUnreachableError):
-    """The state folder can't be read or written (full, read-only, gone). A person must act; then send the order again."""
+    """The state folder can't be read or written (full, read-only, gone): a person must act. Then send it again."""
 
 
 class Accepted(Document, frozen=True):

@@ -17,7 +17,7 @@ _CHANGES_PER_OPENING_BITS = 32
 
 
 class Journal:
-    """The latest of each thing seen, with the number of the change that made it so. In memory: looking again rebuilds it."""
+    """The latest of each thing seen, with the number of the change that made it so; looking again rebuilds it."""
 
     def __init__(self, opening: int) -> None:
         self._sequence = opening << _CHANGES_PER_OPENING_BITS

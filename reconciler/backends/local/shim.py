@@ -32,6 +32,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.2
 """How soon a stop order is seen. It costs one `stat` each time."""
 _KILL_POLL_S = 0.02
+_RECORD_AGAIN_S = 1.0
 _GO = b"g"
 
 
@@ -235,11 +236,10 @@ def _record_exit(ended: dict[str, Any]) -> None:
     while True:
         try:
             write_durably(EXIT, json.dumps(ended))
-        except OSError as error:
-            print(f"quorate: can't record how the task ended: {error}. Trying again", file=sys.stderr)
-            time.sleep(1.0)
+        except OSError:
             if not os.path.exists(STARTED):
                 raise  # The folder is gone: nobody will ever ask.
+            time.sleep(_RECORD_AGAIN_S)
         else:
             return
 

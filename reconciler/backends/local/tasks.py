@@ -65,7 +65,7 @@ def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing
 
 def record_lost(folder: Path, reason: str, now: int) -> Exit:
     """Settle a task's end where no supervisor can."""
-    ended = Exit(at=now, lost=reason)
+    ended = Exit(at=int(now), lost=reason)
     shim.write_durably(str(folder / shim.EXIT), msgspec.json.encode(ended).decode())
     return ended
 
