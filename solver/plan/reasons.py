@@ -168,7 +168,8 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
 
     def __str__(self) -> str:
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
-        return f"group {self.group} needs {self.tasks} tasks on {self.gpu_type or 'CPU-only'} nodes; {where} takes {self.tasks_that_fit}"
+        nodes = f"{self.gpu_type or 'CPU-only'} nodes"
+        return f"group {self.group} needs {self.tasks} tasks on {nodes}; {where} takes {self.tasks_that_fit}"
 
 
 AnyReason = (

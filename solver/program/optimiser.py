@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dataclasses import dataclass
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+TOLERANCE = 1e-6
+"""Relative slack for rows, bounds and integrality: HiGHS's own feasibility tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One layer: a linear function of the columns, to be made as large (or as small) as the layers before it allow."""
+    """One layer: a linear function of the columns, to be made as large as the layers before it allow."""
 
     name: str
-    sense: Literal["max", "min"]
     columns: Ints
     coefficients: Floats
+
+    def value(self, values: Floats) -> float:
+        """What a point is worth in this layer."""
+        return float(self.coefficients @ values[self.columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,17 @@ class Program:
     entry_value: Floats
     objectives: tuple[Objective, ...]
 
+    def is_satisfied_by(self, values: Floats) -> bool:
+        """Whether a point keeps every row, every bound and integrality. No solver's word is taken for it."""
+        if values.shape != self.lower.shape or not np.isfinite(values).all():
+            return False
+        rows = np.bincount(self.entry_row, self.entry_value * values[self.entry_column], minlength=len(self.row_lower))
+        slack = TOLERANCE * np.maximum(1.0, np.abs(rows))
+        inside_rows = (rows >= self.row_lower - slack) & (rows <= self.row_upper + slack)
+        inside_bounds = (values >= self.lower - TOLERANCE) & (values <= self.upper + TOLERANCE)
+        whole = ~self.integer | (np.abs(values - np.round(values)) <= TOLERANCE)
+        return bool(inside_rows.all() and inside_bounds.all() and whole.all())
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -52,24 +68,24 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What one layer reached and its dual bound, given the layers before it."""
+    """What one layer reached, and the most that any point could reach in it, given what the layers before it reached."""
 
     value: float
     bound: float
-    proven: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Values of all columns, one result per objective, and who computed them."""
+    """Values of all columns, one result per objective, who computed them, and whether a clock cut the work short."""
 
     values: Floats
     reached: tuple[Reached, ...]
     solver: str
+    cut_by_clock: bool = False
 
 
 class Optimiser(Protocol):
-    """Runs a program. The start, where given, satisfies every row."""
+    """Runs a program. The start satisfies every row."""
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The best solution found, or None where it found none, crashed or ran out of time."""

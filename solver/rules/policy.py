@@ -115,7 +115,8 @@ def _without_origins(policy: Policy) -> Policy:
         return msgspec.structs.replace(document, origin="")
 
     queues = tuple(
-        msgspec.structs.replace(queue, origin="", quota=tuple(bare(entry) for entry in queue.quota)) for queue in policy.queues
+        msgspec.structs.replace(queue, origin="", quota=tuple(bare(entry) for entry in queue.quota))
+        for queue in policy.queues
     )
     return msgspec.structs.replace(
         policy,

@@ -16,6 +16,12 @@ LEVELS: tuple[Level, ...] = ("island", "rack", "block", "pool")
 """From the closest to the widest: an island is one NVLink clique, a rack one leaf switch, a block one spine."""
 
 
+def is_wider(one: Level | None, other: Level | None) -> bool:
+    """Level `one` is wider than `other`; None, the whole cluster, is the widest."""
+    ordered = (*LEVELS, None)
+    return ordered.index(one) > ordered.index(other)
+
+
 class Gpu(Document, frozen=True):
     """One device. `id` is unique in the cluster (a GPU's UUID); `index` is its place in the node."""
 

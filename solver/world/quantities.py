@@ -91,7 +91,9 @@ class Duration(Quantity):
         match = _DURATION.fullmatch(written) if isinstance(written, str) and written else None
         if not match:
             return None
-        return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _DURATION_UNITS_MS.values(), strict=True))
+        return sum(
+            int(count or 0) * unit for count, unit in zip(match.groups(), _DURATION_UNITS_MS.values(), strict=True)
+        )
 
     @property
     def seconds(self) -> float:
@@ -114,7 +116,9 @@ class Instant(Quantity):
         if not match:
             return None
         year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
-        if not (1 <= month <= 12 and 1 <= day <= _days_in_month(year, month) and hour < 24 and minute < 60 and second < 60):
+        if not (
+            1 <= month <= 12 and 1 <= day <= _days_in_month(year, month) and hour < 24 and minute < 60 and second < 60
+        ):
             return None
         whole_s = days_from_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - _offset_s(match[8])
         return whole_s * _SECOND_MS + int(f"{match[7] or '0':<03}"[:3])

@@ -6,6 +6,7 @@ Equal worlds give equal snapshots and so equal digests, whatever order an API or
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -38,7 +39,9 @@ class Snapshot(Document, frozen=True, omit_defaults=False):
         return tuple(job for job in self.jobs if job.phase == "pending")
 
 
-def snapshot_of(time: Instant, nodes: Iterable[Node], jobs: Iterable[Job], in_flight: InFlight = InFlight()) -> Snapshot:
+def snapshot_of(
+    time: Instant, nodes: Iterable[Node], jobs: Iterable[Job], in_flight: InFlight = InFlight()
+) -> Snapshot:
     """Sort a world into a snapshot; raises ValueError where a name occurs twice."""
     ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
     ordered_jobs = tuple(sorted(jobs, key=lambda job: job.name))
@@ -65,6 +68,6 @@ def _sorted_in_flight(in_flight: InFlight) -> InFlight:
 
 
 def _refuse_repeats(what: str, names: list[str]) -> None:
-    for before, name in zip(names, names[1:], strict=False):
+    for before, name in pairwise(names):
         if before == name:
             raise ValueError(f"{what} {name!r} occurs twice in the snapshot; every {what} has a name of its own")

@@ -60,6 +60,11 @@ class JobSpec(Document, frozen=True):
         """Tasks of the whole gang: its world size."""
         return sum(group.replicas for group in self.task_groups)
 
+    @property
+    def effective_topology(self) -> TopologyRequest:
+        """What the topology request demands in fact: a single task is in one domain of any level by itself."""
+        return TopologyRequest() if self.tasks == 1 else self.topology
+
 
 class TaskPlacement(Document, frozen=True):
     """Where one task of a gang runs. `index` counts within its group."""

@@ -11,6 +11,7 @@ import pytest
 from tests.contracts.backend_world import BackendWorld, Watcher
 from tests.contracts.local_worlds import local_world
 from tests.contracts.simulated_worlds import kind_world, unkind_world
+from tests.contracts.stores import Stores, sqlite_stores
 
 BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
     "local": local_world,
@@ -18,6 +19,9 @@ BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
     "simulated-unkind": unkind_world,
 }
 """Name -> a context manager over an empty folder, which gives a fresh world and leaves nothing running."""
+
+STORES: dict[str, Callable[[Path], AbstractContextManager[Stores]]] = {"sqlite": sqlite_stores}
+"""Name -> a context manager over an empty folder, which gives empty stores."""
 
 
 @pytest.fixture(params=sorted(BACKENDS))
@@ -31,3 +35,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackendWor
 def watcher(world: BackendWorld) -> Watcher:
     """Sends orders to the world's backend and keeps what it reports."""
     return Watcher(world)
+
+
+@pytest.fixture(params=sorted(STORES))
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    """Job source, ledger and history over one empty state."""
+    with STORES[request.param](tmp_path) as made:
+        yield made

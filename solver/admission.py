@@ -1,0 +1,101 @@
+"""Which pending jobs can ever start under this policy on this cluster, in which ways, and why the others can't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+import numpy as np
+
+from solver.placement import place
+from solver.plan.reasons import AboveMax, AnyReason, NeverFits, UnknownGpuType, UnknownPriorityClass, UnknownQueue
+from solver.rules.demand import Option, options_of
+from solver.rules.entitlement import Line, Shares
+from solver.rules.policy import Policy
+from solver.world.cluster import GpuType, Level
+from solver.world.room import Room
+from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Either the options that could be served one day, or the reasons why there are none."""
+
+    options: tuple[Option, ...]
+    reasons: tuple[AnyReason, ...] = ()
+
+
+@dataclass(slots=True)
+class Gate:
+    """Judges jobs against one policy and the empty cluster; alike jobs are judged once."""
+
+    policy: Policy
+    shares: Shares
+    empty: Room
+    _known: dict[object, Admission] = field(default_factory=dict)
+
+    def admit(self, job: Job) -> Admission:
+        """What could be served of this job, however long it waits."""
+        spec = job.spec
+        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology)
+        if key not in self._known:
+            self._known[key] = self._judge(job)
+        return self._known[key]
+
+    def _judge(self, job: Job) -> Admission:
+        names = tuple(self._names_that_do_not_exist(job))
+        if names:
+            return Admission((), names)
+        options = options_of(job.spec, self.empty.gpu_types)
+        refusals = [self._refusal(job.spec, option) for option in options]
+        usable = tuple(option for option, refusal in zip(options, refusals, strict=True) if refusal is None)
+        reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in refusals if refusal is not None))
+        return Admission(usable, reasons)
+
+    def _names_that_do_not_exist(self, job: Job) -> Iterable[AnyReason]:
+        tree, spec = self.shares.tree, job.spec
+        if not tree.is_leaf(spec.queue):
+            yield self._unknown_queue(spec.queue)
+        if self.policy.priority_class(job) is None:
+            known = [klass.name for klass in self.policy.priority_classes]
+            name = spec.priority_class or self.policy.scheduling.default_priority_class
+            yield UnknownPriorityClass(name, tuple(get_close_matches(name, known)))
+        in_cluster = {gpu_type for gpu_type in self.empty.gpu_types if gpu_type}
+        for group in spec.task_groups:
+            if group.shape.gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
+                yield UnknownGpuType(group.name, group.shape.gpu_types, tuple(sorted(in_cluster)))
+
+    def _unknown_queue(self, name: QueueName) -> UnknownQueue:
+        children = tuple(child.name for child in self.shares.tree.children.get(name, ()))
+        return UnknownQueue(name, tuple(get_close_matches(name, list(self.shares.tree.by_name))), children)
+
+    def _refusal(self, spec: JobSpec, option: Option) -> AnyReason | None:
+        """Why this option can never be served; None where it can."""
+        for gpu_type, wanted in option.charge.items():
+            for queue in self.shares.tree.path(spec.queue):
+                ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
+                if ceiling is not None and wanted > ceiling:
+                    return AboveMax(queue, gpu_type, ceiling, wanted, self._origin(queue, gpu_type))
+        if place(self.empty.copy(), spec, option) is None:
+            return self._never_fits(spec, option)
+        return None
+
+    def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
+        entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
+        return entry.origin if entry else ""
+
+    def _never_fits(self, spec: JobSpec, option: Option) -> NeverFits:
+        level = spec.effective_topology.required
+        fits = [
+            (self._tasks_that_fit(group, gpu_type, level), group, gpu_type)
+            for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
+        ]
+        tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].replicas)
+        return NeverFits(group.name, gpu_type or GpuType(""), group.replicas, tasks, level)
+
+    def _tasks_that_fit(self, group: TaskGroup, gpu_type: GpuType | None, level: Level | None) -> int:
+        slots = self.empty.slots(group.shape, gpu_type)
+        if level is None:
+            return int(slots.sum())
+        return int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))

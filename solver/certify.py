@@ -1,0 +1,91 @@
+"""How good an answer is: its value in each layer beside the most that any answer could reach, and what is thereby proven."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from solver.plan.plan import LayerResult, ProofStatus
+from solver.program.optimiser import Solution
+from solver.rules.demand import Candidate, SubLayer
+from solver.rules.entitlement import Shares
+from solver.starts import Segment, entitled_parts, layer_names, segments_of
+
+SAME = 1e-6
+"""Two layer values closer than this, relatively, are the same: the tolerance at which the optimiser locks its layers."""
+
+
+def layer_results(
+    values: Sequence[float],
+    sub_layers: Sequence[SubLayer],
+    bounds: Sequence[float],
+    solution: Solution | None,
+    gap: float,
+) -> tuple[LayerResult, ...]:
+    """Values beside bounds. `bounds` hold for any answer; the solution's tighter ones are given what its earlier layers reached.
+
+    So they hold for this answer only as long as it reached the same in all of those.
+    """
+    results: list[LayerResult] = []
+    in_step = solution is not None
+    for number, (name, value, loose) in enumerate(zip(layer_names(sub_layers), values, bounds, strict=True)):
+        bound = loose
+        if in_step and solution is not None:
+            bound = min(loose, solution.reached[number].bound)
+            in_step = same(value, solution.reached[number].value)
+        results.append(LayerResult(name, _tidy(value), _tidy(bound), _status(value, bound, gap)))
+    return tuple(results)
+
+
+def loose_bounds(candidates: Sequence[Candidate], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
+    """What no answer can exceed: every candidate started at its own best, guarantees respected and everything else forgotten."""
+    demand: dict[Segment, int] = defaultdict(int)
+    weight: dict[Segment, float] = {}
+    served = dict.fromkeys(sub_layers, 0.0)
+    for candidate in candidates:
+        most: dict[Segment, int] = {}
+        for option in candidate.options:
+            for segment, gpus in segments_of(candidate, option):
+                most[segment] = max(gpus, most.get(segment, 0))
+        for segment, gpus in most.items():
+            demand[segment] += gpus
+            weight[segment] = candidate.weight
+        served[candidate.sub_layer] += candidate.weight * candidate.worth
+    entitled = {
+        layer: sum(
+            weight[segment] * part
+            for segment, part in entitled_parts(
+                {s: g for s, g in demand.items() if s.sub_layer == layer}, shares
+            ).items()
+        )
+        for layer in sub_layers
+    }
+    return (*entitled.values(), *served.values(), 0.0)
+
+
+def entitled_unproven(results: Sequence[LayerResult]) -> float:
+    """GPUs, weighted by their order, by which entitled layers may fall short of the best answer."""
+    return _tidy(sum(r.bound - r.value for r in results if r.name.startswith("entitled.") and r.status == "unproven"))
+
+
+def same(one: float, other: float) -> bool:
+    """Equal but for rounding."""
+    return abs(one - other) <= SAME * max(1.0, abs(one), abs(other))
+
+
+def better(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Lexicographically larger, rounding aside."""
+    for mine, theirs in zip(one, other, strict=True):
+        if not same(mine, theirs):
+            return mine > theirs
+    return False
+
+
+def _status(value: float, bound: float, gap: float) -> ProofStatus:
+    if same(value, bound):
+        return "proven"
+    return "within-gap" if bound - value <= gap * max(1.0, abs(bound)) else "unproven"
+
+
+def _tidy(value: float) -> float:
+    return round(value, 6) + 0.0

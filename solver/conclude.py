@@ -1,0 +1,147 @@
+"""Between plans and programs: an answer becomes a point of the program, and a point becomes starts on real devices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.greedy import greedy
+from solver.placement import Mask, Placed, place
+from solver.program.formulate import Formulation, Kind, Way
+from solver.program.optimiser import Floats, Program
+from solver.rules.demand import Candidate, Option
+from solver.rules.entitlement import Shares
+from solver.starts import Segment, Start, entitled_parts, layer_values, segments_of
+from solver.world.cluster import LEVELS, Level
+from solver.world.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One gang that the program wants to start: how, and in which domain where the program says so."""
+
+    candidate: Candidate
+    option: Option
+    level: Level | None
+    within: Mask | None
+
+    @property
+    def task_gpus(self) -> int:
+        """GPUs of its largest task."""
+        return max(group.shape.gpus for group in self.candidate.job.spec.task_groups)
+
+    @property
+    def closeness(self) -> int:
+        """0 for an island up to the number of levels for anywhere."""
+        return (*LEVELS, None).index(self.level)
+
+
+Order = Callable[[Decided], tuple[float, ...]]
+
+PLACING_ORDERS: tuple[Order, ...] = (
+    # Decreasing task size is sufficient on the chain 1|2|4|8; but gangs that must sit together suffer when
+    # larger tasks have opened every rack before them, so that order is tried where the first loses somebody.
+    lambda decided: (-decided.task_gpus, decided.closeness, -decided.candidate.worth),
+    lambda decided: (decided.closeness, -decided.task_gpus, -decided.candidate.worth),
+)
+
+
+def point_of(starts: Sequence[Start], formulation: Formulation, program: Program, room: Room) -> Floats:
+    """The columns' values for an answer that is already concrete: the incumbent an optimiser must beat."""
+    values = np.zeros(len(program.lower))
+    class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
+    gpus: dict[Segment, int] = defaultdict(int)
+    for start in starts:
+        way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
+        values[formulation.ways[way]] += 1
+        for kind, domain in _flows_of(start, way, formulation, room):
+            values[formulation.flows[kind][domain]] += 1
+        for segment, count in segments_of(start.candidate, start.option):
+            gpus[segment] += count
+    for segment, part in entitled_parts(dict(gpus), formulation.shares).items():
+        if segment in formulation.entitled:
+            values[formulation.entitled[segment]] = part
+    return values
+
+
+def starts_of(
+    values: Floats, formulation: Formulation, room: Room, candidates: Sequence[Candidate], shares: Shares
+) -> tuple[Start, ...]:
+    """The point made concrete, filled up with whatever still fits; the best over the orders of placing."""
+    decided = tuple(_decided(values, formulation))
+    answers = []
+    for order in PLACING_ORDERS:
+        trial = room.copy()
+        placed = tuple(_place_all(sorted(decided, key=order), trial))
+        answers.append(greedy(candidates, trial, shares, placed))
+        if len(placed) == len(decided):
+            break
+    return max(answers, key=lambda starts: layer_values(starts, formulation.sub_layers, shares))
+
+
+def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
+    asked = formulation.classes[number].topology
+    matching = [
+        way
+        for way in formulation.ways_of_class(number)
+        if way.option.gpu_types == start.option.gpu_types
+        and way.preferred_met == start.placed.preferred_met
+        and way.pool in (None, _pool_of(start.placed, room))
+    ]
+    if not matching:
+        raise AssertionError(f"no column for {start.candidate.job.name} asking {asked} on {start.option.gpu_types}")
+    return matching[0]
+
+
+def _pool_of(placed: Placed, room: Room) -> int:
+    return int(room.topology["pool"].of_node[room.index[placed.tasks[0].node]])
+
+
+def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[tuple[Kind, int]]:
+    groups = {group.name: group for group in start.candidate.job.spec.task_groups}
+    nodes = {
+        (task.group, task.index): room.index[task.node] for task in start.placed.tasks if groups[task.group].shape.gpus
+    }
+    kinds = [kind for kind, _ in formulation.kinds_of(way)]
+    if kinds and kinds[0].level is not None:
+        yield kinds[0], formulation.cells.domain_of(next(iter(nodes.values())))
+        return
+    by_part = {(kind.parts[0][0], kind.parts[0][1]): kind for kind in kinds}
+    for (group, _), node in nodes.items():
+        kind = by_part[formulation.part_key(groups[group].shape, room.nodes[node].gpu_type)]
+        yield kind, formulation.cells.domain_of(node)
+
+
+def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
+    domains = {
+        kind: [domain for domain, column in columns.items() for _ in range(round(values[column]))]
+        for kind, columns in formulation.flows.items()
+        if kind.level is not None
+    }
+    for number, job_class in enumerate(formulation.classes):
+        members = iter(job_class.members)
+        ways = [way for way in formulation.ways_of_class(number) for _ in range(round(values[formulation.ways[way]]))]
+        for way, candidate in zip(ways, members, strict=False):
+            yield Decided(candidate, way.option, way.level, _hint(way, formulation, domains))
+
+
+def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) -> Mask | None:
+    if way.pool is not None:
+        mask: Mask = formulation.cells.room.topology["pool"].of_node == way.pool
+        return mask
+    for kind, _ in formulation.kinds_of(way):
+        if domains.get(kind):
+            return formulation.cells.nodes_of(domains[kind].pop(0))
+    return None
+
+
+def _place_all(decided: Iterable[Decided], room: Room) -> Iterable[Start]:
+    for wanted in decided:
+        spec = wanted.candidate.job.spec
+        placed = place(room, spec, wanted.option, wanted.within) if wanted.within is not None else None
+        placed = placed or place(room, spec, wanted.option)
+        if placed is not None:
+            yield Start(wanted.candidate, wanted.option, placed)

@@ -1,0 +1,248 @@
+"""Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
+
+Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums, slow and obvious on purpose. A plan with a
+violation is never acted on. Rules whose subject does not exist yet (reclaim, MIG, sharing, reservations) come with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from solver.plan.plan import Bind, Plan, Release, Runs, Starts
+from solver.rules.policy import Policy, Queue
+from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.document import Document
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName, Shape, TaskPlacement
+
+
+class Violation(Document, frozen=True):
+    """One broken rule, by its name in PROMISES, with what breaks it."""
+
+    rule: str
+    subject: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.subject}: {self.problem}"
+
+
+def violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+    """Everything that is wrong with a plan; () where it may be acted on."""
+    return tuple(_Court(snapshot, policy, plan).findings())
+
+
+@dataclass(slots=True)
+class _Court:
+    """One plan before the rules."""
+
+    snapshot: Snapshot
+    policy: Policy
+    plan: Plan
+    jobs: dict[JobName, Job] = field(init=False)
+    nodes: dict[NodeName, Node] = field(init=False)
+    binds: tuple[Bind, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.jobs = {job.name: job for job in self.snapshot.jobs}
+        self.nodes = {node.name: node for node in self.snapshot.nodes}
+        self.binds = tuple(step for step in self.plan.steps if isinstance(step, Bind))
+
+    def findings(self) -> Iterable[Violation]:
+        """Every rule in turn. Binds of jobs or nodes that do not exist are reported first, and alone: the rest needs them."""
+        yield from self._answers_this_question()
+        strangers = tuple(self._strangers())
+        if strangers:
+            yield from strangers
+            return
+        for rule in (
+            self._devices,
+            self._hosts,
+            self._gangs,
+            self._quotas,
+            self._topology,
+            self._releases,
+            self._verdicts,
+            self._certificate,
+        ):
+            yield from rule()
+
+    def _answers_this_question(self) -> Iterable[Violation]:
+        if self.plan.snapshot != self.snapshot.digest:
+            yield Violation("stale", self.plan.snapshot, f"the plan is not for snapshot {self.snapshot.digest}")
+        if self.plan.policy != self.policy.digest:
+            yield Violation("stale", self.plan.policy, f"the plan is not for policy {self.policy.digest}")
+
+    def _strangers(self) -> Iterable[Violation]:
+        for bind in self.binds:
+            if bind.job not in self.jobs:
+                yield Violation("S2", bind.job, "is bound but not in the snapshot")
+            for task in bind.tasks:
+                if task.node not in self.nodes:
+                    yield Violation("S1", bind.job, f"task {task.group}/{task.index} is on unknown node {task.node}")
+
+    def _devices(self) -> Iterable[Violation]:
+        """S1: every bound device exists, is healthy, open, and has one owner; nothing in flight is contradicted (S11)."""
+        owner: dict[DeviceId, str] = {}
+        for holder, task in self._held():
+            for device in task.devices:
+                owner.setdefault(device, holder)
+        usable = {
+            gpu.id: node.name
+            for node in self.nodes.values()
+            if node.ready and not node.cordoned
+            for gpu in node.gpus
+            if gpu.healthy
+        }
+        for bind in self.binds:
+            for task in bind.tasks:
+                node = self.nodes[task.node]
+                if not node.ready or node.cordoned:
+                    yield Violation("S1", bind.job, f"node {task.node} takes no new work")
+                for device in task.devices:
+                    if usable.get(device) != task.node:
+                        yield Violation("S1", bind.job, f"device {device} is not a healthy device of {task.node}")
+                    if device in owner:
+                        yield Violation("S1", bind.job, f"device {device} is held by {owner[device]}")
+                    owner[device] = bind.job
+
+    def _held(self) -> Iterable[tuple[str, TaskPlacement]]:
+        for job in self.snapshot.jobs:
+            for task in job.placement:
+                yield job.name, task
+        for intent in self.snapshot.in_flight.intents:
+            for task in intent.tasks:
+                yield intent.id, task
+
+    def _hosts(self) -> Iterable[Violation]:
+        """S1 for CPU and memory: a node is not filled beyond what it has, or not further if it already is."""
+        cpu: Counter[NodeName] = Counter()
+        memory: Counter[NodeName] = Counter()
+        held = {(job.name, task.group, task.index): (job, task) for job in self.snapshot.jobs for task in job.placement}
+        for job, task in held.values():
+            shape = _shape(job, task.group)
+            cpu[task.node] += shape.cpu
+            memory[task.node] += shape.memory
+        asked: dict[NodeName, set[JobName]] = defaultdict(set)
+        for bind in self.binds:
+            for task in bind.tasks:
+                shape = _shape(self.jobs[bind.job], task.group)
+                cpu[task.node] += shape.cpu
+                memory[task.node] += shape.memory
+                if shape.cpu or shape.memory:
+                    asked[task.node].add(bind.job)
+        for name, jobs in sorted(asked.items()):
+            node = self.nodes[name]
+            if cpu[name] > node.cpu or memory[name] > node.memory:
+                yield Violation("S1", ", ".join(sorted(jobs)), f"node {name} has not enough CPU or memory for them")
+
+    def _gangs(self) -> Iterable[Violation]:
+        """S2: each bound job was pending, is bound once, whole, in its next attempt, each group on one accepted type."""
+        for name, count in Counter(bind.job for bind in self.binds).items():
+            if count > 1:
+                yield Violation("S2", name, f"is bound {count} times")
+        for bind in self.binds:
+            job = self.jobs[bind.job]
+            if job.phase != "pending":
+                yield Violation("S2", job.name, f"is bound while {job.phase}")
+            if bind.attempt != job.attempt + 1:
+                yield Violation("S2", job.name, f"attempt {bind.attempt} does not follow {job.attempt}")
+            yield from self._whole(job, bind)
+
+    def _whole(self, job: Job, bind: Bind) -> Iterable[Violation]:
+        wanted = {(group.name, index) for group in job.spec.task_groups for index in range(group.replicas)}
+        bound = Counter((task.group, task.index) for task in bind.tasks)
+        if set(bound) != wanted or max(bound.values(), default=0) > 1:
+            yield Violation(
+                "S2", job.name, f"binds {sum(bound.values())} of {len(wanted)} tasks; a gang is whole or not at all"
+            )
+            return
+        for group in job.spec.task_groups:
+            tasks = [task for task in bind.tasks if task.group == group.name]
+            if any(len(task.devices) != group.shape.gpus for task in tasks):
+                yield Violation("S2", job.name, f"a task of group {group.name} has not exactly {group.shape.gpus} GPUs")
+            types = {self.nodes[task.node].gpu_type for task in tasks}
+            accepted = set(group.shape.gpu_types)
+            if group.shape.gpus and (len(types) > 1 or (accepted and not types <= accepted)):
+                yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")
+
+    def _quotas(self) -> Iterable[Violation]:
+        """S3: no admission lifts a queue above its max at any level; a limit already broken is not made worse."""
+        before, added = self._use(), self._added()
+        for queue in self.policy.queues:
+            for entry in queue.quota:
+                line = (queue.name, entry.gpu_type)
+                if entry.max is not None and added[line] and before[line] + added[line] > entry.max:
+                    problem = f"{before[line]} + {added[line]} {entry.gpu_type} is above max {entry.max}"
+                    yield Violation("S3", queue.name, problem)
+
+    def _use(self) -> Counter[tuple[str, GpuType]]:
+        use: Counter[tuple[str, GpuType]] = Counter()
+        for job in self.snapshot.jobs:
+            for task in job.placement:
+                node = self.nodes.get(task.node)
+                for queue in self._path(job.spec.queue):
+                    use[queue.name, node.gpu_type if node else GpuType("")] += len(task.devices)
+        return use
+
+    def _added(self) -> Counter[tuple[str, GpuType]]:
+        added: Counter[tuple[str, GpuType]] = Counter()
+        for bind in self.binds:
+            for task in bind.tasks:
+                for queue in self._path(self.jobs[bind.job].spec.queue):
+                    added[queue.name, self.nodes[task.node].gpu_type] += len(task.devices)
+        return added
+
+    def _path(self, name: str) -> list[Queue]:
+        path: list[Queue] = []
+        queue = self.policy.queue(name)
+        while queue is not None and queue not in path:
+            path.append(queue)
+            queue = self.policy.queue(queue.parent) if queue.parent else None
+        return path
+
+    def _topology(self) -> Iterable[Violation]:
+        """S5: all tasks of a gang that requires a level are in one domain of it."""
+        for bind in self.binds:
+            level = self.jobs[bind.job].spec.topology.required
+            domains = {self.nodes[task.node].domain(level) for task in bind.tasks} if level else set()
+            if len(domains) > 1 and len(bind.tasks) > 1:
+                yield Violation("S5", bind.job, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
+
+    def _releases(self) -> Iterable[Violation]:
+        """S2: only a gang whose start is overdue is released."""
+        overdue = {
+            (intent.job, intent.attempt)
+            for intent in self.snapshot.in_flight.intents
+            if intent.kind == "start" and intent.deadline <= self.snapshot.time
+        }
+        for step in self.plan.steps:
+            if isinstance(step, Release) and (step.job, step.attempt) not in overdue:
+                yield Violation("S2", step.job, f"attempt {step.attempt} is released before its start is overdue")
+
+    def _verdicts(self) -> Iterable[Violation]:
+        """Every live job has one verdict, and it says what the steps do."""
+        named = Counter(verdict.job for verdict in self.plan.verdicts)
+        for name in sorted(set(self.jobs) | set(named)):
+            if named[name] != 1 or name not in self.jobs:
+                yield Violation("verdicts", name, f"has {named[name]} verdicts; every live job has one")
+        bound = {bind.job for bind in self.binds}
+        starting = {verdict.job for verdict in self.plan.verdicts if isinstance(verdict, Starts)}
+        for name in sorted(bound ^ starting):
+            yield Violation("verdicts", name, "is bound without the verdict `starts`, or the other way round")
+        for verdict in self.plan.verdicts:
+            job = self.jobs.get(verdict.job)
+            if job and isinstance(verdict, Runs) != (job.phase != "pending"):
+                yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
+
+    def _certificate(self) -> Iterable[Violation]:
+        """A plan never beats its own bound: where it does, the model is wrong."""
+        for layer in self.plan.certificate.layers:
+            if layer.value > layer.bound + 1e-5 * max(1.0, abs(layer.bound)):
+                yield Violation("bound", layer.name, f"value {layer.value} is above its bound {layer.bound}")
+
+
+def _shape(job: Job, group: str) -> Shape:
+    return next((known.shape for known in job.spec.task_groups if known.name == group), Shape())

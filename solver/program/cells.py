@@ -1,0 +1,126 @@
+"""Capacity without nodes: how many slots of a shape each cell of the cluster offers, and what a task costs in slots.
+
+A *cell* is the nodes of one GPU type in one block (or in one pool, where no waiting gang asks for a block or closer).
+A slot of a reference shape is room for one task of it on one node. A task of shape τ lowers a node's slots of shape σ by
+at least min(⌊τ/σ⌋) over GPUs, CPU and memory, so that Σ ⌊τ/σ⌋ · tasks ≤ slots holds for every set that fits: a valid row.
+Where task sizes divide each other and GPUs are what is scarce, these rows are also sufficient (docs/solver.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.world.cluster import GpuType, Level
+from solver.world.quantities import Cpu, Memory
+from solver.world.room import Room
+from solver.world.workload import Shape
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The nodes of one GPU type in one domain."""
+
+    domain: int
+    gpu_type: GpuType
+
+
+@dataclass(slots=True)
+class Cells:
+    """Slots by reference shape, per cell and per closer domain, worked out once per shape."""
+
+    room: Room
+    level: Level
+    _slots: dict[tuple[Shape, GpuType], Ints] = field(default_factory=dict)
+    _bundles: dict[tuple[Shape, int, Level, GpuType], Ints] = field(default_factory=dict)
+
+    @property
+    def domains(self) -> int:
+        """How many domains the cluster has at the level of the cells."""
+        return len(self.room.topology[self.level].names)
+
+    def all_of_type(self, gpu_type: GpuType) -> Iterable[Cell]:
+        """The cells that have open nodes of a type."""
+        mine = self.room.of_type(gpu_type) & self.room.open_nodes
+        for domain in np.unique(self.room.topology[self.level].of_node[mine]):
+            yield Cell(int(domain), gpu_type)
+
+    def slots(self, shape: Shape, cell: Cell) -> int:
+        """Slots of a shape in a cell."""
+        return int(self._per_domain(shape, cell.gpu_type)[cell.domain])
+
+    def bundles(self, shape: Shape, tasks: int, level: Level, cell: Cell) -> int:
+        """How many times `tasks` slots of a shape lie together in one domain of a closer level, over a cell."""
+        return int(self._bundles_per_domain(shape, tasks, level, cell.gpu_type)[cell.domain])
+
+    def free(self, cell: Cell) -> tuple[int, int]:
+        """Free CPU (milli-cores) and memory (bytes) in a cell."""
+        nodes = (self.room.topology[self.level].of_node == cell.domain) & self.room.of_type(cell.gpu_type)
+        usable = nodes & self.room.open_nodes
+        return (
+            int(np.maximum(self.room.free_cpu[usable], 0).sum()),
+            int(np.maximum(self.room.free_memory[usable], 0).sum()),
+        )
+
+    def domain_of(self, node: int) -> int:
+        """The domain a node's cell lies in."""
+        return int(self.room.topology[self.level].of_node[node])
+
+    def nodes_of(self, domain: int) -> npt.NDArray[np.bool_]:
+        """Which nodes lie in a domain."""
+        mask: npt.NDArray[np.bool_] = self.room.topology[self.level].of_node == domain
+        return mask
+
+    def pool_of(self, domain: int) -> int:
+        """The pool a domain lies in."""
+        first = int(np.flatnonzero(self.room.topology[self.level].of_node == domain)[0])
+        return int(self.room.topology["pool"].of_node[first])
+
+    def _per_domain(self, shape: Shape, gpu_type: GpuType) -> Ints:
+        key = (shape, gpu_type)
+        if key not in self._slots:
+            slots = self.room.slots(shape, gpu_type)
+            summed = np.bincount(self.room.topology[self.level].of_node, weights=slots, minlength=self.domains)
+            self._slots[key] = summed.astype(np.int64)
+        return self._slots[key]
+
+    def _bundles_per_domain(self, shape: Shape, tasks: int, level: Level, gpu_type: GpuType) -> Ints:
+        key = (shape, tasks, level, gpu_type)
+        if key not in self._bundles:
+            closer, outer = self.room.topology[level], self.room.topology[self.level]
+            together = np.bincount(closer.of_node, weights=self.room.slots(shape, gpu_type)).astype(np.int64) // tasks
+            outer_of_closer = np.zeros(len(closer.names), dtype=np.int64)
+            outer_of_closer[closer.of_node] = outer.of_node
+            summed = np.bincount(outer_of_closer, weights=together, minlength=self.domains)
+            self._bundles[key] = summed.astype(np.int64)
+        return self._bundles[key]
+
+
+def cost_in_slots(task: Shape, reference: Shape) -> int:
+    """By how many slots of `reference` a task lowers the node it runs on, at least; 0 says nothing."""
+    ratios = [
+        int(have) // int(need)
+        for have, need in (
+            (task.gpus, reference.gpus),
+            (task.cpu, reference.cpu),
+            (task.memory, reference.memory),
+        )
+        if need
+    ]
+    return min(ratios, default=0)
+
+
+def reference_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
+    """Shapes to count slots of: those asked for, and their GPUs alone (the chain 1|2|4|8)."""
+    asked = {bare(shape) for shape in shapes}
+    return tuple(sorted(asked | {Shape(shape.gpus) for shape in asked}, key=lambda s: (s.gpus, s.cpu, s.memory)))
+
+
+def bare(shape: Shape) -> Shape:
+    """The shape without its wish list of types: what a slot must offer."""
+    return Shape(shape.gpus, (), Cpu(shape.cpu), Memory(shape.memory))

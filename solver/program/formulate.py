@@ -1,0 +1,263 @@
+"""Snapshot to program: how many gangs of each class start, as what, and how their tasks spread over the cells.
+
+Columns: `a` gangs of a class served one way (GPU types, topology variant); `w` tasks, or whole gangs where the level is
+no wider than a cell, of one kind in one cell; `e` GPUs of a segment inside guarantees. No column per node or per alike job.
+Rows: every `a` finds its `w`; slots per cell; bundles in closer domains; max and guarantee of every queue on the path.
+Layers: entitled demand by sub-layer, idle capacity by sub-layer, fit (docs/solver.md has the whole program in formulas).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from solver.program.builder import ProgramBuilder, summed
+from solver.program.cells import Cell, Cells, bare, cost_in_slots, reference_shapes
+from solver.program.classes import Group, JobClass
+from solver.program.optimiser import Program
+from solver.rules.demand import Option, SubLayer
+from solver.rules.entitlement import Line, Shares
+from solver.starts import FIT, Segment, misfit
+from solver.world.cluster import GpuType, Level, is_wider
+from solver.world.workload import Shape
+
+Part = tuple[Shape, GpuType, int]
+"""Tasks of one shape on one type, and how many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`."""
+
+    level: Level | None
+    pool: int | None
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to serve a class: the column `a`."""
+
+    job_class: int
+    option: Option
+    level: Level | None
+    pool: int | None
+    preferred_met: bool
+
+
+@dataclass(slots=True)
+class Formulation:
+    """A program and what its columns mean."""
+
+    classes: tuple[JobClass, ...]
+    cells: Cells
+    shares: Shares
+    sub_layers: tuple[SubLayer, ...]
+    builder: ProgramBuilder = field(default_factory=ProgramBuilder)
+    ways: dict[Way, int] = field(default_factory=dict)
+    flows: dict[Kind, dict[int, int]] = field(default_factory=dict)
+    entitled: dict[Segment, int] = field(default_factory=dict)
+    _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
+
+    def state(self) -> Program:
+        """Write all columns, rows and layers."""
+        self._columns_for_ways()
+        for kind, takers in self._demand_by_kind().items():
+            self.flows[kind] = self._columns_for_flow(kind)
+            flowing = [(column, -1.0) for column in self.flows[kind].values()]
+            self.builder.equal(summed([*takers, *flowing]), 0.0)
+        self._slot_rows()
+        self._bundle_rows()
+        self._quota_rows()
+        self._entitlement_rows()
+        self._layers()
+        return self.builder.build()
+
+    def kinds_of(self, way: Way) -> Iterable[tuple[Kind, int]]:
+        """What a gang served this way sends into cells, and how many of it."""
+        parts = tuple(self._parts(way))
+        if way.level is not None and not is_wider(way.level, self.cells.level):
+            yield Kind(way.level, None, parts), 1
+        else:
+            for shape, gpu_type, count in parts:
+                yield Kind(None, way.pool, ((shape, gpu_type, 1),)), count
+
+    def ways_of_class(self, number: int) -> tuple[Way, ...]:
+        """The columns of a class, the most preferred first."""
+        return tuple(self._by_class.get(number, ()))
+
+    def part_key(self, shape: Shape, gpu_type: GpuType) -> tuple[Shape, GpuType]:
+        """How the program knows tasks of a shape on a type."""
+        return bare(shape), gpu_type
+
+    def _parts(self, way: Way) -> Iterable[Part]:
+        """GPU tasks by shape and type. Groups without GPUs can be anywhere: placement sees to them."""
+        total: dict[tuple[Shape, GpuType], int] = defaultdict(int)
+        for (shape, count), gpu_type in zip(self.classes[way.job_class].groups, way.option.gpu_types, strict=True):
+            if gpu_type is not None:
+                total[bare(shape), gpu_type] += count
+        for (shape, gpu_type), count in sorted(total.items(), key=lambda item: (item[0][0].gpus, item[0][1], item[1])):
+            yield shape, gpu_type, count
+
+    def _columns_for_ways(self) -> None:
+        for number, job_class in enumerate(self.classes):
+            for option in job_class.options:
+                most = self._most(job_class, option)
+                for way in self._ways(number, job_class, option) if most else ():
+                    self.ways[way] = self.builder.column(most)
+                    self._by_class[number].append(way)
+
+    def _most(self, job_class: JobClass, option: Option) -> int:
+        """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
+        most = len(job_class.members)
+        for gpu_type, gpus in option.charge.items():
+            for queue in self.shares.tree.path(job_class.queue):
+                room = self.shares.room_under_max(Line(queue, gpu_type))
+                if room is not None:
+                    most = min(most, room // gpus)
+        return most
+
+    def _ways(self, number: int, job_class: JobClass, option: Option) -> Iterable[Way]:
+        asked = job_class.topology
+        levels: list[tuple[Level | None, bool]] = [(asked.required, True)]
+        if asked.preferred is not None and is_wider(asked.required, asked.preferred):
+            levels = [(asked.preferred, True), (asked.required, False)]
+        for level, met in levels:
+            if level == "pool" and is_wider(level, self.cells.level):
+                pools = range(len(self.cells.room.topology["pool"].names))
+                yield from (Way(number, option, level, pool, met) for pool in pools)
+            else:
+                yield Way(number, option, level, None, met)
+
+    def _demand_by_kind(self) -> dict[Kind, list[tuple[int, float]]]:
+        demand: dict[Kind, list[tuple[int, float]]] = defaultdict(list)
+        for way, column in self.ways.items():
+            for kind, count in self.kinds_of(way):
+                demand[kind].append((column, float(count)))
+        return dict(demand)
+
+    def _columns_for_flow(self, kind: Kind) -> dict[int, int]:
+        gpu_types = {gpu_type for _, gpu_type, _ in kind.parts}
+        domains = sorted({cell.domain for gpu_type in gpu_types for cell in self.cells.all_of_type(gpu_type)})
+        if kind.pool is not None:
+            domains = [domain for domain in domains if self.cells.pool_of(domain) == kind.pool]
+        most = {domain: min(self._most_in(kind, part, domain) for part in kind.parts) for domain in domains}
+        return {domain: self.builder.column(count) for domain, count in most.items() if count}
+
+    def _most_in(self, kind: Kind, part: Part, domain: int) -> int:
+        shape, gpu_type, count = part
+        cell = Cell(domain, gpu_type)
+        if kind.level is None or kind.level == self.cells.level:
+            return self.cells.slots(shape, cell) // count
+        return self.cells.bundles(shape, count, kind.level, cell)
+
+    def _slot_rows(self) -> None:
+        for cell, flows in self._flows_by_cell().items():
+            for reference in reference_shapes(shape for _, parts in flows for shape, _ in parts):
+                terms = summed(
+                    (column, float(sum(cost_in_slots(shape, reference) * count for shape, count in parts)))
+                    for column, parts in flows
+                )
+                self.builder.at_most(terms, self.cells.slots(reference, cell))
+            self._host_rows(cell, flows)
+
+    def _host_rows(self, cell: Cell, flows: Sequence[tuple[int, tuple[Group, ...]]]) -> None:
+        """CPU and memory of a cell as a whole; in thousandths of what is free, so that coefficients stay near one."""
+        for free, need in zip(self.cells.free(cell), ("cpu", "memory"), strict=True):
+            unit = max(1.0, free / 1000)
+            terms = summed(
+                (column, sum(int(getattr(shape, need)) * count for shape, count in parts) / unit)
+                for column, parts in flows
+            )
+            self.builder.at_most(terms, free / unit)
+
+    def _flows_by_cell(self) -> dict[Cell, list[tuple[int, tuple[Group, ...]]]]:
+        by_cell: dict[Cell, list[tuple[int, tuple[Group, ...]]]] = defaultdict(list)
+        for kind, columns in self.flows.items():
+            for gpu_type in sorted({gpu_type for _, gpu_type, _ in kind.parts}):
+                mine = tuple((shape, count) for shape, other, count in kind.parts if other == gpu_type)
+                for domain, column in columns.items():
+                    by_cell[Cell(domain, gpu_type)].append((column, mine))
+        return by_cell
+
+    def _bundle_rows(self) -> None:
+        """Gangs kept together closer than a cell: each takes a bundle of slots out of one such domain."""
+        together = {
+            (kind.level, part): None
+            for kind in self.flows
+            if kind.level is not None and is_wider(self.cells.level, kind.level)
+            for part in kind.parts
+        }
+        for level, (shape, gpu_type, count) in together:
+            per_domain: dict[int, list[tuple[int, float]]] = defaultdict(list)
+            for kind, columns in self.flows.items():
+                if kind.level is not None and not is_wider(kind.level, level):
+                    bundles = self._slots_taken(kind, shape, gpu_type) // count
+                    for domain, column in columns.items():
+                        per_domain[domain].append((column, float(bundles)))
+            for domain, terms in per_domain.items():
+                limit = self.cells.bundles(shape, count, level, Cell(domain, gpu_type))
+                self.builder.at_most(summed(terms), limit)
+
+    def _slots_taken(self, kind: Kind, reference: Shape, gpu_type: GpuType) -> int:
+        return sum(cost_in_slots(shape, reference) * count for shape, other, count in kind.parts if other == gpu_type)
+
+    def _quota_rows(self) -> None:
+        by_line: dict[Line, list[tuple[int, float]]] = defaultdict(list)
+        for way, column in self.ways.items():
+            for gpu_type, gpus in way.option.charge.items():
+                for queue in self.shares.tree.path(self.classes[way.job_class].queue):
+                    by_line[Line(queue, gpu_type)].append((column, float(gpus)))
+        for line, terms in by_line.items():
+            room = self.shares.room_under_max(line)
+            if room is not None:
+                self.builder.at_most(summed(terms), room)
+
+    def _entitlement_rows(self) -> None:
+        inside: dict[Line, list[tuple[int, float]]] = defaultdict(list)
+        for segment, takers in sorted(self._takers_by_segment().items()):
+            lines = [Line(queue, segment.gpu_type) for queue in self.shares.tree.path(segment.queue)]
+            room = min(self.shares.entitled_room(line) for line in lines)
+            if not room:
+                continue
+            column = self.builder.column(room, integer=False)
+            self.entitled[segment] = column
+            self.builder.at_most(summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)]), 0.0)
+            for line in lines:
+                inside[line].append((column, 1.0))
+        for line, terms in inside.items():
+            self.builder.at_most(summed(terms), self.shares.entitled_room(line))
+
+    def _takers_by_segment(self) -> dict[Segment, list[tuple[int, float]]]:
+        takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
+        for way, column in self.ways.items():
+            job_class = self.classes[way.job_class]
+            for gpu_type, gpus in way.option.charge.items():
+                segment = Segment(job_class.sub_layer, job_class.band, job_class.queue, gpu_type)
+                takers[segment].append((column, float(gpus)))
+        return takers
+
+    def _layers(self) -> None:
+        weight = {(job_class.sub_layer, job_class.band): job_class.weight for job_class in self.classes}
+        for layer in self.sub_layers:
+            mine = {s: column for s, column in self.entitled.items() if s.sub_layer == layer}
+            self.builder.maximise(
+                f"entitled.{layer}", {column: weight[s.sub_layer, s.band] for s, column in mine.items()}
+            )
+        for layer in self.sub_layers:
+            self.builder.maximise(
+                f"idle.{layer}",
+                {
+                    column: self.classes[way.job_class].weight * self.classes[way.job_class].worth
+                    for way, column in self.ways.items()
+                    if self.classes[way.job_class].sub_layer == layer
+                },
+            )
+        self.builder.maximise(
+            FIT,
+            {
+                column: -misfit(self.classes[way.job_class].worth, way.option, way.preferred_met)
+                for way, column in self.ways.items()
+            },
+        )

@@ -1,0 +1,159 @@
+"""What wants to start this round: each pending job with its place in the order and the GPU types it may use.
+
+Order (DESIGN section 5): SLO class, then the rank of the job's priority value among its own queue's waiting values, so
+that no team outranks another by writing larger numbers; inside such a sub-layer the queue furthest below its guarantee
+first, counting what its earlier jobs would already take.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+from solver.rules.entitlement import Charge, Line, Shares
+from solver.rules.policy import SLO_CLASSES, Policy
+from solver.world.cluster import GpuType
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+
+OPTIONS_MAX = 16
+"""GPU-type combinations tried per job, most preferred first: two groups of four types each, or one of sixteen."""
+
+RANKS_MAX = 8
+"""Priority values told apart per queue and SLO class; lower ones share the last sub-layer."""
+
+BANDS = 64
+"""Steps of the place in the order that the program tells apart. More would split job classes without changing plans."""
+
+FIRST_OVER_LAST = 0.07
+"""How much more a GPU of the first job in the order counts than one of the last: order matters, packing still may."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SubLayer:
+    """Which jobs are served before which: SLO class (as index in SLO_CLASSES), then priority rank inside the queue."""
+
+    slo: int
+    rank: int
+
+    def __str__(self) -> str:
+        return f"{SLO_CLASSES[self.slo]}.{self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is."""
+
+    gpu_types: tuple[GpuType | None, ...]
+    fallback: int
+    charge: Charge = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pending job that may start, with its place in the order. `weight` is what one of its GPUs counts for."""
+
+    job: Job
+    sub_layer: SubLayer
+    band: int
+    options: tuple[Option, ...]
+
+    @property
+    def weight(self) -> float:
+        """Between 1 (last in the order) and 1.07 (first)."""
+        return 1 + FIRST_OVER_LAST * (BANDS - 1 - self.band) / (BANDS - 1)
+
+    @property
+    def worth(self) -> float:
+        """GPUs of the gang, as a layer counts them; a gang without GPUs counts a thousandth, so that it is started too."""
+        return self.job.spec.gpus or 0.001
+
+
+def options_of(spec: JobSpec, known: Iterable[GpuType]) -> tuple[Option, ...]:
+    """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none."""
+    in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
+    per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
+    combined = sorted(product(*(range(len(types)) for types in per_group)), key=lambda ranks: (sum(ranks), ranks))
+    return tuple(
+        _option(spec, tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)), sum(ranks))
+        for ranks in islice(combined, OPTIONS_MAX)
+    )
+
+
+def in_order(jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, shares: Shares) -> tuple[Candidate, ...]:
+    """Sort admissible jobs into the order in which they are served."""
+    options = {job.name: choices for job, choices in jobs}
+    queued = [job for job, _ in jobs]
+    layers = _sub_layers(queued, policy)
+    position = _positions(queued, layers, options, shares)
+    ordered = sorted(queued, key=lambda job: (layers[job.name], position[job.name], job.submitted_at, job.name))
+    per_layer: dict[SubLayer, list[Job]] = defaultdict(list)
+    for job in ordered:
+        per_layer[layers[job.name]].append(job)
+    return tuple(
+        Candidate(job, layer, place * BANDS // len(members), options[job.name])
+        for layer, members in per_layer.items()
+        for place, job in enumerate(members)
+    )
+
+
+def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:
+    if not group.shape.gpus:
+        return [None]
+    wishes = group.shape.gpu_types or tuple(in_cluster)
+    return [gpu_type for gpu_type in dict.fromkeys(wishes) if gpu_type in in_cluster]
+
+
+def _option(spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int) -> Option:
+    charge: dict[GpuType, int] = {}
+    for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True):
+        if gpu_type is not None:
+            charge[gpu_type] = charge.get(gpu_type, 0) + group.replicas * group.shape.gpus
+    return Option(gpu_types, fallback, charge)
+
+
+def _sub_layers(jobs: list[Job], policy: Policy) -> dict[JobName, SubLayer]:
+    classes = {job.name: policy.priority_class(job) for job in jobs}
+    waiting: dict[QueueName, set[int]] = defaultdict(set)
+    for job in jobs:
+        known = classes[job.name]
+        waiting[job.spec.queue].add(known.value if known else 0)
+    ranks = {
+        (queue, value): min(rank, RANKS_MAX - 1)
+        for queue, values in waiting.items()
+        for rank, value in enumerate(sorted(values, reverse=True))
+    }
+    return {
+        job.name: SubLayer(SLO_CLASSES.index(known.slo_class), ranks[job.spec.queue, known.value])
+        if (known := classes[job.name])
+        else SubLayer(len(SLO_CLASSES) - 1, RANKS_MAX - 1)
+        for job in jobs
+    }
+
+
+def _positions(
+    jobs: list[Job],
+    layers: dict[JobName, SubLayer],
+    options: dict[JobName, tuple[Option, ...]],
+    shares: Shares,
+) -> dict[JobName, float]:
+    """How far its queue would be towards its guarantee when this job's turn comes (0: nothing held, 1: all of it)."""
+    ahead: dict[Line, int] = defaultdict(int)
+    position: dict[JobName, float] = {}
+    for job in sorted(jobs, key=lambda job: (layers[job.name], job.submitted_at, job.name)):
+        charge = options[job.name][0].charge
+        lines = [Line(job.spec.queue, gpu_type) for gpu_type in charge]
+        position[job.name] = max((_filled(line, ahead[line], shares) for line in lines), default=0.0)
+        for line in lines:
+            ahead[line] += charge[line.gpu_type]
+    return position
+
+
+def _filled(line: Line, ahead: int, shares: Shares) -> float:
+    held = shares.used.get(line, 0) + ahead
+    guaranteed = shares.guaranteed.get(line, 0)
+    if guaranteed:
+        return held / guaranteed
+    # Without a guarantee everything is borrowed: such queues come after those below theirs, by what they hold per weight.
+    return 1.0 + held / max(1, shares.tree.by_name[line.queue].weight)

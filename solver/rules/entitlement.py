@@ -1,0 +1,163 @@
+"""What each queue is guaranteed, what it may hold at most, and how much of both is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from solver.rules.policy import Queue
+from solver.rules.tree import QueueTree
+from solver.world.cluster import GpuType, NodeName
+from solver.world.snapshot import Snapshot
+from solver.world.workload import QueueName
+
+Charge = Mapping[GpuType, int]
+"""GPUs by type: what a gang costs its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One limit line of the tree: a queue and a GPU type."""
+
+    queue: QueueName
+    gpu_type: GpuType
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Guarantees, ceilings and use of every queue, per GPU type. `ceiling` holds only lines that have a max."""
+
+    tree: QueueTree
+    guaranteed: Mapping[Line, int]
+    ceiling: Mapping[Line, int]
+    used: Mapping[Line, int]
+
+    def entitled_room(self, line: Line) -> int:
+        """GPUs that new work may still take inside the guarantee of this one queue."""
+        return max(0, self.guaranteed.get(line, 0) - self.used.get(line, 0))
+
+    def room_under_max(self, line: Line) -> int | None:
+        """GPUs that new work may still take under the max of this one queue; None: no ceiling."""
+        ceiling = self.ceiling.get(line)
+        return None if ceiling is None else max(0, ceiling - self.used.get(line, 0))
+
+
+def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
+    """Work out the shares of every queue under a snapshot."""
+    capacity = gpus_by_type(snapshot)
+    return Shares(
+        tree,
+        guarantees(tree, capacity),
+        {
+            Line(queue.name, entry.gpu_type): entry.max
+            for queue in tree.by_name.values()
+            for entry in queue.quota
+            if entry.max is not None
+        },
+        use_by_line(snapshot, tree),
+    )
+
+
+def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:
+    """Declared GPUs per type. Broken ones count: a guarantee does not shrink while a node is repaired."""
+    capacity: dict[GpuType, int] = {}
+    for node in snapshot.nodes:
+        if node.gpus:
+            capacity[node.gpu_type] = capacity.get(node.gpu_type, 0) + len(node.gpus)
+    return capacity
+
+
+def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
+    """GPUs held, by every queue on the holder's path. A job is charged to the type it uses."""
+    type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
+    used: dict[Line, int] = {}
+    for job in snapshot.jobs:
+        for task in job.placement:
+            for queue in tree.path(job.spec.queue):
+                line = Line(queue, type_of.get(task.node, GpuType("")))
+                used[line] = used.get(line, 0) + len(task.devices)
+    return used
+
+
+def guarantees(tree: QueueTree, capacity: Charge) -> dict[Line, int]:
+    """Guaranteed GPUs of every queue and type.
+
+    Unset is the weighted share of what the parent has not given to other children; above the roots stands the
+    cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent.
+    """
+    shares: dict[Line, int] = {}
+    for gpu_type, gpus in sorted(capacity.items()):
+        _share_out(tree, None, gpu_type, gpus, shares)
+    return shares
+
+
+def _share_out(
+    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, gpus: int, shares: dict[Line, int]
+) -> None:
+    children = tree.children.get(parent, ())
+    stated = {queue.name: _stated(queue, gpu_type) for queue in children}
+    unset = [queue for queue in children if stated[queue.name] is None]
+    rest = max(0, gpus - sum(value for value in stated.values() if value is not None))
+    split = dict(zip((queue.name for queue in unset), by_weight(rest, [queue.weight for queue in unset]), strict=True))
+    for queue in children:
+        value = stated[queue.name]
+        mine = min(gpus, split[queue.name] if value is None else value)
+        shares[Line(queue.name, gpu_type)] = mine
+        _share_out(tree, queue.name, gpu_type, mine, shares)
+
+
+def _stated(queue: Queue, gpu_type: GpuType) -> int | None:
+    entry = queue.quota_for(gpu_type)
+    return entry.guaranteed if entry else None
+
+
+def by_weight(gpus: int, weights: list[int]) -> list[int]:
+    """Split whole GPUs in proportion to weights, leftovers to the largest remainders, earlier ones first (Hamilton's method)."""
+    total = sum(weights)
+    if not total:
+        return [0] * len(weights)
+    floors = [gpus * weight // total for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-(gpus * weights[i] % total), i))
+    for i in by_remainder[: gpus - sum(floors)]:
+        floors[i] += 1
+    return floors
+
+
+@dataclass(slots=True)
+class Headroom:
+    """What is left under every ceiling and inside every guarantee while a round hands out GPUs."""
+
+    shares: Shares
+    taken: dict[Line, int] = field(default_factory=dict)
+    inside: dict[Line, int] = field(default_factory=dict)
+
+    def blocking(self, queue: QueueName, charge: Charge) -> tuple[Line, ...]:
+        """The lines on the queue's path whose ceiling the charge would break, from the queue up."""
+        return tuple(
+            line
+            for gpu_type, gpus in sorted(charge.items())
+            for line in self._lines(queue, gpu_type)
+            if (room := self.shares.room_under_max(line)) is not None and gpus > room - self.taken.get(line, 0)
+        )
+
+    def entitled_part(self, queue: QueueName, charge: Charge) -> int:
+        """How many of the charged GPUs lie inside the guarantees of the whole path."""
+        return sum(self._inside(queue, gpu_type, gpus) for gpu_type, gpus in charge.items())
+
+    def take(self, queue: QueueName, charge: Charge) -> int:
+        """Charge a start; returns its entitled part."""
+        entitled = 0
+        for gpu_type, gpus in charge.items():
+            part = self._inside(queue, gpu_type, gpus)
+            entitled += part
+            for line in self._lines(queue, gpu_type):
+                self.taken[line] = self.taken.get(line, 0) + gpus
+                self.inside[line] = self.inside.get(line, 0) + part
+        return entitled
+
+    def _inside(self, queue: QueueName, gpu_type: GpuType, gpus: int) -> int:
+        rooms = [self.shares.entitled_room(line) - self.inside.get(line, 0) for line in self._lines(queue, gpu_type)]
+        return max(0, min(gpus, *rooms)) if rooms else 0
+
+    def _lines(self, queue: QueueName, gpu_type: GpuType) -> list[Line]:
+        return [Line(name, gpu_type) for name in self.shares.tree.path(queue)]

@@ -1,0 +1,175 @@
+"""One round: a frozen snapshot and a frozen policy in, a plan out. No clock, no I/O; the optimiser is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from solver.admission import Admission, Gate
+from solver.certify import better, entitled_unproven, layer_results, loose_bounds
+from solver.conclude import point_of, starts_of
+from solver.greedy import greedy
+from solver.placement import place
+from solver.plan.plan import Bind, Certificate, Inadmissible, Plan, Release, Runs, Stage, Starts, Step, Verdict, Waits
+from solver.program.cells import Cells
+from solver.program.classes import JobClass, classes_of
+from solver.program.formulate import Formulation
+from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.rules.demand import Candidate, SubLayer, in_order
+from solver.rules.entitlement import Headroom, Shares, shares_of
+from solver.rules.policy import Policy, SolverLimits
+from solver.rules.tree import QueueTree
+from solver.starts import Start, layer_values
+from solver.verdicts import Waiting
+from solver.world.cluster import Level
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a round decided, and how."""
+
+    starts: tuple[Start, ...]
+    certificate: Certificate
+
+
+def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
+    """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
+    shares = shares_of(snapshot, QueueTree.of(policy))
+    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
+    admissions = {job.name: gate.admit(job) for job in snapshot.pending}
+    admitted = [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
+    candidates = in_order(admitted, policy, shares)
+    room = Room.of(snapshot)
+    answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
+    return Plan(
+        snapshot.digest,
+        policy.digest,
+        tuple(_steps(snapshot, policy, answer.starts)),
+        tuple(_verdicts(snapshot, admissions, _explained(candidates, room, shares, answer))),
+        answer.certificate,
+    )
+
+
+def decide(
+    candidates: Sequence[Candidate],
+    room: Room,
+    shares: Shares,
+    limits: SolverLimits,
+    optimiser: Optimiser | None,
+) -> Answer:
+    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
+    able = _able_to_start(candidates, room, shares)
+    sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
+    bounds = loose_bounds(able, sub_layers, shares)
+    first = greedy(able, room.copy(), shares)
+    values = layer_values(first, sub_layers, shares)
+    if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
+        stage: Stage = "greedy" if able else "none"
+        return Answer(first, _certificate(stage, values, sub_layers, bounds, None, limits))
+    formulation = Formulation(classes_of(able), Cells(room, _cell_level(classes_of(able))), shares, sub_layers)
+    program = formulation.state()
+    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
+    solution = optimiser(program, point_of(first, formulation, program, room), effort)
+    if solution is not None:
+        second = starts_of(solution.values, formulation, room, able, shares)
+        improved = layer_values(second, sub_layers, shares)
+        if better(improved, values):
+            return Answer(second, _certificate("mip", improved, sub_layers, bounds, solution, limits, program))
+    return Answer(first, _certificate("greedy", values, sub_layers, bounds, solution, limits, program))
+
+
+def _able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
+    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
+    headroom = Headroom(shares)
+    able: dict[object, bool] = {}
+
+    def alone(candidate: Candidate) -> bool:
+        spec = candidate.job.spec
+        return any(
+            not headroom.blocking(spec.queue, option.charge) and place(room.copy(), spec, option) is not None
+            for option in candidate.options
+        )
+
+    for candidate in candidates:
+        spec = candidate.job.spec
+        key = (spec.queue, spec.task_groups, spec.effective_topology)
+        if key not in able:
+            able[key] = alone(candidate)
+    return tuple(c for c in candidates if able[c.job.spec.queue, c.job.spec.task_groups, c.job.spec.effective_topology])
+
+
+def _cell_level(classes: Sequence[JobClass]) -> Level:
+    """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
+    asked = {level for known in classes for level in (known.topology.required, known.topology.preferred)}
+    return "block" if asked & {"island", "rack", "block"} else "pool"
+
+
+def _certificate(
+    stage: Stage,
+    values: Sequence[float],
+    sub_layers: Sequence[SubLayer],
+    bounds: Sequence[float],
+    solution: Solution | None,
+    limits: SolverLimits,
+    program: Program | None = None,
+) -> Certificate:
+    results = layer_results(values, sub_layers, bounds, solution, limits.gap)
+    return Certificate(
+        stage,
+        results,
+        entitled_unproven(results),
+        solution.solver if solution else "greedy",
+        limits.seed,
+        len(program.lower) if program else 0,
+        len(program.row_lower) if program else 0,
+    )
+
+
+def _steps(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterable[Step]:
+    """Releases before binds: what a gang that never became ready gives back is free in the next round, not in this one."""
+    stopping = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind == "stop"}
+    for intent in snapshot.in_flight.intents:
+        overdue = intent.kind == "start" and intent.deadline <= snapshot.time
+        if overdue and (intent.job, intent.attempt) not in stopping:
+            yield Release(intent.job, intent.attempt)
+    for start in starts:
+        job = start.candidate.job
+        yield Bind(job.name, job.attempt + 1, start.placed.tasks, policy.scheduling.start_deadline)
+
+
+def _explained(candidates: Sequence[Candidate], room: Room, shares: Shares, answer: Answer) -> dict[JobName, Verdict]:
+    after = room.copy()
+    headroom = Headroom(shares)
+    verdicts: dict[JobName, Verdict] = {}
+    for start in answer.starts:
+        _take(after, start)
+        job, gpus = start.candidate.job, sum(start.option.charge.values())
+        entitled = headroom.take(start.queue, start.option.charge)
+        verdicts[job.name] = Starts(job.name, job.spec.queue, gpus, entitled)
+    waiting = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
+    for candidate in candidates:
+        job = candidate.job
+        if job.name not in verdicts:
+            verdicts[job.name] = Waits(job.name, job.spec.queue, waiting.reasons(candidate))
+    return verdicts
+
+
+def _take(room: Room, start: Start) -> None:
+    shapes = {group.name: group.shape for group in start.candidate.job.spec.task_groups}
+    for task in start.placed.tasks:
+        room.take(room.index[task.node], shapes[task.group], 1)
+
+
+def _verdicts(
+    snapshot: Snapshot, admissions: dict[JobName, Admission], explained: dict[JobName, Verdict]
+) -> Iterable[Verdict]:
+    for job in snapshot.jobs:
+        if job.phase != "pending":
+            yield Runs(job.name, job.spec.queue)
+        elif admissions[job.name].options:
+            yield explained[job.name]
+        else:
+            yield Inadmissible(job.name, job.spec.queue, admissions[job.name].reasons)

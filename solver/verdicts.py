@@ -1,0 +1,126 @@
+"""Why the jobs that do not start wait: every constraint that binds them after the round's starts, as typed reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solver.placement import place
+from solver.plan.reasons import AnyReason, Capacity, HostResources, NoRoom, Outranked, QuotaMax, RoundCutShort, Topology
+from solver.rules.demand import Candidate, Option
+from solver.rules.entitlement import Headroom, Line, Shares
+from solver.starts import Start
+from solver.world.cluster import GpuType
+from solver.world.quantities import Cpu, Memory
+from solver.world.room import Room
+from solver.world.workload import JobSpec, Shape, TaskGroup
+
+AHEAD_NAMED_MAX = 3
+"""Jobs named in an `outranked` reason; the rest are counted."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Explains waiting candidates against the room and the headroom before and after the round's starts."""
+
+    shares: Shares
+    before: Room
+    after: Room
+    starts: Sequence[Start]
+    stage: str
+    _headroom: Headroom = field(init=False)
+    _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._headroom = Headroom(self.shares)
+        for start in self.starts:
+            self._headroom.take(start.queue, start.option.charge)
+
+    def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
+        """All binding constraints of one candidate, the most telling first."""
+        spec = candidate.job.spec
+        key = (spec.queue, spec.task_groups, spec.effective_topology)
+        if key not in self._known:
+            self._known[key] = tuple(dict.fromkeys(self._explain(candidate)))
+        return self._known[key]
+
+    def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
+        spec = candidate.job.spec
+        binding = [list(self._binding(spec, option)) for option in candidate.options]
+        if any(not reasons for reasons in binding):
+            yield RoundCutShort(self.stage)
+            return
+        if any(self._would_have_fitted(spec, option) for option in candidate.options):
+            yield self._outranked(candidate)
+        for reasons in binding:
+            yield from reasons
+
+    def _binding(self, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
+        for line in self._headroom.blocking(spec.queue, option.charge):
+            yield self._quota_max(line, option.charge[line.gpu_type])
+        yield from _lack_of_room(self.after, spec, option)
+
+    def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
+        entry = self.shares.tree.by_name[line.queue].quota_for(line.gpu_type)
+        used = self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0)
+        origin = entry.origin if entry else ""
+        return QuotaMax(line.queue, line.gpu_type, self.shares.ceiling[line], used, wanted, origin)
+
+    def _would_have_fitted(self, spec: JobSpec, option: Option) -> bool:
+        if not self.starts or Headroom(self.shares).blocking(spec.queue, option.charge):
+            return False
+        return place(self.before.copy(), spec, option) is not None
+
+    def _outranked(self, candidate: Candidate) -> Outranked:
+        types = {gpu_type for option in candidate.options for gpu_type in option.charge}
+        rivals = [
+            start.candidate.job.name
+            for start in self.starts
+            if not types or types & set(start.option.charge) or start.queue == candidate.job.spec.queue
+        ]
+        return Outranked(tuple(rivals[:AHEAD_NAMED_MAX]), max(0, len(rivals) - AHEAD_NAMED_MAX))
+
+
+def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
+    """What is missing on the nodes; nothing where the gang would fit."""
+    if place(room.copy(), spec, option) is not None:
+        return
+    short = [
+        (gpu_type, free, wanted)
+        for gpu_type, wanted in option.charge.items()
+        if (free := room.gpus_free(gpu_type)) < wanted
+    ]
+    yield from (Capacity(gpu_type, free, wanted) for gpu_type, free, wanted in short)
+    scattered = False
+    for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True):
+        if gpu_type not in {lacking for lacking, _, _ in short}:
+            for reason in _too_few_slots(room, group, gpu_type):
+                scattered = True
+                yield reason
+    if not short and not scattered:
+        yield _no_domain(room, spec, option)
+
+
+def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> Iterable[AnyReason]:
+    fits = int(room.slots(group.shape, gpu_type).sum())
+    if fits >= group.replicas:
+        return
+    name = gpu_type or GpuType("")
+    if not group.shape.gpus or int(room.slots(Shape(group.shape.gpus), gpu_type).sum()) >= group.replicas:
+        cpu, memory = Cpu(group.shape.cpu), Memory(group.shape.memory)
+        yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
+    else:
+        yield NoRoom(group.name, name, group.replicas, group.shape.gpus, fits)
+
+
+def _no_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
+    level = spec.effective_topology.required or "pool"
+    domains = room.topology[level]
+    usable = np.zeros(len(room.nodes), dtype=bool)
+    for gpu_type in option.charge:
+        usable |= room.of_type(gpu_type)
+    free = np.bincount(domains.of_node, weights=room.free_gpus * usable, minlength=len(domains.names))
+    best = int(free.argmax())
+    return Topology(level, sum(option.charge.values()), domains.names[best], int(free[best]))
