@@ -14,13 +14,13 @@ from solver.program.optimiser import Reached, Solution
 
 
 def good(question: Question) -> bytes:
-    reached = tuple(Reached(0.0, 0.0, proven=True) for _ in question.program.objectives)
+    reached = tuple(Reached(0.0, 0.0) for _ in question.program.objectives)
     return encode(Answer(Solution(question.start, reached, f"fake {os.getpid()}")))
 
 
 def with_values(change: Callable[[Question], list[float]]) -> Callable[[Question], bytes]:
     def answer(question: Question) -> bytes:
-        reached = tuple(Reached(0.0, 0.0, proven=True) for _ in question.program.objectives)
+        reached = tuple(Reached(0.0, 0.0) for _ in question.program.objectives)
         return encode(Answer(Solution(np.array(change(question), dtype=np.float64), reached, "fake")))
 
     return answer

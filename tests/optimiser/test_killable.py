@@ -14,6 +14,7 @@ import pytest
 
 from reconciler.optimiser import KillableOptimiser, killable
 from reconciler.optimiser.wire import Question, encode, read_frame, write_frame
+from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Objective, Program
 
 # At most ten in each of two integer columns, at most 15 together; as much as possible.
@@ -26,7 +27,7 @@ PROGRAM = Program(
     entry_row=np.array([0, 0]),
     entry_column=np.array([0, 1]),
     entry_value=np.ones(2),
-    objectives=(Objective("most", "max", np.array([0, 1]), np.ones(2)),),
+    objectives=(Objective("most", np.array([0, 1]), np.ones(2)),),
 )
 START = np.array([3.0, 4.0])
 HASTE = Effort(gap=0.0, time_limit_s=0.3, seed=0)
@@ -63,10 +64,10 @@ Asked = Callable[..., tuple[KillableOptimiser, list[str]]]
         ("too-long", "3 values for 2 columns"),
         ("nan", "not finite"),
         ("infinite", "not finite"),
-        ("below-bounds", "outside their bounds"),
-        ("above-bounds", "outside their bounds"),
-        ("fraction", "fractions"),
-        ("breaks-row", "break a row"),
+        ("below-bounds", "break the program"),
+        ("above-bounds", "break the program"),
+        ("fraction", "break the program"),
+        ("breaks-row", "break the program"),
     ],
 )
 def test_a_child_that_fails_costs_one_answer(asked: Asked, behaviour: str, said: str) -> None:
@@ -122,6 +123,21 @@ def test_the_child_is_kept_between_rounds(asked: Asked) -> None:
     answers = [optimiser(PROGRAM, START, PATIENCE) for _ in range(3)]
     assert len({answer.solver for answer in answers if answer}) == 1
     assert all(answer is not None and np.array_equal(answer.values, START) for answer in answers)
+
+
+def test_highs_answers_from_its_child() -> None:
+    heard: list[str] = []
+    with KillableOptimiser(report=heard.append) as optimiser:
+        optimiser.warm_up()
+        solution = optimiser(PROGRAM, START, PATIENCE)
+    assert heard == []
+    assert solution is not None
+    assert solution.values.sum() == 15.0
+    assert [(reached.value, reached.bound) for reached in solution.reached] == [(15.0, 15.0)]
+    in_process = optimise(PROGRAM, START, PATIENCE)
+    assert in_process is not None
+    assert np.array_equal(solution.values, in_process.values)
+    assert (solution.reached, solution.solver) == (in_process.reached, in_process.solver)
 
 
 def test_a_command_that_is_not_there_is_a_failure_like_any_other() -> None:
