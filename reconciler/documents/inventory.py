@@ -1,0 +1,156 @@
+"""Declared inventory: the nodes that NodePool and Topology documents describe together, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from reconciler.documents.declared import Declared
+from reconciler.documents.problem import Problem, did_you_mean
+from reconciler.documents.topology import Position, TopologySpec, positions, topology_problems
+from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.world.document import Document
+from solver.world.quantities import Cpu, Memory
+
+NODES_MAX = 200_000
+"""In all pools together. A slip of the finger in a count must not fill the memory; large clusters have 10,000 nodes."""
+
+
+class PoolNodes(Document, frozen=True):
+    """Which nodes a pool has: numbered from 1 after a prefix, or by name."""
+
+    prefix: str = ""
+    count: int = 0
+    names: tuple[NodeName, ...] = ()
+
+
+class NodePoolSpec(Document, frozen=True):
+    """The `spec` of a NodePool document."""
+
+    cpu: Cpu
+    memory: Memory
+    nodes: PoolNodes
+    gpu_type: GpuType = GpuType("")
+    gpus_per_node: int = 0
+
+    def node_names(self) -> list[NodeName]:
+        """The names of the pool's nodes, sorted."""
+        width = len(str(self.nodes.count))
+        numbered = (NodeName(f"{self.nodes.prefix}{number:0{width}}") for number in range(1, self.nodes.count + 1))
+        return sorted(self.nodes.names or numbered)
+
+    def size(self) -> int:
+        """How many nodes the pool has."""
+        return len(self.nodes.names) or self.nodes.count
+
+
+Pools = Sequence[Declared[NodePoolSpec]]
+Topologies = Sequence[Declared[TopologySpec]]
+
+
+def declared_nodes(pools: Pools, topologies: Topologies) -> tuple[Node, ...]:
+    """Every declared node, sorted by name. The documents are free of problems."""
+    topology_of = {topology.value.pool: topology.value for topology in topologies}
+    nodes: list[Node] = []
+    for pool in pools:
+        names = pool.value.node_names()
+        topology = topology_of.get(pool.name)
+        placed = positions(topology, names) if topology else {}
+        nodes += (_node(pool, name, placed.get(name, {})) for name in names)
+    return tuple(sorted(nodes, key=lambda node: node.name))
+
+
+def inventory_problems(pools: Pools, topologies: Topologies, pools_known: set[str] | None) -> Iterator[Problem]:
+    """What is wrong with the inventory. `pools_known`: names of all pools, None where some are unreadable."""
+    yield from _pool_problems(pools)
+    too_many = _too_many_nodes(pools)
+    if too_many:
+        yield too_many
+        return
+    names = {pool.name: pool.value.node_names() for pool in pools}
+    yield from _repeated_nodes(pools, names)
+    described: dict[str, Declared[TopologySpec]] = {}
+    for topology in topologies:
+        pool = topology.value.pool
+        first = described.setdefault(pool, topology)
+        if first is not topology:
+            message = f"the pool {pool} has a topology already, at {first.origin}"
+            yield topology.problem(("spec", "pool"), "duplicate-topology", message, "Keep one of them.")
+        if pool in names:
+            yield from topology_problems(topology, names[pool])
+        elif pools_known is not None and pool not in pools_known:
+            yield topology.problem(
+                ("spec", "pool"), "unknown-pool", f"there is no NodePool {pool}", did_you_mean(pool, pools_known)
+            )
+
+
+def gpus_by_type(pools: Pools) -> dict[GpuType, int]:
+    """How many GPUs of each type are declared."""
+    total: dict[GpuType, int] = {}
+    for pool in pools:
+        if pool.value.gpus_per_node:
+            total[pool.value.gpu_type] = (
+                total.get(pool.value.gpu_type, 0) + pool.value.size() * pool.value.gpus_per_node
+            )
+    return total
+
+
+def _node(pool: Declared[NodePoolSpec], name: NodeName, position: Position) -> Node:
+    spec = pool.value
+    return Node(
+        name=name,
+        pool=pool.name,
+        cpu=spec.cpu,
+        memory=spec.memory,
+        gpu_type=spec.gpu_type,
+        gpus=tuple(Gpu(DeviceId(f"{name}/{index}"), index) for index in range(spec.gpus_per_node)),
+        island=position.get("island", ""),
+        rack=position.get("rack", ""),
+        block=position.get("block", ""),
+    )
+
+
+def _pool_problems(pools: Pools) -> Iterator[Problem]:
+    for pool in pools:
+        if pool.value.gpus_per_node and not pool.value.gpu_type:
+            yield pool.problem(
+                ("spec", "gpusPerNode"), "missing-field", f"the GPUs of pool {pool.name} have no type", "Add gpuType."
+            )
+        if pool.value.gpu_type and not pool.value.gpus_per_node:
+            message = f"pool {pool.name} has a gpuType and no GPUs"
+            yield pool.problem(("spec", "gpuType"), "missing-field", message, "Add gpusPerNode, or delete gpuType.")
+
+
+def _too_many_nodes(pools: Pools) -> Problem | None:
+    total = 0
+    for pool in pools:
+        total += pool.value.size()
+        if total > NODES_MAX:
+            message = f"with pool {pool.name} the cluster has {total} nodes, at most {NODES_MAX} are possible"
+            return pool.problem(("spec", "nodes"), "too-many-nodes", message, "Correct the count.")
+    return None
+
+
+def _repeated_nodes(pools: Pools, names: dict[str, list[NodeName]]) -> Iterator[Problem]:
+    owner: dict[NodeName, str] = {}
+    for pool in pools:
+        repeated = (name for name in names[pool.name] if owner.setdefault(name, pool.name) != pool.name)
+        for name in islice(repeated, 3):
+            message = f"the node {name} is also in pool {owner[name]}"
+            yield pool.problem(
+                ("spec", "nodes"),
+                "duplicate-node",
+                message,
+                "A node belongs to one pool: rename it or delete it from one.",
+            )
+        yield from _repeated_within(pool)
+
+
+def _repeated_within(pool: Declared[NodePoolSpec]) -> Iterator[Problem]:
+    seen: set[NodeName] = set()
+    for index, name in enumerate(pool.value.nodes.names):
+        if name in seen:
+            yield pool.problem(
+                ("spec", "nodes", "names", index), "duplicate-node", f"the node {name} is listed twice", "Delete one."
+            )
+        seen.add(name)

@@ -1,0 +1,60 @@
+"""Job documents, as `quorate submit -f job.yaml` and the API take them: read, checked, and turned into a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.documents.declared import Declared, declare
+from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, problem_at
+from reconciler.documents.reader import Located, read_yaml
+from reconciler.documents.shape import kind_of, shape_problems
+from solver.world.workload import JobName, JobSpec
+
+
+class NamedJob(NamedTuple):
+    """A job as its owner wrote it."""
+
+    name: JobName
+    spec: JobSpec
+
+
+def read_job(raw: bytes, file: str) -> NamedJob:
+    """The one job of a file, YAML or JSON; raises InvalidDocumentsError with everything that is wrong."""
+    documents = read_yaml(raw, file)
+    if len(documents) != 1:
+        message = f"the file has {len(documents)} documents, expected one Job"
+        raise InvalidDocumentsError([problem_at(file, START, "one-job", message, "Submit one file for each job.")])
+    return _job_of(documents[0], file)
+
+
+def _job_of(document: Located, file: str) -> NamedJob:
+    kind = kind_of(document, file)
+    if isinstance(kind, Problem):
+        raise InvalidDocumentsError([kind])
+    if kind != "Job":
+        message = f"this is a {kind}, expected a Job"
+        raise InvalidDocumentsError(
+            [problem_at(file, document.place(("kind",)), "one-job", message, "Policy is committed to Git.")]
+        )
+    shape = shape_problems(document, kind, file)
+    if shape:
+        raise InvalidDocumentsError(shape)
+    job = declare(document, file, document.value["spec"], JobSpec)
+    problems = list(_job_problems(job))
+    if problems:
+        raise InvalidDocumentsError(problems)
+    return NamedJob(JobName(job.name), job.value)
+
+
+def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, group in enumerate(job.value.task_groups):
+        at: Path = ("spec", "taskGroups", index)
+        if group.name in seen:
+            message = f"there are two task groups {group.name}"
+            yield job.problem((*at, "name"), "duplicate-task-group", message, "Give each role a name of its own.")
+        seen.add(group.name)
+        if not group.command and not job.value.command:
+            message = f"the task group {group.name} has no command"
+            yield job.problem(at, "no-command", message, "Add spec.command for all groups, or a command to this one.")

@@ -1,0 +1,150 @@
+"""Whether the queues make sense together: a tree, with guarantees and ceilings that can all be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from reconciler.documents.declared import Declared
+from reconciler.documents.problem import Path, Problem, did_you_mean
+from solver.rules.policy import Queue, Quota
+from solver.world.cluster import GpuType
+
+DEPTH_MAX = 32
+"""Organisations have five levels or so; a bound keeps every walk over the tree short."""
+
+
+@dataclass(frozen=True)
+class QuotaTree:
+    """The declared queues. `known`: names of all queues in the repository, None where some are unreadable.
+
+    `capacity`: declared GPUs by type; empty where nothing is declared, and then no type is called unknown.
+    """
+
+    queues: Sequence[Declared[Queue]]
+    known: set[str] | None
+    capacity: dict[GpuType, int]
+
+    @cached_property
+    def by_name(self) -> dict[str, Declared[Queue]]:
+        """The queues that could be read."""
+        return {queue.name: queue for queue in self.queues}
+
+    @cached_property
+    def children(self) -> dict[str, list[Declared[Queue]]]:
+        """The queues below each queue."""
+        below: dict[str, list[Declared[Queue]]] = {queue.name: [] for queue in self.queues}
+        for queue in self.queues:
+            if queue.value.parent in below:
+                below[queue.value.parent].append(queue)
+        return below
+
+    def problems(self) -> Iterator[Problem]:
+        """Everything that is wrong. Sums are only taken over a tree, so not where there is a cycle."""
+        yield from self._unknown_parents()
+        for queue in self.queues:
+            yield from self._entry_problems(queue)
+        not_a_tree = [*self._cycles(), *self._too_deep()]
+        yield from not_a_tree
+        if not not_a_tree:
+            for queue in self.queues:
+                yield from self._ceiling_problems(queue)
+                yield from self._sum_problems(queue)
+
+    def _unknown_parents(self) -> Iterator[Problem]:
+        for queue in self.queues:
+            parent = queue.value.parent
+            if parent is not None and self.known is not None and parent not in self.known:
+                yield queue.problem(
+                    ("spec", "parent"),
+                    "unknown-parent",
+                    f"there is no Queue {parent}",
+                    did_you_mean(parent, self.known),
+                )
+
+    def _cycles(self) -> Iterator[Problem]:
+        reported: set[str] = set()
+        for queue in self.queues:
+            path = self._upwards(queue)
+            if path[-1].value.parent == queue.name and queue.name not in reported:
+                names = [step.name for step in path]
+                reported.update(names)
+                message = f"the queue is its own ancestor: {' -> '.join([*names, queue.name])}"
+                yield queue.problem(
+                    ("spec", "parent"), "parent-cycle", message, "Delete the parent of the one that is the root."
+                )
+
+    def _too_deep(self) -> Iterator[Problem]:
+        deepest = max(self.queues, key=lambda queue: len(self._upwards(queue)), default=None)
+        if deepest is not None and len(self._upwards(deepest)) > DEPTH_MAX:
+            message = f"the queue has more than {DEPTH_MAX - 1} queues above it"
+            yield deepest.problem(("spec", "parent"), "too-deep", message, "Make the tree flatter.")
+
+    def _upwards(self, queue: Declared[Queue]) -> list[Declared[Queue]]:
+        """The queue and its ancestors, each once, at most one more than may be."""
+        path = [queue]
+        names = {queue.name}
+        while path[-1].value.parent in self.by_name and path[-1].value.parent not in names and len(path) <= DEPTH_MAX:
+            path.append(self.by_name[str(path[-1].value.parent)])
+            names.add(path[-1].name)
+        return path
+
+    def _entry_problems(self, queue: Declared[Queue]) -> Iterator[Problem]:
+        seen: set[GpuType] = set()
+        for index, entry in enumerate(queue.value.quota):
+            at: Path = ("spec", "quota", index)
+            if entry.gpu_type in seen:
+                yield queue.problem(
+                    (*at, "gpuType"), "duplicate-gpu-type", f"{entry.gpu_type} has two entries", "Merge them into one."
+                )
+            seen.add(entry.gpu_type)
+            if self.capacity and entry.gpu_type not in self.capacity:
+                message = f"no NodePool has GPUs of type {entry.gpu_type}"
+                yield queue.problem(
+                    (*at, "gpuType"), "unknown-gpu-type", message, did_you_mean(entry.gpu_type, self.capacity)
+                )
+            if entry.guaranteed is not None and entry.max is not None and entry.max < entry.guaranteed:
+                message = f"max {entry.max} is less than guaranteed {entry.guaranteed} {entry.gpu_type}"
+                yield queue.problem((*at, "max"), "max-below-guaranteed", message, "Raise max or lower guaranteed.")
+            yield from self._capacity_problems(queue, at, entry)
+
+    def _capacity_problems(self, queue: Declared[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
+        declared = self.capacity.get(entry.gpu_type)
+        if queue.value.parent is None and declared is not None and (entry.guaranteed or 0) > declared:
+            message = (
+                f"guaranteed {entry.guaranteed} {entry.gpu_type}, but the node pools have {declared}: it can't be kept"
+            )
+            yield queue.problem((*at, "guaranteed"), "guarantee-above-capacity", message, severity="warning")
+
+    def _ceiling_problems(self, queue: Declared[Queue]) -> Iterator[Problem]:
+        for index, entry in enumerate(queue.value.quota):
+            for ancestor in self._upwards(queue)[1:]:
+                above = ancestor.value.quota_for(entry.gpu_type)
+                if above is None or above.max is None:
+                    continue
+                for field, value in (("guaranteed", entry.guaranteed), ("max", entry.max)):
+                    if value is not None and value > above.max:
+                        message = (
+                            f"{field} {value} {entry.gpu_type} is more than max {above.max} of {ancestor.name} above it"
+                        )
+                        fix = f"Lower it, or raise the max at {ancestor.origin}."
+                        yield queue.problem(("spec", "quota", index, field), "above-parent-max", message, fix)
+                break
+
+    def _sum_problems(self, queue: Declared[Queue]) -> Iterator[Problem]:
+        for index, entry in enumerate(queue.value.quota):
+            parts = {child.name: self._promised(child, entry.gpu_type) for child in self.children[queue.name]}
+            total = sum(parts.values())
+            if entry.guaranteed is not None and total > entry.guaranteed:
+                listed = ", ".join(f"{name} {promised}" for name, promised in sorted(parts.items()) if promised)
+                message = f"guaranteed {entry.guaranteed} {entry.gpu_type}, but the queues below it {total} ({listed})"
+                fix = "Raise it, or lower theirs."
+                yield queue.problem(("spec", "quota", index, "guaranteed"), "guarantees-exceed-parent", message, fix)
+
+    def _promised(self, queue: Declared[Queue], gpu_type: GpuType) -> int:
+        """What the queue is guaranteed explicitly, or what those below it are where it says nothing itself."""
+        entry = queue.value.quota_for(gpu_type)
+        if entry is not None and entry.guaranteed is not None:
+            return entry.guaranteed
+        return sum(self._promised(child, gpu_type) for child in self.children[queue.name])

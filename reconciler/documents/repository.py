@@ -1,0 +1,75 @@
+"""A policy repository read whole: its documents checked alone and together, then compiled into a round's policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.documents.files import Files
+from reconciler.documents.gather import Gathered, gather
+from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
+from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
+from reconciler.documents.quota import QuotaTree
+from solver.rules.policy import Policy, SchedulingPolicy, policy_of
+from solver.world.cluster import Node
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a repository says: the policy, and the declared nodes sorted by name."""
+
+    policy: Policy
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What came of reading a repository. Problems are sorted by place; `compiled` is None where one is an error."""
+
+    problems: tuple[Problem, ...]
+    compiled: Compiled | None
+
+    def checked(self) -> Compiled:
+        """The compiled policy; raises InvalidDocumentsError where there is none."""
+        if self.compiled is None:
+            raise InvalidDocumentsError(problem for problem in self.problems if problem.severity == "error")
+        return self.compiled
+
+
+def read_repository(files: Files) -> Reading:
+    """Check and compile a repository. Pure: what it says depends on the bytes alone."""
+    found = gather(files)
+    problems = tuple(sorted({*found.problems, *_problems_together(found)}))
+    valid = all(problem.severity == "warning" for problem in problems)
+    return Reading(problems, _compile(found) if valid else None)
+
+
+def _problems_together(found: Gathered) -> Iterator[Problem]:
+    """What no document shows alone."""
+    yield from inventory_problems(found.pools, found.topologies, found.known("NodePool"))
+    # A pool that can't be read may have any GPU type, so then none is called unknown.
+    complete = found.all_readable and len(found.pools) == len(found.names["NodePool"])
+    capacity = gpus_by_type(found.pools) if complete else {}
+    yield from QuotaTree(found.queues, found.known("Queue"), capacity).problems()
+    yield from _settings_problems(found)
+
+
+def _settings_problems(found: Gathered) -> Iterator[Problem]:
+    for settings in found.settings[1:]:
+        message = f"there is a SchedulingPolicy already, at {found.settings[0].origin}"
+        yield settings.problem(("kind",), "second-scheduling-policy", message, "A repository has one: merge them.")
+    classes = found.known("PriorityClass")
+    for settings in found.settings:
+        default = settings.value.default_priority_class
+        if default and classes is not None and default not in classes:
+            message, fix = f"there is no PriorityClass {default}", did_you_mean(default, classes)
+            yield settings.problem(("spec", "defaultPriorityClass"), "unknown-priority-class", message, fix)
+
+
+def _compile(found: Gathered) -> Compiled:
+    policy = policy_of(
+        tuple(queue.value for queue in found.queues),
+        tuple(priority_class.value for priority_class in found.classes),
+        found.settings[0].value if found.settings else SchedulingPolicy(),
+    )
+    return Compiled(policy, declared_nodes(found.pools, found.topologies))

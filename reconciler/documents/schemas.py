@@ -1,0 +1,72 @@
+"""The JSON Schemas of the document kinds: loaded once, compiled once, and followed through their references."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+from jsonschema.protocols import Validator
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from reconciler.shipped import shipped
+
+Schema = Mapping[str, Any]
+
+FOLDER_OF_KIND: Final = {
+    "Queue": "policies",
+    "PriorityClass": "policies",
+    "SchedulingPolicy": "policies",
+    "NodePool": "cluster-state",
+    "Topology": "cluster-state",
+}
+"""The kinds that live in Git, and the folder that each belongs to: who may change policy and who inventory differs."""
+
+KINDS: Final = (*FOLDER_OF_KIND, "Job", "Snapshot", "Plan")
+
+
+@cache
+def schema_of(kind: str) -> Schema:
+    """The schema of a kind; raises KeyError for an unknown one."""
+    if kind not in KINDS:
+        raise KeyError(kind)
+    return _load(f"{kind.lower()}.json")
+
+
+@cache
+def validator_of(kind: str) -> Validator:
+    """The compiled schema of a kind; raises KeyError for an unknown one."""
+    return Draft202012Validator(schema_of(kind), registry=_registry())
+
+
+def followed(schema: Schema, base: str) -> tuple[Schema, str]:
+    """A schema with its reference replaced by what it refers to, and the file in which that stands.
+
+    What stands beside a `$ref` (a description, a default) wins over what the target says.
+    """
+    while "$ref" in schema:
+        file, _, pointer = str(schema["$ref"]).partition("#")
+        base = file or base
+        target: Any = _load(base)
+        for step in pointer.split("/")[1:]:
+            target = target[step]
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**target, **beside}
+    return schema, base
+
+
+@cache
+def _load(file: str) -> Schema:
+    loaded: Schema = json.loads((shipped("schemas") / file).read_text("utf-8"))
+    return loaded
+
+
+@cache
+def _registry() -> Registry[Any]:
+    files = ["common.json", *(f"{kind.lower()}.json" for kind in KINDS)]
+    return Registry().with_resources(
+        (file, Resource(contents=_load(file), specification=DRAFT202012)) for file in files
+    )

@@ -1,0 +1,199 @@
+"""Whether a document has the shape that its schema asks for, and if not, where, in words for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from jsonschema import ValidationError
+
+from reconciler.documents.problem import Path, Problem, did_you_mean, problem_at, shown
+from reconciler.documents.reader import Located
+from reconciler.documents.schemas import KINDS, validator_of
+
+_Finding = tuple[Path, bool, str, str, str]
+"""Path, whether its key (and not its value) is meant, code, message, fix."""
+
+_TYPE_WORDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def kind_of(document: Located, file: str) -> str | Problem:
+    """The document's kind, or what is wrong with it."""
+    value = document.value
+    if not isinstance(value, dict):
+        message = f"a document is a mapping with apiVersion, kind, metadata and spec, not {_called(value)}"
+        return problem_at(
+            file, document.place(()), "not-a-document", message, "Begin with `apiVersion: quorate.dev/v1`."
+        )
+    kind = value.get("kind")
+    if kind is None:
+        return problem_at(
+            file, document.place(()), "missing-field", "the field kind is missing", f"Add one of {', '.join(KINDS)}."
+        )
+    if kind not in KINDS:
+        fix = did_you_mean(kind, KINDS)
+        return problem_at(file, document.place(("kind",)), "unknown-kind", f"there is no kind {shown(kind)}", fix)
+    return str(kind)
+
+
+def shape_problems(document: Located, kind: str, file: str) -> list[Problem]:
+    """Everything in which a document differs from the schema of its kind, without repeats, sorted."""
+    found = set()
+    for error in validator_of(kind).iter_errors(document.value):
+        difference = _difference(error)
+        for path, at_key, code, message, fix in _EXPLAINERS.get(difference.keyword, _anything_else)(difference):
+            place = document.key_place(path) if at_key else document.place(path)
+            found.add(problem_at(file, place, code, message, fix))
+    return sorted(found)
+
+
+class _Difference(NamedTuple):
+    """What jsonschema found: the schema's keyword that does not hold, what it asks for, and the value at the path."""
+
+    keyword: str
+    wanted: Any
+    value: Any
+    path: Path
+    schema: Mapping[str, Any]
+    of_key: bool
+    message: str
+
+
+def _difference(error: ValidationError) -> _Difference:
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    of_key = "propertyNames" in error.absolute_schema_path
+    path = tuple(error.absolute_path)
+    return _Difference(str(error.validator), error.validator_value, error.instance, path, schema, of_key, error.message)
+
+
+def _anything_else(found: _Difference) -> Iterator[_Finding]:
+    yield found.path, False, "invalid-value", f"{_field(found.path)}: {found.message[:200]}", ""
+
+
+def _unknown_fields(found: _Difference) -> Iterator[_Finding]:
+    known = found.schema.get("properties", {})
+    where = f" in {_field(found.path)}" if found.path else ""
+    for key in found.value:
+        if key not in known:
+            yield (
+                (*found.path, key),
+                True,
+                "unknown-field",
+                f"there is no field {shown(key)}{where}",
+                did_you_mean(key, known),
+            )
+
+
+def _missing_fields(found: _Difference) -> Iterator[_Finding]:
+    for key in found.wanted:
+        if key not in found.value:
+            yield found.path, True, "missing-field", f"{_field(found.path)} lacks the field {key}", f"Add {key}."
+
+
+def _missing_beside(found: _Difference) -> Iterator[_Finding]:
+    for key, needed in found.wanted.items():
+        for other in needed:
+            if key in found.value and other not in found.value:
+                at = (*found.path, key)
+                yield at, True, "missing-field", f"{_field(at)} needs {other} beside it", f"Add {other}."
+
+
+def _not_exactly_one(found: _Difference) -> Iterator[_Finding]:
+    if not isinstance(found.value, dict):
+        return  # the wrong type is an error of its own
+    ways = [way.get("required", ()) for way in found.wanted]
+    begun = [way for way in ways if any(key in found.value for key in way)]
+    if len(begun) == 1:
+        return  # what is missing of the one way is an error of its own
+    choice = " or ".join(" with ".join(way) for way in ways)
+    if begun:
+        yield found.path, True, "choose-one", f"{_field(found.path)} mixes {choice}", "Keep only one of them."
+    else:
+        yield found.path, True, "missing-field", f"{_field(found.path)} needs {choice}", "Add one of them."
+
+
+def _wrong_type(found: _Difference) -> Iterator[_Finding]:
+    wanted = found.wanted if isinstance(found.wanted, list) else [found.wanted]
+    words = str(found.schema.get("title") or " or ".join(_TYPE_WORDS[name] for name in wanted))
+    message = f"{_field(found.path)} is {_called(found.value)}, expected {words}"
+    fix = ""
+    if found.value is None:
+        fix = "Give it a value, or delete the field."
+    elif "string" in wanted and isinstance(found.value, bool | int | float):
+        fix = f'Quote it: "{shown(found.value)}".'
+    yield found.path, False, "wrong-type", message, fix
+
+
+def _not_allowed(found: _Difference) -> Iterator[_Finding]:
+    allowed = found.wanted if found.keyword == "enum" else [found.wanted]
+    message = f"{_field(found.path)} can't be {shown(found.value)}"
+    yield found.path, False, "unknown-value", message, did_you_mean(found.value, map(str, allowed))
+
+
+def _malformed(found: _Difference) -> Iterator[_Finding]:
+    examples = " or ".join(found.schema.get("examples", ()))
+    fix = f"Write it like {examples}." if examples else str(found.schema.get("description", ""))
+    at = (*found.path, str(found.value)) if found.of_key else found.path
+    message = f"{_field(found.path)}: {shown(found.value)} is not a {found.schema.get('title', 'value of this form')}"
+    yield at, found.of_key, "malformed", message, fix
+
+
+def _outside(found: _Difference) -> Iterator[_Finding]:
+    count = len(found.value) if isinstance(found.value, list | dict | str) else 0
+    said = _LIMIT_WORDS[found.keyword].format(given=shown(found.value), limit=found.wanted, count=count)
+    yield found.path, False, "out-of-range", f"{_field(found.path)} {said}", ""
+
+
+_LIMIT_WORDS = {
+    "minimum": "is {given}, at least {limit} is allowed",
+    "maximum": "is {given}, at most {limit} is allowed",
+    "maxLength": "is longer than {limit} characters",
+    "minItems": "has {count} items, at least {limit} is needed",
+    "maxItems": "has {count} items, at most {limit} are allowed",
+    "maxProperties": "has {count} fields, at most {limit} are allowed",
+    "uniqueItems": "has the same item twice",
+}
+_EXPLAINERS: dict[str, Callable[[_Difference], Iterator[_Finding]]] = {
+    "additionalProperties": _unknown_fields,
+    "required": _missing_fields,
+    "dependentRequired": _missing_beside,
+    "oneOf": _not_exactly_one,
+    "type": _wrong_type,
+    "enum": _not_allowed,
+    "const": _not_allowed,
+    "pattern": _malformed,
+    **dict.fromkeys(
+        ("minimum", "maximum", "maxLength", "minItems", "maxItems", "maxProperties", "uniqueItems"), _outside
+    ),
+}
+
+
+def _field(path: Path) -> str:
+    """A path as people write it: spec.quota[0].max."""
+    written = ""
+    for step in path:
+        if isinstance(step, int):
+            written += f"[{step}]"
+        else:
+            name = step if step.isprintable() else shown(step)
+            written += f".{name}" if written else name
+    return written[:100] or "the document"
+
+
+def _called(value: Any) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, str):
+        return f"the text {shown(value)}"
+    return shown(value)
