@@ -52,7 +52,9 @@ def read_token(path: Path) -> str:
     with os.fdopen(handle, encoding="ascii", errors="replace") as file:
         found = os.fstat(file.fileno())
         if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
-            raise TokenFileError(f"{path}: others can read or own this token. Delete it; the next start makes a new one")
+            raise TokenFileError(
+                f"{path}: others can read or own this token. Delete it; the next start makes a new one"
+            )
         token = file.read().strip()
     if len(token) < _TOKEN_BYTES:
         raise TokenFileError(f"{path}: holds no token. Delete it; the next start makes a new one")

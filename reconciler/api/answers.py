@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from fastapi import Response
 
 from solver.world.document import encode
-from solver.world.quantities import Quantity
 
 
 def answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -25,15 +24,19 @@ def answers(kind: type[msgspec.Struct], status: int = 200) -> dict[int | str, di
     return {status: {"description": (kind.__doc__ or "").partition("\n")[0], "content": content}}
 
 
-def schemas_of(kinds: list[type[msgspec.Struct]]) -> dict[str, Any]:
-    """The JSON Schemas of documents and of all they hold, for OpenAPI's `components`."""
-    _, components = msgspec.json.schema_components(
-        kinds, schema_hook=_quantity_schema, ref_template="#/components/schemas/{name}"
-    )
-    return components
+def schemas_of(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Any]:
+    """Documents by name, each with its fields, for OpenAPI's `components`; schemas/ has the whole of those in Git.
+
+    Not msgspec's own generator: it can't write a default that is a quantity.
+    """
+    return {kind.__name__: _outline(kind) for kind in kinds}
 
 
-def _quantity_schema(kind: type[Any]) -> dict[str, Any]:
-    if issubclass(kind, Quantity):
-        return {"type": "string", "description": kind.expected}
-    raise NotImplementedError(f"no schema for a {kind.__name__}")
+def _outline(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    fields = msgspec.structs.fields(kind)
+    return {
+        "type": "object",
+        "description": kind.__doc__ or "",
+        "properties": {field.encode_name: {} for field in fields},
+        "required": [field.encode_name for field in fields if field.required],
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from fastapi import Depends, FastAPI, Response
 
 from reconciler.api import problems
@@ -28,7 +29,7 @@ from reconciler.api.services import Services
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
-_DESCRIBED = [
+_DESCRIBED: list[type[msgspec.Struct]] = [
     ApiProblem, EventList, Health, JobList, JobView, NodeList, PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Why,
 ]  # fmt: skip
 
@@ -41,7 +42,7 @@ def create_app(services: Services, guard: Guard) -> FastAPI:
     problems.install(app)
     app.include_router(JobRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
-    schemas = schemas_of(list(_DESCRIBED))
+    schemas = schemas_of(_DESCRIBED)
 
     def openapi() -> Response:
         """This API, described."""

@@ -66,9 +66,7 @@ class JobRoutes:
             told = "; ".join(str(reason) for reason in reasons)
             fix = "Change the job, or the policy that rules it out."
             raise RefusedError(422, "inadmissible", f"{name} could never run: {told}.", fix, reasons)
-        record = self._services.jobs.submit(
-            name, spec, request.state.user, self._services.clock.now(), idempotency_key
-        )
+        record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
         self._services.wake()
         return answer(job_viewer(self._services.ledger)(record))
 
@@ -117,7 +115,9 @@ class JobRoutes:
             why = "it has not started yet" if not attempt else f"attempt {attempt} has no task {group}/{index}"
             raise RefusedError(404, "no-log", f"Job {name} has no such log: {why}.", "See the job's tasks.") from error
         return Response(
-            piece, headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}, media_type="application/octet-stream"
+            piece,
+            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+            media_type="application/octet-stream",
         )
 
     def cancel(self, name: JobName, request: Request) -> Response:

@@ -29,11 +29,12 @@ class ApiServer:
 
     def __init__(self, services: Services, guard: Guard, host: str = "127.0.0.1", port: int = 0) -> None:
         check_binding(host, guard)
+        app = create_app(services, guard)
         self._socket = _listen(host, port)
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._socket.getsockname()[1]}"
         started = Event()
-        config = uvicorn.Config(create_app(services, guard), log_level="warning", access_log=False, server_header=False)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
         self._server = _Server(config, started)
         self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="api", daemon=True)
         self._thread.start()
@@ -49,7 +50,9 @@ class ApiServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -67,10 +70,11 @@ class _Server(uvicorn.Server):
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise AddressError(f"{host}:{port}: can't listen there: {error.strerror}. Choose another with --listen") from error
+        raise AddressError(
+            f"{host}:{port}: can't listen there: {error.strerror}. Choose another with --listen"
+        ) from error
+    # Connections inherit it. Without it every answer in two parts waits 40 ms for the caller's delayed acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -74,14 +74,14 @@ class LocalBackend:
         self._clock = clock
         self._supervisors = Supervisors()
         self._orders: dict[Path, Accepted] = {}
-        self._one_reader = Lock()
+        self._one_at_a_time = Lock()
         with _disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
             self._journal = Journal(opening=self._folders.count_opening())
 
     def changes(self, since: Cursor) -> Changes:
         """What changed after `since`; for an earlier object's cursor, everything. Raises StateFolderError."""
-        with self._one_reader, _disk_errors_explained(self._folders.root):
+        with self._one_at_a_time, _disk_errors_explained(self._folders.root):
             self._supervisors.reap()
             self._journal.note_nodes(self._inventory())
             live = self._folders.live()
@@ -192,7 +192,7 @@ class LocalBackend:
 
     @contextmanager
     def _acting(self, epoch: Epoch) -> Iterator[None]:
-        with _disk_errors_explained(self._folders.root), self._folders.exclusive():
+        with self._one_at_a_time, _disk_errors_explained(self._folders.root), self._folders.exclusive():
             if not self._folders.raise_epoch(epoch):
                 raise StaleEpochError(f"epoch {epoch} is not the newest this backend has seen: somebody else leads now")
             yield
