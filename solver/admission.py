@@ -92,7 +92,16 @@ class Gate:
             for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
         ]
         tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].replicas)
-        return NeverFits(group.name, gpu_type or GpuType(""), group.replicas, tasks, level)
+        usable = self.empty.open_nodes if gpu_type is None else self.empty.of_type(gpu_type)
+        return NeverFits(
+            group=group.name,
+            gpu_type=gpu_type or GpuType(""),
+            tasks=group.replicas,
+            gpus_per_task=group.shape.gpus,
+            tasks_that_fit=tasks,
+            largest_task=int(self.empty.free_gpus[usable].max(initial=0)),
+            level=level,
+        )
 
     def _tasks_that_fit(self, group: TaskGroup, gpu_type: GpuType | None, level: Level | None) -> int:
         slots = self.empty.slots(group.shape, gpu_type)

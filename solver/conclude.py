@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,15 +38,17 @@ class Decided:
         """0 for an island up to the number of levels for anywhere."""
         return (*LEVELS, None).index(self.level)
 
+    @property
+    def hardness(self) -> tuple[float, ...]:
+        """Sorts the hardest to place first: large tasks, then closely kept gangs, then large gangs.
 
-Order = Callable[[Decided], tuple[float, ...]]
+        In decreasing task size every set on the chain 1|2|4|8 that satisfies the rows can be placed (docs/solver.md).
+        """
+        return (-self.task_gpus, self.closeness, -self.candidate.worth)
 
-PLACING_ORDERS: tuple[Order, ...] = (
-    # Decreasing task size is sufficient on the chain 1|2|4|8; but gangs that must sit together suffer when
-    # larger tasks have opened every rack before them, so that order is tried where the first loses somebody.
-    lambda decided: (-decided.task_gpus, decided.closeness, -decided.candidate.worth),
-    lambda decided: (decided.closeness, -decided.task_gpus, -decided.candidate.worth),
-)
+
+TRIES_MAX = 6
+"""Orders of placing tried while somebody finds no place. Few are needed: what helps helps at once or hardly ever."""
 
 
 def point_of(starts: Sequence[Start], formulation: Formulation, program: Program, room: Room) -> Floats:
@@ -71,14 +73,17 @@ def starts_of(
     values: Floats, formulation: Formulation, room: Room, candidates: Sequence[Candidate], shares: Shares
 ) -> tuple[Start, ...]:
     """The point made concrete, filled up with whatever still fits; the best over the orders of placing."""
-    decided = tuple(_decided(values, formulation))
+    order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     answers = []
-    for order in PLACING_ORDERS:
+    for _ in range(TRIES_MAX):
         trial = room.copy()
-        placed = tuple(_place_all(sorted(decided, key=order), trial))
+        placed = tuple(_place_all(order, trial))
         answers.append(greedy(candidates, trial, shares, placed))
-        if len(placed) == len(decided):
+        found = {start.candidate.job.name for start in placed}
+        if len(found) == len(order):
             break
+        # Whoever found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
+        order.sort(key=lambda decided: decided.candidate.job.name in found)
     return max(answers, key=lambda starts: layer_values(starts, formulation.sub_layers, shares))
 
 

@@ -61,7 +61,7 @@ def decide(
     optimiser: Optimiser | None,
 ) -> Answer:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
-    able = _able_to_start(candidates, room, shares)
+    able = able_to_start(candidates, room, shares)
     sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
     bounds = loose_bounds(able, sub_layers, shares)
     first = greedy(able, room.copy(), shares)
@@ -69,7 +69,7 @@ def decide(
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
         return Answer(first, _certificate(stage, values, sub_layers, bounds, None, limits))
-    formulation = Formulation(classes_of(able), Cells(room, _cell_level(classes_of(able))), shares, sub_layers)
+    formulation = Formulation(classes_of(able), Cells(room, cell_level(classes_of(able))), shares, sub_layers)
     program = formulation.state()
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
     solution = optimiser(program, point_of(first, formulation, program, room), effort)
@@ -81,7 +81,7 @@ def decide(
     return Answer(first, _certificate("greedy", values, sub_layers, bounds, solution, limits, program))
 
 
-def _able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
+def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
     """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
     headroom = Headroom(shares)
     able: dict[object, bool] = {}
@@ -101,7 +101,7 @@ def _able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) 
     return tuple(c for c in candidates if able[c.job.spec.queue, c.job.spec.task_groups, c.job.spec.effective_topology])
 
 
-def _cell_level(classes: Sequence[JobClass]) -> Level:
+def cell_level(classes: Sequence[JobClass]) -> Level:
     """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
     asked = {level for known in classes for level in (known.topology.required, known.topology.preferred)}
     return "block" if asked & {"island", "rack", "block"} else "pool"

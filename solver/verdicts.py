@@ -93,14 +93,17 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
         if (free := room.gpus_free(gpu_type)) < wanted
     ]
     yield from (Capacity(gpu_type, free, wanted) for gpu_type, free, wanted in short)
-    scattered = False
-    for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True):
-        if gpu_type not in {lacking for lacking, _, _ in short}:
-            for reason in _too_few_slots(room, group, gpu_type):
-                scattered = True
-                yield reason
-    if not short and not scattered:
-        yield _no_domain(room, spec, option)
+    lacking = {gpu_type for gpu_type, _, _ in short}
+    scattered = [
+        reason
+        for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
+        if gpu_type not in lacking
+        for reason in _too_few_slots(room, group, gpu_type)
+    ]
+    yield from scattered
+    domain = _roomiest_domain(room, spec, option)
+    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered):
+        yield domain
 
 
 def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> Iterable[AnyReason]:
@@ -115,7 +118,7 @@ def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> It
         yield NoRoom(group.name, name, group.replicas, group.shape.gpus, fits)
 
 
-def _no_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
+def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
     level = spec.effective_topology.required or "pool"
     domains = room.topology[level]
     usable = np.zeros(len(room.nodes), dtype=bool)

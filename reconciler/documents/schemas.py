@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
-from referencing import Registry, Resource
+from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from reconciler.shipped import shipped
@@ -67,6 +67,4 @@ def _load(file: str) -> Schema:
 @cache
 def _registry() -> Registry[Any]:
     files = ["common.json", *(f"{kind.lower()}.json" for kind in KINDS)]
-    return Registry().with_resources(
-        (file, Resource(contents=_load(file), specification=DRAFT202012)) for file in files
-    )
+    return Registry().with_resources((file, DRAFT202012.create_resource(_load(file))) for file in files)

@@ -158,18 +158,22 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
 
 
 class NeverFits(Reason, frozen=True, tag="never-fits"):
-    """The gang does not fit the cluster even when it is empty."""
+    """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task."""
 
     group: str
     gpu_type: GpuType
     tasks: int
+    gpus_per_task: int
     tasks_that_fit: int
+    largest_task: int
     level: Level | None = None
 
     def __str__(self) -> str:
+        wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else f"{self.tasks} tasks"
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
-        nodes = f"{self.gpu_type or 'CPU-only'} nodes"
-        return f"group {self.group} needs {self.tasks} tasks on {nodes}; {where} takes {self.tasks_that_fit}"
+        if self.gpus_per_task > self.largest_task:
+            return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}"
+        return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks"
 
 
 AnyReason = (

@@ -2,7 +2,8 @@
 
 Columns: `a` gangs of a class served one way (GPU types, topology variant); `w` tasks, or whole gangs where the level is
 no wider than a cell, of one kind in one cell; `e` GPUs of a segment inside guarantees. No column per node or per alike job.
-Rows: every `a` finds its `w`; slots per cell; bundles in closer domains; max and guarantee of every queue on the path.
+Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max and
+guarantee of every queue on the path.
 Layers: entitled demand by sub-layer, idle capacity by sub-layer, fit (docs/solver.md has the whole program in formulas).
 """
 
@@ -107,6 +108,7 @@ class Formulation:
                 for way in self._ways(number, job_class, option) if most else ():
                     self.ways[way] = self.builder.column(most)
                     self._by_class[number].append(way)
+            self.builder.at_most({self.ways[way]: 1.0 for way in self._by_class[number]}, len(job_class.members))
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""

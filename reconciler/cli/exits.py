@@ -1,0 +1,22 @@
+"""Exit codes. They are frozen: scripts and CI depend on them, so none is ever renumbered or given a second meaning."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What the exit status of `quorate` says."""
+
+    OK = 0
+    ERROR = 1
+    CHANGES = 2
+    """Only with --detailed-exitcode: the plan is not empty."""
+    POLICY_INVALID = 3
+    STALE_PLAN = 4
+    GUARDRAIL_REFUSED = 5
+    NOT_AUTHORISED = 6
+    WAIT_TIMED_OUT = 7
+    SERVER_UNREACHABLE = 8
+    USAGE = 64
+    """The command line itself is wrong. Not 2, as click would have it: that is CHANGES."""

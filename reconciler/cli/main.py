@@ -1,0 +1,107 @@
+"""The command `quorate`: finds the subcommand, and turns whatever goes wrong into a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import click
+
+from reconciler.cli.exits import Exit
+from reconciler.cli.output import CommandFailedError, print_error
+
+
+class Subcommand(NamedTuple):
+    """Where a command lives (`module:function`), and what `quorate --help` says of it without importing it."""
+
+    target: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
+    "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
+    "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
+}
+"""Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand when it is called, so that `quorate --help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002  (click's signature)
+        """The command of that name, imported."""
+        if name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[name].target.partition(":")
+        command: click.Command = getattr(import_module(module), function)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with the nearest name where there is none."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {nearest[0]}?" if nearest else ""
+            ctx.fail(f"there is no command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  (click's signature)
+        """The table, from the summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+@click.version_option(package_name="quorate", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """A GPU-cluster scheduler whose whole policy lives in Git."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code. Commands end with others than 0 by `ctx.exit` or by an error."""
+    try:
+        result: Any = cli.main(list(arguments), prog_name="quorate", standalone_mode=False)
+    except CommandFailedError as failure:
+        print_error(failure.problem, failure.place, failure.fix)
+        return failure.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "quorate"
+        print_error(error.format_message(), fix=f"See `{command} --help`.")
+        return Exit.USAGE
+    except click.ClickException as error:
+        print_error(error.format_message())
+        return Exit.ERROR
+    except (click.Abort, KeyboardInterrupt):
+        return Exit.ERROR
+    except BrokenPipeError:
+        # Whoever read the output has gone, as `head` does. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.ERROR
+    return result if isinstance(result, int) else Exit.OK
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""How commands print: results to stdout, errors to stderr with place, problem and fix, colour only on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import click
+
+from reconciler.cli.exits import Exit
+
+
+class CommandFailedError(Exception):
+    """A command can't do what was asked. `place` is a file, job or server; `fix` is what to do about it."""
+
+    def __init__(self, problem: str, *, place: str = "", fix: str = "", exit_code: Exit = Exit.ERROR) -> None:
+        super().__init__(problem)
+        self.place = place
+        self.problem = problem
+        self.fix = fix
+        self.exit_code = exit_code
+
+
+def output_option(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option `-o`, the same on every command; the first format is the default. Passed as `output`."""
+    choice = click.Choice(formats)
+    return click.option(
+        "-o", "--output", type=choice, default=formats[0], show_default=True, help="How to print the result."
+    )
+
+
+def print_error(problem: str, place: str = "", fix: str = "") -> None:
+    """One error on stderr."""
+    where = f"{place}: " if place else ""
+    click.echo(f"{styled('error:', sys.stderr, fg='red', bold=True)} {printable(where + problem)}", err=True)
+    if fix:
+        click.echo(f"  {printable(fix)}", err=True)
+
+
+def print_json(value: object) -> None:
+    """A document, or data for programs with its apiVersion, as one line of JSON."""
+    from solver.world.document import encode
+
+    click.echo(encode(value).decode("utf-8"))
+
+
+def styled(text: str, stream: TextIO, **style: Any) -> str:
+    """Text in colour, where the stream is a terminal and NO_COLOR is not set."""
+    return click.style(text, **style) if stream.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def printable(text: str) -> str:
+    """Without control characters: what others wrote must not steer the terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)

@@ -1,0 +1,97 @@
+"""`quorate validate`: every problem of a policy repository, for people, programs and GitHub."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from reconciler.cli.exits import Exit
+from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
+from reconciler.documents.files import FOLDERS, read_folder
+from reconciler.documents.problem import InvalidDocumentsError, Problem
+from reconciler.documents.repository import read_repository
+from solver.world.document import API_VERSION, Document
+
+
+class ValidationReport(Document, frozen=True, omit_defaults=False):
+    """What `-o json` prints."""
+
+    valid: bool
+    problems: tuple[Problem, ...]
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["ValidationReport"] = "ValidationReport"
+
+
+@click.command(short_help="Check a policy repository.")
+@click.argument("path", default=".", type=click.Path(exists=True, path_type=Path))
+@output_option("text", "json", "github")
+@click.pass_context
+def validate(ctx: click.Context, path: Path, output: str) -> None:
+    """Check the policy repository at PATH (its folders policies/ and cluster-state/), or one job file.
+
+    Prints every problem with its place and a fix. Exits with 3 if there is an error, with 0 if there are only warnings.
+    """
+    problems = _problems(path)
+    valid = all(problem.severity == "warning" for problem in problems)
+    if output == "json":
+        print_json(ValidationReport(valid, problems))
+    elif output == "github":
+        for problem in problems:
+            click.echo(_annotation(problem))
+    else:
+        _print_text(problems)
+    ctx.exit(Exit.OK if valid else Exit.POLICY_INVALID)
+
+
+def _problems(path: Path) -> tuple[Problem, ...]:
+    if path.is_file():
+        return _job_problems(path)
+    if not any((path / folder).exists() for folder in FOLDERS):
+        fix = f"Run it where {' or '.join(f'{folder}/' for folder in FOLDERS)} is, or start with `quorate init DIR`."
+        raise CommandFailedError("no policy repository here", place=str(path), fix=fix)
+    try:
+        return read_repository(read_folder(path)).problems
+    except OSError as error:
+        raise CommandFailedError(error.strerror or str(error), place=str(error.filename or path)) from error
+
+
+def _job_problems(path: Path) -> tuple[Problem, ...]:
+    from reconciler.documents.job import read_job
+
+    try:
+        read_job(path.read_bytes(), str(path))
+    except InvalidDocumentsError as error:
+        return error.problems
+    return ()
+
+
+def _print_text(problems: tuple[Problem, ...]) -> None:
+    for problem in problems:
+        colour = "red" if problem.severity == "error" else "yellow"
+        severity = styled(f"{problem.severity}[{problem.code}]:", sys.stdout, fg=colour)
+        click.echo(
+            f"{printable(problem.file)}:{problem.line}:{problem.column}: {severity} {printable(problem.message)}"
+        )
+        if problem.fix:
+            click.echo(f"    {printable(problem.fix)}")
+    errors = sum(problem.severity == "error" for problem in problems)
+    click.echo(f"{_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}" if problems else "valid")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _annotation(problem: Problem) -> str:
+    """A workflow command of GitHub."""
+    properties = {"file": problem.file, "line": problem.line, "col": problem.column, "title": problem.code}
+    listed = ",".join(f"{key}={_escaped(str(value), also=':,')}" for key, value in properties.items())
+    return f"::{problem.severity} {listed}::{_escaped(f'{problem.message}. {problem.fix}'.strip())}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """As GitHub wants it: line ends and the percent sign everywhere, separators in properties too."""
+    return "".join(f"%{ord(character):02X}" if character in "%\r\n" + also else character for character in text)

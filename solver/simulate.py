@@ -1,0 +1,113 @@
+"""Rounds over a trace: the same `solve` as in production, against arrivals and durations that are known beforehand."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from solver.plan.plan import Bind, Plan
+from solver.program.optimiser import Optimiser
+from solver.rules.policy import Policy
+from solver.solve import solve
+from solver.world.cluster import Node
+from solver.world.document import Document
+from solver.world.quantities import Duration, Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, QueueName
+
+
+class TraceJob(Document, frozen=True):
+    """A job of a trace: what was asked for, and how long it ran once it ran."""
+
+    job: Job
+    duration: Duration
+
+
+class Run(Document, frozen=True):
+    """How one job of the trace fared."""
+
+    job: JobName
+    queue: QueueName
+    gpus: int
+    submitted_at: Instant
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+
+    @property
+    def wait_ms(self) -> int | None:
+        """From submission to start; None while it waits."""
+        return None if self.started_at is None else self.started_at - self.submitted_at
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of the replay, as it is decided."""
+
+    snapshot: Snapshot
+    plan: Plan
+
+
+@dataclass(slots=True)
+class Replay:
+    """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
+
+    A round is held when something arrived or ended, at most one per `cadence`: what a control plane with that debounce
+    would have decided, without its latencies. Starting takes no time and nothing breaks.
+    """
+
+    nodes: tuple[Node, ...]
+    policy: Policy
+    optimiser: Optimiser | None
+    cadence: Duration
+    runs: dict[JobName, Run] = field(default_factory=dict)
+    _live: dict[JobName, Job] = field(default_factory=dict)
+    _durations: dict[JobName, Duration] = field(default_factory=dict)
+    _ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+
+    def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
+        """Hold rounds from the first arrival until an instant, or until nothing is left to happen."""
+        arrivals = sorted(trace, key=lambda known: (known.job.submitted_at, known.job.name))
+        position, earliest = 0, Instant(0)
+        while (now := self._next_event(arrivals, position, earliest)) is not None and now <= until:
+            self._end_jobs(now)
+            position = self._arrive(arrivals, position, now)
+            if any(job.phase == "pending" for job in self._live.values()):
+                snapshot = snapshot_of(now, self.nodes, self._live.values())
+                plan = solve(snapshot, self.policy, self.optimiser)
+                self._apply(plan, now)
+                yield Round(snapshot, plan)
+            earliest = now.after(self.cadence)
+
+    def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
+        times = [self._ends[0][0]] if self._ends else []
+        if position < len(arrivals):
+            times.append(arrivals[position].job.submitted_at)
+        return max(min(times), earliest) if times else None
+
+    def _end_jobs(self, now: Instant) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            ended_at, name = heapq.heappop(self._ends)
+            del self._live[name]
+            self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
+
+    def _arrive(self, arrivals: Sequence[TraceJob], position: int, now: Instant) -> int:
+        while position < len(arrivals) and arrivals[position].job.submitted_at <= now:
+            job = arrivals[position].job
+            self._live[job.name] = job
+            self._durations[job.name] = arrivals[position].duration
+            self.runs[job.name] = Run(job.name, job.spec.queue, job.spec.gpus, job.submitted_at)
+            position += 1
+        return position
+
+    def _apply(self, plan: Plan, now: Instant) -> None:
+        for step in plan.steps:
+            if isinstance(step, Bind):
+                job = self._live[step.job]
+                self._live[step.job] = msgspec.structs.replace(
+                    job, phase="running", attempt=step.attempt, started_at=now, placement=step.tasks
+                )
+                heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job))
+                self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], started_at=now)

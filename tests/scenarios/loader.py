@@ -1,0 +1,147 @@
+"""Reads a scenario (why, given, policy, then) and says in lines what the plan does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from solver.plan.plan import Bind, Inadmissible, Plan, Release, Waits
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.world.document import from_builtins, to_builtins
+from solver.world.inflight import InFlight
+from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
+
+NOW = "2026-11-20T12:00:00Z"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One file: what is given, and what must come of it."""
+
+    path: Path
+    why: str
+    snapshot: Snapshot
+    policy: Policy
+    then: str
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Read one scenario file. Unknown keys are errors."""
+    written = yaml.safe_load(path.read_text())
+    given, policy, then, why = (written.pop(key) for key in ("given", "policy", "then", "why"))
+    if written:
+        raise ValueError(f"{path}: unknown keys {', '.join(written)}")
+    return Scenario(path, why, _snapshot(given), _policy(policy), then)
+
+
+def told(snapshot: Snapshot, plan: Plan) -> str:
+    """The plan in lines: one per job that starts, waits or is refused, in the order of the steps and then of the names."""
+    types = {node.name: node.gpu_type for node in snapshot.nodes}
+    lines = []
+    for step in plan.steps:
+        if isinstance(step, Bind):
+            tasks = [f"{task.node}:{len(task.devices)}" for task in step.tasks]
+            used = sorted({types[task.node] for task in step.tasks if task.devices})
+            lines.append(f"start   {step.job}  on {' '.join(tasks)}  # {', '.join(used) or 'no GPUs'}")
+        if isinstance(step, Release):
+            lines.append(f"release {step.job}  attempt {step.attempt}")
+    for verdict in plan.verdicts:
+        if isinstance(verdict, Waits | Inadmissible):
+            word = "wait   " if isinstance(verdict, Waits) else "refuse "
+            lines += [f"{word} {verdict.job}  # {_code(reason)}: {reason}" for reason in verdict.reasons]
+    return "\n".join(lines) + "\n"
+
+
+def _code(reason: object) -> str:
+    return str(type(reason).__struct_config__.tag)  # type: ignore[attr-defined]
+
+
+def _snapshot(given: dict[str, Any]) -> Snapshot:
+    nodes = [node for pool in given["pools"] for node in _pool(**pool)]
+    closed: dict[str, dict[str, bool]] = {name: {"ready": False} for name in given.get("lost", [])}
+    closed |= {name: {"cordoned": True} for name in given.get("cordoned", [])}
+    nodes = [from_builtins({**_plain(node), **closed.get(node.name, {})}, Node) for node in nodes]
+    held: dict[str, int] = {}
+    jobs = [_job(place, held, **written) for place, written in enumerate(given.get("jobs", []))]
+    in_flight = from_builtins(given.get("inFlight", {}), InFlight)
+    return snapshot_of(Instant.parse(given.get("time", NOW)), nodes, jobs, in_flight)
+
+
+def _plain(node: Node) -> dict[str, Any]:
+    written = to_builtins(node)
+    assert isinstance(written, dict)
+    return written
+
+
+def _pool(
+    name: str,
+    nodes: int,
+    gpus: int,
+    type: str = "",  # noqa: A002
+    cpu: object = 96,
+    memory: str = "1Ti",
+    perIsland: int = 1,  # noqa: N803
+    perRack: int = 0,  # noqa: N803
+    perBlock: int = 0,  # noqa: N803
+) -> list[Node]:
+    def domain(level: str, number: int, size: int) -> str:
+        return f"{level}{number // size + 1}" if size > 1 or (level == "rack" and size) else ""
+
+    return [
+        Node(
+            NodeName(f"{name}{number + 1}"),
+            name,
+            Cpu.parse(cpu),
+            Memory.parse(memory),
+            GpuType(type),
+            tuple(Gpu(DeviceId(f"{name}{number + 1}/{index}"), index) for index in range(gpus)),
+            island=domain("island", number, perIsland),
+            rack=domain("rack", number, perRack),
+            block=domain("block", number, perBlock),
+        )
+        for number in range(nodes)
+    ]
+
+
+def _job(
+    place: int,
+    held: dict[str, int],
+    *,
+    name: str,
+    queue: str,
+    tasks: int = 1,
+    gpus: int = 0,
+    nodes: list[str] | None = None,
+    phase: str = "running",
+    attempt: int = 0,
+    **rest: Any,
+) -> Job:
+    """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices."""
+    shape: dict[str, Any] = {"gpus": gpus}
+    shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory") if key in rest}
+    groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape}])
+    spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
+    submitted = Instant(Instant.parse(NOW) - 3_600_000 + place * 1000)
+    if nodes is None:
+        return Job(JobName(name), submitted, spec, attempt=attempt)
+    placement = []
+    for index, node in enumerate(nodes):
+        first = held.get(node, 0)
+        held[node] = first + gpus
+        devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
+        placement.append(TaskPlacement("worker", index, NodeName(node), devices))
+    return Job(JobName(name), submitted, spec, "", phase, attempt or 1, submitted, tuple(placement))  # type: ignore[arg-type]
+
+
+def _policy(written: dict[str, Any]) -> Policy:
+    return policy_of(
+        tuple(from_builtins(queue, Queue) for queue in written["queues"]),
+        tuple(from_builtins(known, PriorityClass) for known in written.get("priorityClasses", [])),
+        from_builtins(written.get("scheduling", {}), SchedulingPolicy),
+    )

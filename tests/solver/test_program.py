@@ -1,0 +1,110 @@
+"""The program itself: what PuLP states is what the arrays say, another solver agrees, and every start satisfies it."""
+
+from __future__ import annotations
+
+import highspy
+import numpy as np
+import pulp
+import pytest
+from hypothesis import given, settings
+
+from solver.conclude import point_of
+from solver.greedy import greedy
+from solver.program.cells import Cells
+from solver.program.classes import classes_of
+from solver.program.formulate import Formulation
+from solver.program.highs import optimise, stated
+from solver.program.optimiser import Effort, Floats, Program
+from solver.rules.policy import Policy
+from solver.solve import able_to_start, cell_level
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+from tests.solver.test_against_brute_force import candidates_of
+from tests.solver.worlds import policies, snapshots
+
+EFFORT = Effort(0.0, 60.0, 0)
+many = settings(max_examples=60, deadline=None)
+
+
+@many
+@given(snapshots(), policies())
+def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapshot, policy: Policy) -> None:
+    program, start = formulated(snapshot, policy)
+    assert program.is_satisfied_by(start)
+    solution = optimise(program, start, EFFORT)
+    assert solution is not None
+    assert program.is_satisfied_by(solution.values)
+    first = program.objectives[0]
+    assert solution.reached[0].value >= first.value(start) - 1e-6
+    assert all(reached.value <= reached.bound + 1e-6 for reached in solution.reached)
+
+
+@many
+@given(snapshots(), policies())
+def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> None:
+    program, _ = formulated(snapshot, policy)
+    for objective in program.objectives:
+        costs = np.zeros(len(program.lower))
+        costs[objective.columns] = objective.coefficients
+        assert lp_by_pulp(program, costs) == pytest.approx(lp_by_arrays(program, costs), abs=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(snapshots(), policies())
+def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> None:
+    program, start = formulated(snapshot, policy)
+    solution = optimise(program, start, EFFORT)
+    objective = program.objectives[0]
+    if solution is None or not len(objective.columns):
+        return
+    problem = stated(program)
+    columns = problem.variables()
+    problem.sense = pulp.LpMaximize
+    problem.setObjective(
+        pulp.LpAffineExpression(
+            [(columns[c], f) for c, f in zip(objective.columns.tolist(), objective.coefficients.tolist(), strict=True)]
+        )
+    )
+    problem.solve(pulp.COIN_CMD(path=pulp.apis.coin_api.pulp_cbc_path, msg=False))
+    assert problem.sol_status == pulp.LpSolutionOptimal
+    assert pulp.value(problem.objective) == pytest.approx(solution.reached[0].value, abs=1e-5)
+
+
+def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
+    """The program of a world's round and its greedy start."""
+    candidates, shares = candidates_of(snapshot, policy)
+    room = Room.of(snapshot)
+    able = able_to_start(candidates, room, shares)
+    classes = classes_of(able)
+    sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
+    formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
+    program = formulation.state()
+    return program, point_of(greedy(able, room.copy(), shares), formulation, program, room)
+
+
+def lp_by_arrays(program: Program, costs: Floats) -> float:
+    """The LP maximum, HiGHS fed with arrays and nothing in between."""
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(program.lower), len(program.row_lower)
+    model.col_cost_, model.sense_ = costs, highspy.ObjSense.kMaximize
+    model.col_lower_, model.col_upper_ = program.lower, program.upper
+    model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
+    order = np.lexsort((program.entry_column, program.entry_row))
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_ = np.searchsorted(program.entry_row[order], np.arange(len(program.row_lower) + 1))
+    model.a_matrix_.index_ = program.entry_column[order]
+    model.a_matrix_.value_ = program.entry_value[order]
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.passModel(model)
+    highs.run()
+    return float(highs.getInfo().objective_function_value)
+
+
+def lp_by_pulp(program: Program, costs: Floats) -> float:
+    """The LP maximum of the problem as PuLP states it."""
+    problem = stated(program)
+    problem.sense = pulp.LpMaximize
+    problem.setObjective(pulp.LpAffineExpression(list(zip(problem.variables(), costs.tolist(), strict=True))))
+    problem.solve(pulp.HiGHS(mip=False, msg=False))
+    return float(pulp.value(problem.objective) or 0.0)
