@@ -9,7 +9,7 @@ from solver.plan.plan import LayerResult, ProofStatus
 from solver.program.optimiser import Solution
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Shares
-from solver.starts import Segment, entitled_parts, layer_names, segments_of
+from solver.starts import ENTITLED, Segment, entitled_parts, layer_names, segments_of
 
 SAME = 1e-6
 """Two layer values closer than this, relatively, are the same: the tolerance at which the optimiser locks its layers."""
@@ -33,7 +33,11 @@ def layer_results(
         if in_step and solution is not None:
             bound = min(loose, solution.reached[number].bound)
             in_step = same(value, solution.reached[number].value)
-        results.append(LayerResult(name, _tidy(value), _tidy(bound), _status(value, bound, gap)))
+        results.append(
+            LayerResult(
+                name, _tidy(value), _tidy(bound), _status(value, bound, 0.0 if name.startswith(ENTITLED) else gap)
+            )
+        )
     return tuple(results)
 
 
@@ -65,7 +69,7 @@ def loose_bounds(candidates: Sequence[Candidate], sub_layers: Sequence[SubLayer]
 
 def entitled_unproven(results: Sequence[LayerResult]) -> float:
     """GPUs, weighted by their order, by which entitled layers may fall short of the best answer."""
-    return _tidy(sum(r.bound - r.value for r in results if r.name.startswith("entitled.") and r.status == "unproven"))
+    return _tidy(sum(r.bound - r.value for r in results if r.name.startswith(ENTITLED) and r.status == "unproven"))
 
 
 def same(one: float, other: float) -> bool:

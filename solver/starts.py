@@ -11,7 +11,10 @@ from solver.rules.entitlement import Headroom, Shares
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
+ENTITLED = "entitled."
+IDLE = "idle."
 FIT = "fit"
+"""Names of layers: the first two are followed by a sub-layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def entitled_parts(gpus: dict[Segment, int], shares: Shares) -> dict[Segment, in
 
 def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
     """Entitled demand by sub-layer, then idle capacity by sub-layer, then fit."""
-    return (*(f"entitled.{layer}" for layer in sub_layers), *(f"idle.{layer}" for layer in sub_layers), FIT)
+    return (*(f"{ENTITLED}{layer}" for layer in sub_layers), *(f"{IDLE}{layer}" for layer in sub_layers), FIT)
 
 
 def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:

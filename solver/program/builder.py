@@ -37,11 +37,11 @@ class ProgramBuilder:
         """Σ terms = value."""
         self._row(terms, value, value)
 
-    def maximise(self, name: str, terms: Mapping[int, float]) -> None:
+    def maximise(self, name: str, terms: Mapping[int, float], *, exact: bool = False) -> None:
         """The next layer: make Σ terms as large as the layers before allow."""
         columns = np.array(sorted(terms), dtype=np.int64)
         factors = np.array([terms[column] for column in sorted(terms)], dtype=np.float64)
-        self._objectives.append(Objective(name, columns, factors))
+        self._objectives.append(Objective(name, exact, columns, factors))
 
     def build(self) -> Program:
         """The finished arrays."""

@@ -19,7 +19,7 @@ from solver.program.classes import Group, JobClass
 from solver.program.optimiser import Program
 from solver.rules.demand import Option, SubLayer
 from solver.rules.entitlement import Line, Shares
-from solver.starts import FIT, Segment, misfit
+from solver.starts import ENTITLED, FIT, IDLE, Segment, misfit
 from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.workload import Shape
 
@@ -243,13 +243,12 @@ class Formulation:
     def _layers(self) -> None:
         weight = {(job_class.sub_layer, job_class.band): job_class.weight for job_class in self.classes}
         for layer in self.sub_layers:
-            mine = {s: column for s, column in self.entitled.items() if s.sub_layer == layer}
-            self.builder.maximise(
-                f"entitled.{layer}", {column: weight[s.sub_layer, s.band] for s, column in mine.items()}
-            )
+            mine = {segment: column for segment, column in self.entitled.items() if segment.sub_layer == layer}
+            terms = {column: weight[segment.sub_layer, segment.band] for segment, column in mine.items()}
+            self.builder.maximise(f"{ENTITLED}{layer}", terms, exact=True)
         for layer in self.sub_layers:
             self.builder.maximise(
-                f"idle.{layer}",
+                f"{IDLE}{layer}",
                 {
                     column: self.classes[way.job_class].weight * self.classes[way.job_class].worth
                     for way, column in self.ways.items()

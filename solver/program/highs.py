@@ -77,8 +77,9 @@ class _Run:
             return Reached(0.0, 0.0)
         self._aim(objective)
         bound = self._relaxed(objective)
-        if bound - objective.value(self.best) > max(TOLERANCE, self.effort.gap) * max(1.0, abs(bound)):
-            bound = min(bound, self._branch_and_bound(objective))
+        gap = 0.0 if objective.exact else self.effort.gap
+        if bound - objective.value(self.best) > max(TOLERANCE, gap) * max(1.0, abs(bound)):
+            bound = min(bound, self._branch_and_bound(objective, gap))
         value = objective.value(self.best)
         self._lock(objective, value)
         return Reached(value, max(bound, value))
@@ -98,7 +99,8 @@ class _Run:
         self._keep_if_better(objective)
         return -float(self.model.getInfo().objective_function_value)
 
-    def _branch_and_bound(self, objective: Objective) -> float:
+    def _branch_and_bound(self, objective: Objective, gap: float) -> float:
+        self.model.setOptionValue("mip_rel_gap", gap)
         self.model.setOptionValue("solve_relaxation", False)
         start = highspy.HighsSolution()
         start.col_value = self.best.tolist()

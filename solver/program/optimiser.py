@@ -17,9 +17,13 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One layer: a linear function of the columns, to be made as large as the layers before it allow."""
+    """One layer: a linear function of the columns, to be made as large as the layers before it allow.
+
+    `exact` layers are solved to proven optimality; the effort's gap is for the others.
+    """
 
     name: str
+    exact: bool
     columns: Ints
     coefficients: Floats
 
@@ -59,7 +63,10 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to try: relative gap per layer, seconds for all of it (a safety net, not a tuning knob), and the seed."""
+    """How hard to try: the relative gap of layers that need not be exact, a limit in seconds for all of it, and the seed.
+
+    The time limit is a safety net, not a tuning knob: what it cut short is not reproducible.
+    """
 
     gap: float
     time_limit_s: float
