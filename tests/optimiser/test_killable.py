@@ -27,7 +27,7 @@ PROGRAM = Program(
     entry_row=np.array([0, 0]),
     entry_column=np.array([0, 1]),
     entry_value=np.ones(2),
-    objectives=(Objective("most", np.array([0, 1]), np.ones(2)),),
+    objectives=(Objective("most", True, np.array([0, 1]), np.ones(2)),),
 )
 START = np.array([3.0, 4.0])
 HASTE = Effort(gap=0.0, time_limit_s=0.3, seed=0)

@@ -45,7 +45,7 @@ def test_each_run_gets_what_the_others_left() -> None:
         entry_row=np.zeros(count, dtype=np.int64),
         entry_column=np.arange(count),
         entry_value=np.full(count, 2.0),
-        objectives=tuple(Objective(f"layer-{n}", np.arange(count), np.arange(1.0, count + 1)) for n in range(3)),
+        objectives=tuple(Objective(f"layer-{n}", True, np.arange(count), np.arange(1.0, count + 1)) for n in range(3)),
     )
     effort = Effort(gap=0.0, time_limit_s=LIMIT_S, seed=0)
     model = Metered(highs._load(highs.stated(program), effort))

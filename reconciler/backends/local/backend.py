@@ -85,7 +85,7 @@ class LocalBackend:
             self._supervisors.reap()
             self._journal.note_nodes(self._inventory())
             live = self._folders.live()
-            for attempt in live:
+            for attempt in sorted(live):
                 self._observe(attempt)
             self._journal.keep_only(live)
             self._orders = {attempt: order for attempt, order in self._orders.items() if attempt in live}
@@ -125,7 +125,8 @@ class LocalBackend:
         if stop_file(attempt).exists():
             return
         accepted = self._accepted(attempt) or self._accept(attempt, order)
-        missing = sorted({device for task in order.tasks for device in task.devices} - accepted.device_index.keys())
+        wanted = {device for task in accepted.order.tasks for device in task.devices}
+        missing = sorted(wanted - accepted.device_index.keys())
         if missing:
             self._refuse(attempt, accepted, f"this machine has no device {', '.join(missing)}")
         else:

@@ -70,9 +70,9 @@ class StateFolders:
             sync_folder(str(self._live))
         return folder
 
-    def live(self) -> list[Path]:
-        """Every attempt that is still reported, sorted."""
-        return sorted(Path(entry) for entry in os.scandir(self._live))
+    def live(self) -> set[Path]:
+        """Every attempt that is still reported."""
+        return {Path(entry) for entry in os.scandir(self._live)}
 
     def is_forgotten(self, job: JobName, attempt: int) -> bool:
         """Whether the control plane has recorded this attempt's end."""
@@ -86,10 +86,8 @@ class StateFolders:
 
     def task_places(self, job: JobName, attempt: int, group: str, index: int) -> tuple[Path, Path]:
         """Where a task may lie: live, then forgotten. To be tried in this order, since it only moves that way."""
-        name = _folder_name(job, attempt)
-        return self._live / name / task_folder_name(group, index), self._forgotten / name / task_folder_name(
-            group, index
-        )
+        task = Path(_folder_name(job, attempt), task_folder_name(group, index))
+        return self._live / task, self._forgotten / task
 
     def _number(self, name: str) -> int:
         path = self.root / name

@@ -47,9 +47,9 @@ class Journal:
         _, seen = self._seen.get(attempt, {}).get(task, (0, None))
         return seen if isinstance(seen, TaskStatus) and seen.state in ENDED else None
 
-    def keep_only(self, attempts: Collection[Path]) -> None:
+    def keep_only(self, attempts: set[Path]) -> None:
         """Drop every attempt but these."""
-        for attempt in self._seen.keys() - set(attempts):
+        for attempt in self._seen.keys() - attempts:
             del self._seen[attempt]
 
     def after(self, cursor: Cursor) -> Changes:
