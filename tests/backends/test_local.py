@@ -60,22 +60,25 @@ def test_a_control_plane_killed_at_once_leaves_its_tasks_to_the_next(world: Loca
 def test_a_crash_between_accepting_and_starting_is_made_good_by_repeating(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Crash(BaseException):
-        pass
-
-    def crash(*_: object, **__: object) -> int:
-        raise Crash
-
     order = start(world, "job", world.succeeds(), (0, (0,)))
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "posix_spawn", crash)
-        with pytest.raises(Crash):
-            world.backend.submit(order, ONE)
+    crash_before_starting(world, order, monkeypatch)
     world.restart()
     assert states(world) == ["starting"]
     world.backend.submit(order, ONE)
     eventually(lambda: states(world) == ["succeeded"])
     assert world.starts(JOB, 1, "worker", 0) == 1
+
+
+def test_a_supervisor_that_comes_after_the_stop_starts_nothing(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash_before_starting(world, start(world, "job", world.runs(), (0, (0,))), monkeypatch)
+    world.backend.submit(stop("job"), ONE)
+    assert is_stopped(world)
+    late = subprocess.run([sys.executable, "-I", "-S", shim.__file__, str(world.state / "live/job.1/worker.0")])
+    assert late.returncode == 0
+    assert not (world.state / "live/job.1/worker.0/started").exists()
+    assert world.starts(JOB, 1, "worker", 0) == 0
 
 
 def test_a_second_supervisor_does_nothing(world: LocalWorld) -> None:
@@ -273,6 +276,22 @@ def test_a_full_disk_is_explained_and_no_outcome_is_lost(tmp_path: Path) -> None
             eventually(lambda: states(world) == ["succeeded", "succeeded"])
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+class Crash(BaseException):
+    """The control plane dies here."""
+
+
+def crash_before_starting(world: LocalWorld, order: StartGang, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submit an order, and die when everything is on disk but no supervisor was started."""
+
+    def crash(*_: object, **__: object) -> int:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_spawn", crash)
+        with pytest.raises(Crash):
+            world.backend.submit(order, ONE)
 
 
 def states(world: LocalWorld) -> list[str]:
