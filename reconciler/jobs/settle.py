@@ -152,6 +152,8 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
     job, attempt, known = holding.claim.job, holding.claim.attempt, holding.attempt
     if holding.stopping:
         return tuple(_resent(holding, "stop"))
+    if holding.record.outcome is not None:
+        return (Send(StopGang(job, attempt, STOP_GRACE)),)
     if holding.record.cancel_requested_by:
         return (AskToStop(job, attempt, f"cancelled by {holding.record.cancel_requested_by}"),)
     if known.culprit is not None:

@@ -1,13 +1,8 @@
 """The state of a job, derived from what the stores hold, and which state may follow which.
 
-    queued ──> starting ──> running ──> succeeded | failed
-      │  ^        │            │               ^
-      │  └────────┴─> stopping <               │
-      └─> cancelled <─────┴────────────────────┘
-
 No state is stored: a claim makes a job `starting`, its confirmation `running`, a stop intent `stopping`, and the
-release of a claim without an outcome `queued` again. The table below is checked where settlements are decided (jobs/settle.py); the ledger itself
-guards the way from `queued` to `starting`.
+release of a claim without an outcome `queued` again. The table below is checked where settlements are
+decided (jobs/settle.py); the ledger itself guards the way from `queued` to `starting`.
 """
 
 from __future__ import annotations
