@@ -1,16 +1,15 @@
-"""Figures of the control plane for Prometheus, on a registry of their own, fed by round records."""
+"""Figures of the control plane for Prometheus, on a registry of their own, fed round by round."""
 
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reconciler.store.protocols import RoundRecord
 from solver.plan.plan import Inadmissible, Plan, Waits
 from solver.world.snapshot import Snapshot
 
@@ -41,12 +40,12 @@ class Metrics:
         self._latest = _LatestRound()
         self._registry.register(self._latest)
 
-    def observe(self, record: RoundRecord) -> None:
+    def observe(self, snapshot: Snapshot, plan: Plan, phase_ms: Mapping[str, float]) -> None:
         """Count a round; its plan and snapshot are what the gauges show from now on."""
-        for phase, duration_ms in record.phase_ms.items():
+        for phase, duration_ms in phase_ms.items():
             self._phases.labels(phase).observe(duration_ms / 1_000)
-        self._rounds.labels(record.plan.certificate.stage).inc()
-        self._latest.record = record
+        self._rounds.labels(plan.certificate.stage).inc()
+        self._latest.seen = snapshot, plan
 
     def text(self) -> bytes:
         """Everything in Prometheus's text format."""
@@ -54,16 +53,16 @@ class Metrics:
 
 
 class _LatestRound(Collector):
-    """Gauges read from one record at the moment of the scrape, so that they agree with each other."""
+    """Gauges read from one round at the moment of the scrape, so that they agree with each other."""
 
     def __init__(self) -> None:
-        self.record: RoundRecord | None = None
+        self.seen: tuple[Snapshot, Plan] | None = None
 
     def collect(self) -> Iterator[Metric]:
-        record = self.record
-        if record is not None:
-            yield from _plan_gauges(record.plan)
-            yield _gpus(record.snapshot)
+        if self.seen is not None:
+            snapshot, plan = self.seen
+            yield from _plan_gauges(plan)
+            yield _gpus(snapshot)
 
 
 def _plan_gauges(plan: Plan) -> Iterator[Metric]:

@@ -109,7 +109,7 @@ class Site:
     def record_round(self) -> RoundRecord:
         record = RoundRecord(0, NOW, REVISION, self.snapshot(), POLICY, self.plan(), {"solve": 12.5, "act": 2.0})
         self.store.history.record_round(self.epoch(), record)
-        self.metrics.observe(record)
+        self.metrics.observe(record.snapshot, record.plan, record.phase_ms)
         return record
 
     def _job(self, name: JobName, claims: dict[JobName, Claim]) -> Job:
