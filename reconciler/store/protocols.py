@@ -7,14 +7,15 @@ Each has a conformance suite under tests/contracts that every implementation pas
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 from reconciler.backend import Epoch
 from reconciler.jobs.record import JobOutcome, JobRecord
-from solver.plan.plan import Plan
+from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
-from solver.world.document import Document
+from solver.world.document import Document, digest
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
@@ -71,7 +72,7 @@ class RoundRecord(Document, frozen=True):
     plan: Plan
     phase_ms: dict[str, float]
     solution: str = ""
-    """What the optimiser answered, where a clock may have decided it; "" where the round is deterministic without it."""
+    """What the optimiser answered, where a clock may have decided it; "" where the round is deterministic anyway."""
 
 
 class RoundSummary(Document, frozen=True):
@@ -85,6 +86,24 @@ class RoundSummary(Document, frozen=True):
     inadmissible: int
     stage: str
     duration_ms: float
+    verdicts: str = ""
+    """Digest of the plan's verdicts: how a round is known to say nothing new."""
+
+
+def summarise(record: RoundRecord) -> RoundSummary:
+    """A round's line."""
+    tally = Counter(type(verdict) for verdict in record.plan.verdicts)
+    return RoundSummary(
+        number=record.number,
+        time=record.time,
+        revision=record.revision,
+        starts=tally[Starts],
+        waits=tally[Waits],
+        inadmissible=tally[Inadmissible],
+        stage=record.plan.certificate.stage,
+        duration_ms=sum(record.phase_ms.values()),
+        verdicts=digest(record.plan.verdicts),
+    )
 
 
 class Event(Document, frozen=True):
@@ -123,22 +142,29 @@ class Ledger(Protocol):
     """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
-        """Take or renew leadership. A new holder gets a higher epoch. Raises NotLeaderError while another's lease runs."""
+        """Take or renew leadership; a new holder gets a higher epoch. NotLeaderError while another's lease runs."""
+
+    def resign(self, epoch: Epoch) -> None:
+        """Give leadership up, so that a successor need not wait for the lease to end. Harmless if already lost."""
 
     def claim(self, epoch: Epoch, claim: Claim, intent: Intent) -> None:
         """All devices of a gang, its attempt number and the start intent, in one transaction or not at all.
 
-        The attempt must be one above the job's last. Raises ClaimRefusedError, StaleEpochError.
+        The job must be live and hold nothing, and the attempt be one above its last.
+        Raises ClaimRefusedError, StaleEpochError.
         """
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
-        """Record an intent (a stop). Asking for the same id again keeps the first. Raises StaleEpochError."""
+        """Record an intent (a stop). Asking for the same id again keeps the first.
+
+        Without effect on an attempt that holds nothing: there is nothing left to stop. Raises StaleEpochError.
+        """
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
 
     def release(self, epoch: Epoch, job: JobName, attempt: int) -> None:
-        """Nothing of this attempt runs: its devices are free and its intents done. Idempotent. Raises StaleEpochError."""
+        """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError."""
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""

@@ -1,0 +1,166 @@
+"""Bugs seeded on purpose: a harness that finds nothing in a broken control plane would prove nothing about a sound one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+from hack.crash.harness import run_seed
+from reconciler import act
+from reconciler.act import Leader
+from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang
+from reconciler.backends.simulated.backend import SimulatedBackend
+from reconciler.jobs import settle
+from reconciler.jobs.settle import Cancel, Fail, Forget, GiveBack, Holding, Send, Settlement, Succeed
+from reconciler.store.sql import database, ledger
+from reconciler.store.sql.ledger import SqlLedger
+from solver.plan.plan import Bind
+from solver.world.workload import JobName
+
+SEEDS_MAX = 60
+"""Within how many seeds each bug must be found."""
+
+Patches = Iterable[Any]
+
+
+def the_stores_ignore_the_epoch() -> Patches:
+    """A leader that was replaced goes on writing."""
+    yield mock.patch.object(database, "check_epoch")
+
+
+def the_backend_ignores_the_epoch() -> Patches:
+    """A leader that was replaced goes on giving orders."""
+    yield mock.patch.object(SimulatedBackend, "_check")
+
+
+def devices_are_released_before_the_stop_is_confirmed() -> Patches:
+    """Asked to stop counts as stopped."""
+    sound = settle._settle_live
+
+    def hasty(holding: Holding) -> tuple[Settlement, ...]:
+        return (GiveBack(holding.claim.job, holding.claim.attempt),) if holding.stopping else sound(holding)
+
+    yield mock.patch.object(settle, "_settle_live", hasty)
+
+
+def an_unanswered_start_counts_as_refused() -> Patches:
+    """The order may have arrived all the same."""
+
+    def send(leader: Leader, order: Order) -> None:
+        try:
+            leader.plane.backend.submit(order, leader.epoch)
+        except BackendUnreachableError:
+            if isinstance(order, StartGang):
+                leader.plane.ledger.release(leader.epoch, order.job, order.attempt)
+
+    yield mock.patch.object(Leader, "_send", send)
+
+
+def attempt_numbers_are_used_again() -> Patches:
+    """Every start is the first."""
+    yield mock.patch.object(SqlLedger, "attempts", return_value={})
+    yield mock.patch.object(ledger, "_refuse_unless_next")
+
+
+def a_job_is_finished_after_its_devices_are_released() -> Patches:
+    """A crash in between finds a job that waits, and runs it again."""
+    yield _reordered(lambda settlement: isinstance(settlement, Succeed | Fail | Cancel))
+
+
+def an_attempt_is_forgotten_before_its_job_is_finished() -> Patches:
+    """A crash in between leaves nobody who knows how it ended."""
+    yield _reordered(lambda settlement: not isinstance(settlement, Forget))
+
+
+def an_order_is_repeated_under_a_new_attempt_number() -> Patches:
+    """The repeated start is then another start, which nobody has claimed."""
+    yield _altered(_renumbered)
+
+
+def a_gang_is_started_before_it_is_claimed() -> Patches:
+    """A crash in between leaves tasks that hold nothing."""
+    sound = Leader._bind
+
+    def bind(leader: Leader, step: Bind) -> bool:
+        spec = leader.plane.jobs.job(step.job).spec
+        leader._send(StartGang(step.job, step.attempt, step.tasks, spec))
+        return sound(leader, step)
+
+    yield mock.patch.object(Leader, "_bind", bind)
+
+
+def forgetting_an_attempt_lets_it_start_again() -> Patches:
+    """A start that was long on its way finds no trace of the stop."""
+    sound = SimulatedBackend.forget
+
+    def forget(backend: SimulatedBackend, job: JobName, attempt: int, epoch: Epoch) -> None:
+        sound(backend, job, attempt, epoch)
+        backend.cluster._attempts.pop((job, attempt), None)
+
+    yield mock.patch.object(SimulatedBackend, "forget", forget)
+
+
+def lost_orders_are_not_sent_again() -> Patches:
+    """What got lost on its way is never made good."""
+    yield _altered(lambda settlement: None if isinstance(settlement, Send) else settlement)
+
+
+BUGS: tuple[Callable[[], Patches], ...] = (
+    the_stores_ignore_the_epoch,
+    the_backend_ignores_the_epoch,
+    devices_are_released_before_the_stop_is_confirmed,
+    an_unanswered_start_counts_as_refused,
+    attempt_numbers_are_used_again,
+    a_job_is_finished_after_its_devices_are_released,
+    an_attempt_is_forgotten_before_its_job_is_finished,
+    an_order_is_repeated_under_a_new_attempt_number,
+    a_gang_is_started_before_it_is_claimed,
+    forgetting_an_attempt_lets_it_start_again,
+    lost_orders_are_not_sent_again,
+)
+
+
+@contextmanager
+def seeded(bug: Callable[[], Patches]) -> Iterator[None]:
+    """The control plane has this bug while the context lasts."""
+    with ExitStack() as patched:
+        for patch in bug():
+            patched.enter_context(patch)
+        yield
+
+
+def caught_by(bug: Callable[[], Patches]) -> tuple[int, str] | None:
+    """The first seed that finds the bug and what it sees; None if SEEDS_MAX seeds find nothing."""
+    with seeded(bug):
+        for seed in range(SEEDS_MAX):
+            outcome = run_seed(seed)
+            if outcome.violations:
+                return seed, outcome.violations[0]
+    return None
+
+
+def _altered(change: Callable[[Settlement], Settlement | None]) -> Any:
+    sound = settle.settlements
+
+    def altered(*facts: Any) -> Iterable[Settlement]:
+        changed = (change(settlement) for settlement in sound(*facts))
+        return [settlement for settlement in changed if settlement is not None]
+
+    return mock.patch.object(act, "settlements", altered)
+
+
+def _reordered(comes_last: Callable[[Settlement], bool]) -> Any:
+    sound = settle.settlements
+    return mock.patch.object(act, "settlements", lambda *facts: sorted(sound(*facts), key=comes_last))
+
+
+def _renumbered(settlement: Settlement) -> Settlement:
+    match settlement:
+        case Send(StartGang() as order):
+            return Send(msgspec.structs.replace(order, attempt=order.attempt + 1))
+        case _:
+            return settlement

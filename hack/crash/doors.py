@@ -1,0 +1,91 @@
+"""Wraps stores and backend so that every write passes a gate, where a control plane can be killed or held up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from reconciler.backend import Backend, Epoch
+from reconciler.store.protocols import History, JobSource, Ledger
+from reconciler.store.sql.store import SqlStore
+
+Moment = Literal["before", "after"]
+
+WRITES = {
+    "jobs": ("finish",),
+    "ledger": ("lead", "resign", "claim", "ask", "confirm_running", "release"),
+    "history": ("record_round", "record_event"),
+    "backend": ("submit", "forget"),
+}
+"""Every call by which the loop changes something outside itself. Submitting and cancelling jobs are the users'."""
+
+
+class Killed(BaseException):
+    """The control plane is dead from here on."""
+
+
+@dataclass(slots=True)
+class Gates:
+    """Counts the gates passed, lets `at_gate` do its worst at each, and sees whether stale writers are let through."""
+
+    at_gate: Callable[[str, Moment], None]
+    passed: dict[str, int] = field(default_factory=dict)
+    stale_accepted: list[str] = field(default_factory=list)
+    newest: dict[str, int] = field(default_factory=lambda: {"stores": 0, "backend": 0})
+    """The newest epoch that the stores gave out, and the newest that the backend heard of."""
+
+    def call(self, door: str, name: str, act: Callable[..., Any], *args: Any) -> Any:
+        """One write, with a gate on either side."""
+        self._pass(f"{door}.{name}", "before")
+        result = act(*args)
+        self._watch(door, name, args, result)
+        self._pass(f"{door}.{name}", "after")
+        return result
+
+    def _pass(self, gate: str, moment: Moment) -> None:
+        self.passed[f"{moment} {gate}"] = self.passed.get(f"{moment} {gate}", 0) + 1
+        self.at_gate(gate, moment)
+
+    def _watch(self, door: str, name: str, args: tuple[Any, ...], result: Any) -> None:
+        receiver = "backend" if door == "backend" else "stores"
+        if name == "lead":
+            self.newest["stores"] = max(self.newest["stores"], result)
+        elif name not in ("resign", "record_event"):
+            epoch = cast("Epoch", args[-1] if door == "backend" else args[0])
+            if epoch < self.newest[receiver]:
+                self.stale_accepted.append(f"{door}.{name} under epoch {epoch} after {self.newest[receiver]}")
+            self.newest[receiver] = max(self.newest[receiver], epoch)
+
+
+class _Door:
+    """Passes everything on; writes go through the gates."""
+
+    def __init__(self, door: str, behind: object, gates: Gates) -> None:
+        self._door, self._behind, self._gates = door, behind, gates
+
+    def __getattr__(self, name: str) -> Any:
+        act = getattr(self._behind, name)
+        if name not in WRITES[self._door]:
+            return act
+        return lambda *args: self._gates.call(self._door, name, act, *args)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What a control plane is given in place of the real things."""
+
+    jobs: JobSource
+    ledger: Ledger
+    history: History
+    backend: Backend
+
+    @classmethod
+    def onto(cls, store: SqlStore, backend: Backend, gates: Gates) -> Doors:
+        """Doors onto one open store and one backend."""
+        return cls(
+            cast("JobSource", _Door("jobs", store.jobs, gates)),
+            cast("Ledger", _Door("ledger", store.ledger, gates)),
+            cast("History", _Door("history", store.history, gates)),
+            cast("Backend", _Door("backend", backend, gates)),
+        )

@@ -1,0 +1,85 @@
+"""Judges what really ran, from the simulated cluster's own log, and how the jobs ended. Knows nothing of the loop."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+
+from reconciler.backends.simulated.cluster import Interval
+from reconciler.jobs.record import JobRecord
+from reconciler.store.protocols import Ledger
+from solver.world.cluster import DeviceId
+from solver.world.workload import JobName
+
+
+def double_owners(ran: Iterable[Interval]) -> Iterable[str]:
+    """Devices on which two tasks ran at once."""
+    by_device: defaultdict[DeviceId, list[Interval]] = defaultdict(list)
+    for interval in ran:
+        for device in interval.devices:
+            by_device[device].append(interval)
+    for device, intervals in sorted(by_device.items()):
+        intervals.sort(key=lambda interval: interval.begin)
+        for before, after in pairwise(intervals):
+            if before.end is None or before.end > after.begin:
+                yield f"double-bound: {device} by {_name(before)} until {before.end} and {_name(after)} from {after.begin}"
+
+
+def doubled_starts(ran: Iterable[Interval]) -> Iterable[str]:
+    """Tasks of one attempt that began twice."""
+    for name, count in Counter(_name(interval) for interval in ran).items():
+        if count > 1:
+            yield f"doubled: {name} began {count} times"
+
+
+def runs_after_success(ran: Iterable[Interval], records: Iterable[JobRecord]) -> Iterable[str]:
+    """Jobs of which something began after an attempt had ended well as a whole."""
+    tasks = {record.name: record.spec.tasks for record in records}
+    attempts: defaultdict[JobName, defaultdict[int, list[Interval]]] = defaultdict(lambda: defaultdict(list))
+    for interval in ran:
+        attempts[interval.job][interval.attempt].append(interval)
+    for job, by_attempt in attempts.items():
+        for attempt, intervals in by_attempt.items():
+            well = [interval.end for interval in intervals if interval.state == "succeeded" and interval.end]
+            later = [ran for other, rans in by_attempt.items() if other != attempt for ran in rans]
+            if len(well) == tasks[job] and any(ran.begin >= max(well) for ran in later):
+                yield f"run again: {job} after attempt {attempt} had succeeded"
+
+
+def lost_jobs(accepted: set[JobName], records: Iterable[JobRecord]) -> Iterable[str]:
+    """Accepted jobs that never came to an end."""
+    ended = {record.name for record in records if record.outcome is not None}
+    for job in sorted(accepted - ended):
+        yield f"lost: {job} has no outcome"
+
+
+def false_outcomes(ran: Iterable[Interval], records: Iterable[JobRecord], cancelled: set[JobName]) -> Iterable[str]:
+    """Outcomes that what really ran does not bear out."""
+    states: defaultdict[JobName, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for interval in ran:
+        states[interval.job][interval.attempt].append(interval.state)
+    for record in records:
+        if record.outcome is None:
+            continue
+        attempts = states[record.name].values()
+        well = any(found == ["succeeded"] * record.spec.tasks for found in attempts)
+        broken = any(state in ("failed", "lost") for found in attempts for state in found)
+        borne_out = {"succeeded": well, "failed": broken, "cancelled": record.name in cancelled}[record.outcome.state]
+        if not borne_out:
+            yield f"false outcome: {record.name} is {record.outcome.state}, its tasks {list(attempts)}"
+
+
+def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:
+    """What still runs or is still held when every job has ended."""
+    for interval in ran:
+        if interval.end is None:
+            yield f"left over: {_name(interval)} still runs on {interval.node}"
+    for claim in ledger.claims():
+        yield f"left over: {claim.job} still holds the devices of attempt {claim.attempt}"
+    for intent in ledger.intents():
+        yield f"left over: intent {intent.id}"
+
+
+def _name(interval: Interval) -> str:
+    return f"{interval.job}/{interval.attempt} {interval.group}/{interval.index}"

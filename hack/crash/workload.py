@@ -1,0 +1,90 @@
+"""A small, crowded cluster and what its users do in a few minutes: drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
+from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
+
+QUEUES = (QueueName("red"), QueueName("blue"))
+GPUS_PER_NODE = 4
+START_DEADLINE = Duration(20_000)
+"""Shorter than orders may be on their way, so that some arrive after their attempt was given up."""
+USERS_BUSY_MS = 60_000
+
+NODES = tuple(
+    Node(
+        name,
+        "pool",
+        Cpu(64_000),
+        Memory(2**38),
+        GpuType("H100"),
+        tuple(Gpu(DeviceId(f"{name}/{index}"), index) for index in range(GPUS_PER_NODE)),
+    )
+    for name in (NodeName("n1"), NodeName("n2"))
+)
+POLICY = policy_of(tuple(Queue(name) for name in QUEUES), (), SchedulingPolicy(start_deadline=START_DEADLINE))
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that comes from outside: a job, a cancellation, or the death of a node for `lasts`."""
+
+    at: Instant
+    kind: Literal["submit", "cancel", "node-dies"]
+    subject: str
+    spec: JobSpec | None = None
+    lasts: Duration = Duration(0)  # noqa: RUF009  (an int: can't be changed)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolicy:
+    """Implements PolicySource: nothing in Git changes meanwhile."""
+
+    policy: Policy = POLICY
+    nodes: tuple[Node, ...] = NODES
+
+    def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
+        """Always the same."""
+        return "revision", self.policy, self.nodes
+
+
+def workload(chance: random.Random, start: Instant) -> tuple[Happening, ...]:
+    """Five to eight gangs that don't all fit at once, some failing, some cancelled, and perhaps a node that dies."""
+    happenings = []
+    for number in range(chance.randint(5, 8)):
+        name, at = f"job-{number}", start.after(chance.randint(0, USERS_BUSY_MS // 2))
+        command = _command(chance)
+        happenings.append(Happening(at, "submit", name, _spec(chance, command)))
+        if command == ("sleep", "forever") or chance.random() < 0.15:
+            happenings.append(Happening(at.after(chance.randint(0, USERS_BUSY_MS // 2)), "cancel", name))
+    if chance.random() < 0.5:
+        at, node = start.after(chance.randint(0, USERS_BUSY_MS)), chance.choice(NODES).name
+        happenings.append(Happening(at, "node-dies", node, lasts=Duration(chance.randint(1_000, 30_000))))
+    return tuple(sorted(happenings, key=lambda happening: (happening.at, happening.kind, happening.subject)))
+
+
+def names(happenings: tuple[Happening, ...], kind: str) -> set[JobName]:
+    """The jobs that something of a kind happens to."""
+    return {JobName(happening.subject) for happening in happenings if happening.kind == kind}
+
+
+def _command(chance: random.Random) -> tuple[str, ...]:
+    span = f"{chance.randint(1, 30)}s"
+    match chance.random():
+        case drawn if drawn < 0.15:
+            return ("fail", str(chance.randint(1, 9)), span)
+        case drawn if drawn < 0.3:
+            return ("sleep", "forever")
+        case _:
+            return ("sleep", span)
+
+
+def _spec(chance: random.Random, command: tuple[str, ...]) -> JobSpec:
+    group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
+    return JobSpec(chance.choice(QUEUES), (group,), command=command)

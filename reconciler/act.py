@@ -1,0 +1,128 @@
+"""Makes settlements and plan steps true: the ledger first, then the backend, each step idempotent and under one epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopGang
+from reconciler.control import ControlPlane
+from reconciler.jobs.record import JobOutcome
+from reconciler.jobs.settle import (
+    STOP_GRACE,
+    AskToStop,
+    Cancel,
+    ConfirmRunning,
+    Fail,
+    Forget,
+    GiveBack,
+    Send,
+    Settlement,
+    Succeed,
+    describe,
+    settlements,
+)
+from reconciler.jobs.sighted import Sighted
+from reconciler.jobs.tail import last_lines
+from reconciler.observe import records_of
+from reconciler.store.protocols import Claim, ClaimRefusedError, Event
+from solver.plan.plan import Bind, Plan, Release
+from solver.world.inflight import Intent
+from solver.world.workload import JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
+
+    plane: ControlPlane
+    epoch: Epoch
+
+    def settle(self, sighted: Sighted) -> int:
+        """Make true what follows from what the backend reports; returns how much that was."""
+        claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
+        records = records_of(self.plane, claims)
+        decided = tuple(settlements(records, claims, intents, sighted, self.plane.clock.now()))
+        for settlement in decided:
+            self._apply(settlement)
+        return len(decided)
+
+    def act(self, plan: Plan) -> int:
+        """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
+        return sum(not self._take(step) for step in plan.steps)
+
+    def _take(self, step: Bind | Release) -> bool:
+        match step:
+            case Bind():
+                return self._bind(step)
+            case Release(job, attempt):
+                self._ask_to_stop(job, attempt, "it did not become ready in time")
+                return True
+
+    def _bind(self, step: Bind) -> bool:
+        now = self.plane.clock.now()
+        intent = Intent("start", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        try:
+            self.plane.ledger.claim(self.epoch, Claim(step.job, step.attempt, step.tasks, since=now), intent)
+        except ClaimRefusedError as refused:
+            self._note("bind-refused", step.job, str(refused))
+            return False
+        self._note(
+            "bound", step.job, f"attempt {step.attempt} on {', '.join(sorted({task.node for task in step.tasks}))}"
+        )
+        self._send(StartGang(step.job, step.attempt, step.tasks, self.plane.jobs.job(step.job).spec))
+        return True
+
+    def _apply(self, settlement: Settlement) -> None:
+        match settlement:
+            case ConfirmRunning(job, attempt, at):
+                self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
+                self._note("running", job, f"all tasks of attempt {attempt} run")
+            case AskToStop(job, attempt, cause):
+                self._ask_to_stop(job, attempt, cause)
+            case Succeed(job):
+                self._finish(
+                    job, JobOutcome("succeeded", self.plane.clock.now(), 0, "every task ended with exit code 0")
+                )
+            case Fail(job, culprit):
+                message = f"{describe(culprit)}\n{last_lines(self.plane.logs, culprit)}"
+                self._finish(job, JobOutcome("failed", self.plane.clock.now(), culprit.exit_code, message))
+            case Cancel(job, actor):
+                self._finish(job, JobOutcome("cancelled", self.plane.clock.now(), message=f"cancelled by {actor}"))
+            case GiveBack(job, attempt):
+                self.plane.ledger.release(self.epoch, job, attempt)
+                self._note("released", job, f"nothing of attempt {attempt} runs")
+            case Forget(job, attempt):
+                self._forget(job, attempt)
+            case Send(order):
+                self._send(order)
+
+    def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
+        now = self.plane.clock.now()
+        intent = Intent("stop", job, attempt, now, now.after(STOP_GRACE))
+        self.plane.ledger.ask(self.epoch, intent)
+        self._note("asked-to-stop", job, cause)
+        self._send(StopGang(job, attempt, STOP_GRACE))
+
+    def _finish(self, job: JobName, outcome: JobOutcome) -> None:
+        attempt = self.plane.ledger.attempts().get(job, 0)
+        self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
+        self._note(outcome.state, job, outcome.message)
+
+    def _send(self, order: Order) -> None:
+        try:
+            self.plane.backend.submit(order, self.epoch)
+        except BackendUnreachableError as unknown:
+            # Its intent stays in the ledger, so a later pass sends it again until its effect is seen.
+            self._note("unanswered", order.job, f"{order.id}: {unknown}")
+
+    def _forget(self, job: JobName, attempt: int) -> None:
+        try:
+            self.plane.backend.forget(job, attempt, self.epoch)
+        except BackendUnreachableError as unknown:
+            # The backend reports the attempt again, and a later pass sees that nobody claims it.
+            self._note("unanswered", job, f"forget/{job}/{attempt}: {unknown}")
+
+    def _note(self, kind: str, job: JobName, cause: str) -> None:
+        self.plane.history.record_event(Event(self.plane.clock.now(), kind, job, cause, self.plane.holder))

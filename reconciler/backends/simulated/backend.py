@@ -1,0 +1,69 @@
+"""The way to the simulated cluster: messages get lost, late or unanswered, and epochs are checked where they arrive."""
+
+from __future__ import annotations
+
+from reconciler.backend import BackendUnreachableError, Changes, Cursor, Epoch, Order, StaleEpochError
+from reconciler.backends.simulated.cluster import SimulatedCluster
+from solver.world.quantities import Instant
+from solver.world.workload import JobName
+
+
+class SimulatedBackend:
+    """Implements Backend and Logs. The newest epoch is kept where the orders arrive, and outlives control planes."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self._newest_epoch = Epoch(0)
+
+    def changes(self, since: Cursor) -> Changes:
+        """What became visible after `since`; what really happened may be ahead of it."""
+        self.cluster.catch_up()
+        if self.cluster.chance.random() < self.cluster.faults.blind:
+            raise BackendUnreachableError("the simulated network lost the question")
+        return self.cluster.journal.since(since, self.cluster.clock.now())
+
+    def submit(self, order: Order, epoch: Epoch) -> None:
+        """Send an order on its way."""
+        self.cluster.catch_up()
+        faults, fate = self.cluster.faults, self.cluster.chance.random()
+        if fate < faults.lost:
+            raise BackendUnreachableError(f"the simulated network lost {order.id}")
+        if fate < faults.lost + faults.late:
+            arrival = self.cluster.clock.now().after(self.cluster.chance.randint(0, faults.arrival_delay))
+            self.cluster.schedule(arrival, lambda at: self._arrive_unnoticed(order, epoch, at))
+            raise BackendUnreachableError(f"the simulated network delays {order.id}")
+        self._check(epoch)
+        self.cluster.accept(order, self.cluster.clock.now())
+        if fate < faults.lost + faults.late + faults.unacknowledged:
+            raise BackendUnreachableError(f"the simulated network lost the answer to {order.id}")
+
+    def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
+        """Stop reporting an attempt. That it was, or was stopped, stays known, so that a late order can't start it."""
+        self.cluster.catch_up()
+        if self.cluster.chance.random() < self.cluster.faults.lost:
+            raise BackendUnreachableError(f"the simulated network lost the message to forget {job}/{attempt}")
+        self._check(epoch)
+        self.cluster.journal.forget(job, attempt)
+
+    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
+        """A made-up log: one line when the task began and one when it ended."""
+        self.cluster.catch_up()
+        wanted = (job, attempt, group, index)
+        for task in self.cluster.intervals:
+            if (task.job, task.attempt, task.group, task.index) == wanted:
+                lines = [f"{task.begin} begins on {task.node}"]
+                if task.end is not None:
+                    lines.append(f"{task.end} {task.state}, exit code {task.exit_code}")
+                return "".join(f"{line}\n" for line in lines).encode()[offset : offset + limit]
+        raise KeyError(f"{job}/{attempt} has no task {group}/{index} that ever began")
+
+    def _arrive_unnoticed(self, order: Order, epoch: Epoch, at: Instant) -> None:
+        """The sender has long given up: a refusal reaches nobody."""
+        if epoch >= self._newest_epoch:
+            self._check(epoch)
+            self.cluster.accept(order, at)
+
+    def _check(self, epoch: Epoch) -> None:
+        if epoch < self._newest_epoch:
+            raise StaleEpochError(f"epoch {epoch} is over; the backend has heard from epoch {self._newest_epoch}")
+        self._newest_epoch = epoch

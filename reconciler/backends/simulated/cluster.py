@@ -1,0 +1,169 @@
+"""The simulated world itself: nodes, tasks, and what befalls them. It outlives every crash of a control plane."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from reconciler.backend import AttemptStopped, Order, StartGang, StopGang, TaskState, TaskStatus
+from reconciler.backends.simulated.behaviour import BehaviourOf, by_command
+from reconciler.backends.simulated.faults import KIND, Faults
+from reconciler.backends.simulated.journal import Journal
+from reconciler.clock import Clock
+from solver.world.cluster import DeviceId, Node, NodeName
+from solver.world.document import Document
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName, TaskPlacement
+
+RETRY_PAUSE_MS = 1_000
+"""A task whose node is down begins once the node is up again, looked at this often."""
+
+
+class Interval(Document, frozen=True):
+    """One task really ran on these devices in this span; `end` is None while it runs."""
+
+    job: JobName
+    attempt: int
+    group: str
+    index: int
+    node: NodeName
+    devices: tuple[DeviceId, ...]
+    begin: Instant
+    end: Instant | None = None
+    state: TaskState = "running"
+    exit_code: int | None = None
+
+
+@dataclass
+class _Attempt:
+    order: StartGang | None = None
+    halted: bool = False
+    running: set[int] = field(default_factory=set)
+    """Indices into `intervals`."""
+
+
+class SimulatedCluster:
+    """Applies orders after random delays and in any order, and keeps a log of what really ran where.
+
+    Nothing here knows of leaders, messages or crashes; see SimulatedBackend for what may befall an order on its way.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        clock: Clock,
+        chance: random.Random,
+        faults: Faults = KIND,
+        behaviour: BehaviourOf = by_command,
+    ) -> None:
+        self.clock = clock
+        self.chance = chance
+        self.faults = faults
+        self.journal = Journal()
+        self.intervals: list[Interval] = []
+        self._behaviour = behaviour
+        self._nodes = {node.name: node for node in nodes}
+        self._attempts: dict[tuple[JobName, int], _Attempt] = {}
+        self._due: list[tuple[Instant, int, Callable[[Instant], None]]] = []
+        self._scheduled = 0
+        for node in self._nodes.values():
+            self.journal.report(node, clock.now())
+
+    def schedule(self, at: Instant, happening: Callable[[Instant], None]) -> None:
+        """Let something happen at an instant; it is told which."""
+        self._scheduled += 1
+        heapq.heappush(self._due, (at, self._scheduled, happening))
+
+    def catch_up(self) -> None:
+        """Let everything happen that was due by now."""
+        while self._due and self._due[0][0] <= self.clock.now():
+            at, _, happening = heapq.heappop(self._due)
+            happening(at)
+
+    def next_happening(self) -> Instant | None:
+        """When something happens next, for simulations that skip idle time."""
+        return self._due[0][0] if self._due else None
+
+    def accept(self, order: Order, at: Instant) -> None:
+        """An order has arrived; its effects follow, one task after the other, in any order."""
+        attempt = self._attempts.setdefault((order.job, order.attempt), _Attempt())
+        match order:
+            case StartGang():
+                if attempt.order is None and not attempt.halted:
+                    attempt.order = order
+                    for task in order.tasks:
+                        self.schedule(self._soon(at), lambda then, task=task: self._begin(attempt, task, then))  # type: ignore[misc]
+            case StopGang():
+                self.schedule(self._soon(at), lambda then: self._halt(attempt, order, then))
+
+    def fail_node(self, name: NodeName, at: Instant, lasts: Duration) -> None:
+        """A machine dies at an instant, with everything on it, and is back after `lasts`."""
+        self.schedule(at, lambda then: self._node_dies(name, then))
+        self.schedule(at.after(lasts), lambda then: self._set_ready(name, True, then))
+
+    def _begin(self, attempt: _Attempt, task: TaskPlacement, at: Instant) -> None:
+        if attempt.halted or attempt.order is None:
+            return
+        if not self._nodes[task.node].ready:
+            self.schedule(at.after(RETRY_PAUSE_MS), lambda then: self._begin(attempt, task, then))
+            return
+        order = attempt.order
+        number = len(self.intervals)
+        self.intervals.append(
+            Interval(order.job, order.attempt, task.group, task.index, task.node, task.devices, begin=at)
+        )
+        attempt.running.add(number)
+        self._report_task(number, at, "starting")
+        self._report_task(number, at, "running")
+        behaviour = self._behaviour(order.spec, task.group)
+        if behaviour.lasts is not None:
+            ended: TaskState = "failed" if behaviour.exit_code else "succeeded"
+            self.schedule(
+                at.after(behaviour.lasts), lambda then: self._end(attempt, number, ended, then, behaviour.exit_code)
+            )
+
+    def _end(self, attempt: _Attempt, number: int, state: TaskState, at: Instant, exit_code: int | None = None) -> None:
+        if number not in attempt.running:
+            return
+        attempt.running.remove(number)
+        self.intervals[number] = msgspec.structs.replace(
+            self.intervals[number], end=at, state=state, exit_code=exit_code
+        )
+        self._report_task(number, at, state)
+
+    def _halt(self, attempt: _Attempt, order: StopGang, at: Instant) -> None:
+        """From now on nothing of the attempt begins; what runs ends within its grace, and then the stop is done."""
+        attempt.halted = True
+        done = at
+        for number in sorted(attempt.running):
+            then = at.after(self.chance.randint(0, order.grace))
+            done = max(done, then)
+            self.schedule(then, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
+        self.schedule(done, lambda then: self._report(AttemptStopped(order.job, order.attempt, then), then))
+
+    def _node_dies(self, name: NodeName, at: Instant) -> None:
+        self._set_ready(name, False, at)
+        for attempt in self._attempts.values():
+            for number in sorted(attempt.running):
+                if self.intervals[number].node == name:
+                    self._end(attempt, number, "lost", at)
+
+    def _set_ready(self, name: NodeName, ready: bool, at: Instant) -> None:
+        self._nodes[name] = msgspec.structs.replace(self._nodes[name], ready=ready)
+        self._report(self._nodes[name], at)
+
+    def _report_task(self, number: int, at: Instant, state: TaskState) -> None:
+        task = self.intervals[number]
+        self._report(
+            TaskStatus(task.job, task.attempt, task.group, task.index, task.node, state, at, task.exit_code), at
+        )
+
+    def _report(self, entry: Node | TaskStatus | AttemptStopped, at: Instant) -> None:
+        self.journal.report(entry, at.after(self.chance.randint(0, self.faults.report_delay)))
+
+    def _soon(self, at: Instant) -> Instant:
+        return at.after(self.chance.randint(0, self.faults.effect_delay))

@@ -1,0 +1,44 @@
+"""Everything one control plane is made of, handed in as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.backend import Backend, Logs
+from reconciler.clock import Clock
+from reconciler.store.protocols import History, JobSource, Ledger
+from solver.plan.plan import Plan
+from solver.rules.policy import Policy
+from solver.world.cluster import Node
+from solver.world.quantities import Duration
+from solver.world.snapshot import Snapshot
+
+LEASE = Duration(10_000)
+"""How long a leader that is not heard of keeps the lead. The loop renews every second; a pass may take some seconds."""
+
+Solve = Callable[[Snapshot, Policy], Plan]
+
+
+class PolicySource(Protocol):
+    """Where the policy comes from: Git, or a test."""
+
+    def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
+        """The revision in force, its policy, and the nodes it declares."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """`holder` names this process in the lease: no two living ones may share it."""
+
+    holder: str
+    jobs: JobSource
+    ledger: Ledger
+    history: History
+    backend: Backend
+    logs: Logs
+    policies: PolicySource
+    solve: Solve
+    clock: Clock
+    lease: Duration = LEASE

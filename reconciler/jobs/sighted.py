@@ -1,0 +1,66 @@
+"""What the backend reports, by attempt."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.backend import ENDED, Changes, TaskStatus
+from solver.world.cluster import Node, NodeName
+from solver.world.workload import JobName, TaskPlacement
+
+AttemptKey = tuple[JobName, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is known of one attempt. Something not known may be so all the same: absence is never acted upon."""
+
+    tasks: tuple[TaskStatus, ...] = ()
+    stopped: bool = False
+
+    def knows_all(self, wanted: tuple[TaskPlacement, ...]) -> bool:
+        """The backend has reported every task."""
+        return {(task.group, task.index) for task in wanted} <= {(task.group, task.index) for task in self.tasks}
+
+    def is_over(self, wanted: tuple[TaskPlacement, ...]) -> bool:
+        """No task runs or ever will. A lost task may run on somewhere, so only a finished stop vouches for it."""
+        certain = all(task.state in ENDED and task.state != "lost" for task in self.tasks)
+        return self.stopped or (certain and self.knows_all(wanted))
+
+    def all_run(self, wanted: tuple[TaskPlacement, ...]) -> bool:
+        """Every task runs, or has run."""
+        return self.knows_all(wanted) and all(task.state != "starting" for task in self.tasks)
+
+    def all_succeeded(self, wanted: tuple[TaskPlacement, ...]) -> bool:
+        """Every task ended well."""
+        return self.knows_all(wanted) and all(task.state == "succeeded" for task in self.tasks)
+
+    @property
+    def culprit(self) -> TaskStatus | None:
+        """The first task that failed; if none did, the first that was lost."""
+        broken = [task for task in self.tasks if task.state in ("failed", "lost")]
+        return min(broken, key=lambda task: (task.state != "failed", task.at, task.group, task.index), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighted:
+    """One look at the backend."""
+
+    nodes: Mapping[NodeName, Node]
+    attempts: Mapping[AttemptKey, Attempt]
+
+    @classmethod
+    def of(cls, changes: Changes) -> Sighted:
+        """Sort everything the backend knows (`changes` from cursor 0) by attempt."""
+        tasks: defaultdict[AttemptKey, list[TaskStatus]] = defaultdict(list)
+        for status in changes.tasks:
+            tasks[status.job, status.attempt].append(status)
+        stopped = {(done.job, done.attempt) for done in changes.stopped}
+        attempts = {key: Attempt(tuple(tasks.get(key, ())), key in stopped) for key in sorted(stopped | set(tasks))}
+        return cls({node.name: node for node in changes.nodes}, attempts)
+
+    def attempt(self, job: JobName, number: int) -> Attempt:
+        """What is known of an attempt; an empty one where nothing is."""
+        return self.attempts.get((job, number), Attempt())

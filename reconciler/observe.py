@@ -1,0 +1,69 @@
+"""Joins what Git declares, what the backend reports and what the stores hold into one frozen snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from reconciler.control import ControlPlane
+from reconciler.jobs.record import JobRecord
+from reconciler.jobs.sighted import Sighted
+from reconciler.jobs.states import phase_of, state_of
+from reconciler.store.protocols import Claim
+from solver.world.cluster import Gpu, Node
+from solver.world.inflight import InFlight, Intent
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName
+
+
+def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord, ...]:
+    """Every live job, and every ended one that still holds devices."""
+    live = plane.jobs.live_jobs()
+    names = {record.name for record in live}
+    return (*live, *(plane.jobs.job(claim.job) for claim in claims if claim.job not in names))
+
+
+def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> Snapshot:
+    """The world of this round."""
+    claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
+    return snapshot_of(
+        plane.clock.now(),
+        (join(node, sighted.nodes.get(node.name)) for node in declared),
+        _jobs(records_of(plane, claims), {claim.job: claim for claim in claims}, intents, attempts),
+        InFlight(intents=intents),
+    )
+
+
+def join(declared: Node, observed: Node | None) -> Node:
+    """Git says what a node is; the backend says whether it, and each of its GPUs, is there and well."""
+    if observed is None:
+        return msgspec.structs.replace(declared, ready=False)
+    well = {gpu.id for gpu in observed.gpus if gpu.healthy}
+    return msgspec.structs.replace(
+        declared,
+        ready=declared.ready and observed.ready,
+        cordoned=declared.cordoned or observed.cordoned,
+        gpus=tuple(Gpu(gpu.id, gpu.index, gpu.healthy and gpu.id in well) for gpu in declared.gpus),
+    )
+
+
+def _jobs(
+    records: Iterable[JobRecord],
+    claims: dict[JobName, Claim],
+    intents: tuple[Intent, ...],
+    attempts: dict[JobName, int],
+) -> Iterable[Job]:
+    for record in records:
+        claim = claims.get(record.name)
+        if claim is not None:
+            phase = phase_of(state_of(record, claim, intents))
+            yield _job(
+                record, phase=phase, attempt=claim.attempt, started_at=claim.running_since, placement=claim.tasks
+            )
+        elif not record.cancel_requested_by:
+            yield _job(record, attempt=attempts.get(record.name, 0))
+
+
+def _job(record: JobRecord, **standing: object) -> Job:
+    return msgspec.structs.replace(Job(record.name, record.submitted_at, record.spec, record.user), **standing)

@@ -1,0 +1,109 @@
+"""Runs the loop's passes in real time: when woken, after a debounce; otherwise at a steady poll, which also renews the lease."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from reconciler.backend import BackendUnreachableError, StaleEpochError
+from reconciler.control import ControlPlane
+from reconciler.loop import Pass, PlanRefusedError, one_pass
+from reconciler.store.protocols import NotLeaderError, StoreUnusableError
+
+Condition = Literal[
+    "beginning", "leading", "standing-by", "backend-unreachable", "plan-refused", "store-unusable", "ended"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`debounce_s` gathers wake-ups that come together; woken passes are `apart_s` apart; `poll_s` is the longest rest."""
+
+    debounce_s: float = 0.1
+    apart_s: float = 1.0
+    poll_s: float = 1.0
+
+    def next_pass_s(self, last_s: float, last_woken_s: float, woken_s: float | None) -> float:
+        """When the next pass is due, given when the last pass and the last woken pass began, and who woke since."""
+        polled_s = last_s + self.poll_s
+        if woken_s is None:
+            return polled_s
+        return min(polled_s, max(woken_s + self.debounce_s, last_woken_s + self.apart_s))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStatus:
+    """How the loop fares: `message` says why it does not lead or act, `last` is the last pass that went through."""
+
+    condition: Condition = "beginning"
+    message: str = ""
+    last: Pass | None = None
+
+
+class Runner:
+    """Call `run` in a thread of its own; `wake`, `stop` and `status` from any."""
+
+    def __init__(
+        self, plane: ControlPlane, pace: Pace = Pace(), report: Callable[[Pass], None] = lambda _: None
+    ) -> None:
+        self.status = LoopStatus()
+        self._plane = plane
+        self._pace = pace
+        self._report = report
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._woken_s: float | None = plane.clock.monotonic_s()
+        self._last_s = self._last_woken_s = float("-inf")
+
+    def wake(self) -> None:
+        """Something happened that a pass should see soon: a job, a commit, the end of a task."""
+        with self._changed:
+            if self._woken_s is None:
+                self._woken_s = self._plane.clock.monotonic_s()
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """Let `run` return after the pass that is under way."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        """Take passes until stopped, then give leadership up. Raises StoreUnusableError: nothing can be done without a store."""
+        try:
+            while self._wait():
+                self.status = self._one_pass()
+            if self.status.condition == "leading" and self.status.last is not None:
+                self._plane.ledger.resign(self.status.last.epoch)
+        except StoreUnusableError as error:
+            self.status = replace(self.status, condition="store-unusable", message=str(error))
+            raise
+        self.status = replace(self.status, condition="ended", message="")
+
+    def _wait(self) -> bool:
+        """Rest until the next pass is due; False once the runner shall stop."""
+        with self._changed:
+            while not self._stopping:
+                now_s = self._plane.clock.monotonic_s()
+                due_s = self._pace.next_pass_s(self._last_s, self._last_woken_s, self._woken_s)
+                if now_s >= due_s:
+                    self._last_s = now_s
+                    if self._woken_s is not None:
+                        self._last_woken_s, self._woken_s = now_s, None
+                    return True
+                self._changed.wait(due_s - now_s)
+            return False
+
+    def _one_pass(self) -> LoopStatus:
+        try:
+            done = one_pass(self._plane)
+        except (NotLeaderError, StaleEpochError) as other:
+            return replace(self.status, condition="standing-by", message=str(other))
+        except BackendUnreachableError as error:
+            return replace(self.status, condition="backend-unreachable", message=str(error))
+        except PlanRefusedError as error:
+            return replace(self.status, condition="plan-refused", message=str(error))
+        self._report(done)
+        return LoopStatus("leading", "", done)

@@ -1,0 +1,133 @@
+"""Who holds which device, in SQL. Every write but `lead` runs in a transaction that has checked the writer's epoch."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from reconciler.backend import Epoch
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
+from reconciler.store.sql.database import Database
+from reconciler.store.sql.tables import attempts, claims, holdings, intents, jobs, leadership
+from solver.world.cluster import DeviceId
+from solver.world.document import encode
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName, TaskPlacement
+
+
+class SqlLedger:
+    """Implements Ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
+        """Take or renew leadership."""
+        with self._database.writing() as connection:
+            leader = connection.execute(select(leadership).with_for_update()).one()
+            if leader.holder != holder and leader.until > now:
+                raise NotLeaderError(leader.holder, Instant(leader.until))
+            epoch = leader.epoch if leader.holder == holder else leader.epoch + 1
+            connection.execute(update(leadership).values(holder=holder, epoch=epoch, until=now + lease))
+            return Epoch(epoch)
+
+    def resign(self, epoch: Epoch) -> None:
+        """Give leadership up."""
+        with self._database.writing() as connection:
+            connection.execute(update(leadership).where(leadership.c.epoch == epoch).values(holder="", until=0))
+
+    def claim(self, epoch: Epoch, claim: Claim, intent: Intent) -> None:
+        """All devices of a gang, or none."""
+        with self._database.writing(epoch) as connection:
+            _refuse_unless_next(connection, claim)
+            devices = [device for task in claim.tasks for device in task.devices]
+            _refuse_held(connection, devices)
+            values = {"attempt": claim.attempt, "since": claim.since, "running_since": claim.running_since}
+            connection.execute(insert(claims).values(job=claim.job, tasks=encode(claim.tasks).decode(), **values))
+            try:
+                for_insert = [{"device": device, "job": claim.job} for device in devices]
+                if for_insert:
+                    connection.execute(insert(holdings), for_insert)
+            except IntegrityError as error:
+                raise ClaimRefusedError(f"{claim.job} names a device twice", tuple(devices)) from error
+            _set_last_attempt(connection, claim)
+            _insert_intent(connection, intent)
+
+    def ask(self, epoch: Epoch, intent: Intent) -> None:
+        """Record an intent; the first of an id stays."""
+        with self._database.writing(epoch) as connection:
+            held = select(claims.c.job).where(claims.c.job == intent.job, claims.c.attempt == intent.attempt)
+            known = select(intents.c.id).where(intents.c.id == intent.id)
+            if connection.execute(held).first() and not connection.execute(known).first():
+                _insert_intent(connection, intent)
+
+    def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """All tasks run: the start intent is done."""
+        with self._database.writing(epoch) as connection:
+            unconfirmed = (claims.c.job == job) & (claims.c.attempt == attempt) & claims.c.running_since.is_(None)
+            connection.execute(update(claims).where(unconfirmed).values(running_since=at))
+            connection.execute(delete(intents).where(intents.c.id == f"start/{job}/{attempt}"))
+
+    def release(self, epoch: Epoch, job: JobName, attempt: int) -> None:
+        """The claim goes, and with it its holdings and intents."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(claims).where(claims.c.job == job, claims.c.attempt == attempt))
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Every hold, sorted by job."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(claims)).all()
+        found = (
+            Claim(
+                JobName(row.job),
+                row.attempt,
+                self._database.read_document(row.tasks, tuple[TaskPlacement, ...]),
+                Instant(row.since),
+                None if row.running_since is None else Instant(row.running_since),
+            )
+            for row in rows
+        )
+        return tuple(sorted(found, key=lambda claim: claim.job))
+
+    def intents(self) -> tuple[Intent, ...]:
+        """Every intent not yet confirmed, sorted by id."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(intents.c.intent)).scalars().all()
+        return tuple(
+            sorted((self._database.read_document(text, Intent) for text in stored), key=lambda intent: intent.id)
+        )
+
+    def attempts(self) -> dict[JobName, int]:
+        """The last attempt of every live job that was ever bound."""
+        query = select(attempts.c.job, attempts.c.last).join(jobs).where(jobs.c.ended_at.is_(None))
+        with self._database.reading() as connection:
+            return {JobName(row.job): row.last for row in connection.execute(query.order_by(attempts.c.job))}
+
+
+def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
+    job = connection.execute(select(jobs.c.ended_at).where(jobs.c.name == claim.job)).one_or_none()
+    if job is None or job.ended_at is not None:
+        raise ClaimRefusedError(f"{claim.job} {'does not exist' if job is None else 'has ended'}")
+    holds = connection.execute(select(claims.c.attempt).where(claims.c.job == claim.job)).scalar()
+    if holds is not None:
+        raise ClaimRefusedError(f"{claim.job} still holds the devices of attempt {holds}")
+    last = connection.execute(select(attempts.c.last).where(attempts.c.job == claim.job)).scalar() or 0
+    if claim.attempt != last + 1:
+        raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} is not the next; its last was {last}")
+
+
+def _refuse_held(connection: Connection, devices: list[DeviceId]) -> None:
+    held = connection.execute(select(holdings).where(holdings.c.device.in_(devices)).order_by(holdings.c.device)).all()
+    if held:
+        whose = ", ".join(f"{row.device} by {row.job}" for row in held)
+        raise ClaimRefusedError(f"already held: {whose}", tuple(DeviceId(row.device) for row in held))
+
+
+def _set_last_attempt(connection: Connection, claim: Claim) -> None:
+    connection.execute(delete(attempts).where(attempts.c.job == claim.job))
+    connection.execute(insert(attempts).values(job=claim.job, last=claim.attempt))
+
+
+def _insert_intent(connection: Connection, intent: Intent) -> None:
+    connection.execute(insert(intents).values(id=intent.id, job=intent.job, intent=encode(intent).decode()))

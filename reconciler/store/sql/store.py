@@ -1,0 +1,31 @@
+"""The three protocols of storage on one database, opened together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.store.sql.database import Database
+from reconciler.store.sql.history import SqlHistory
+from reconciler.store.sql.jobs import SqlJobSource
+from reconciler.store.sql.ledger import SqlLedger
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStore:
+    """One open database and what it implements."""
+
+    database: Database
+    jobs: SqlJobSource
+    ledger: SqlLedger
+    history: SqlHistory
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+
+def open_store(where: Path | str) -> SqlStore:
+    """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError."""
+    database = Database(where)
+    return SqlStore(database, SqlJobSource(database), SqlLedger(database), SqlHistory(database))

@@ -1,0 +1,98 @@
+"""The tables. Times are milliseconds since 1970, documents are JSON in their one form."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
+
+SCHEMA_VERSION = 1
+"""Rises with every change below. A database that is newer than the program is not opened."""
+
+metadata = MetaData()
+
+_Number = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite numbers rows by itself only where the key is exactly INTEGER."""
+
+schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+leadership = Table(
+    "leadership",
+    metadata,
+    Column("id", Integer, primary_key=True),  # always 1: one leader
+    Column("holder", String, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),  # order of arrival; clocks may jump
+    Column("name", String, nullable=False, unique=True),
+    Column("spec", Text, nullable=False),
+    Column("user", String, nullable=False),
+    Column("submitted_at", BigInteger, nullable=False),
+    Column("idempotency_key", String, nullable=False),
+    Column("cancel_requested_by", String, nullable=False, server_default=""),
+    Column("ended_at", BigInteger, index=True),  # absent, as is the outcome, while the job is live
+    Column("outcome", Text),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("last", Integer, nullable=False),
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("tasks", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("running_since", BigInteger),
+)
+
+# The device is the key: the database itself refuses a second owner, whatever the program believes.
+holdings = Table(
+    "holdings",
+    metadata,
+    Column("device", String, primary_key=True),
+    Column("job", String, ForeignKey("claims.job", ondelete="CASCADE"), nullable=False, index=True),
+)
+
+intents = Table(
+    "intents",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("job", String, ForeignKey("claims.job", ondelete="CASCADE"), nullable=False, index=True),
+    Column("intent", Text, nullable=False),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("time", BigInteger, nullable=False),
+    Column("revision", String, nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("waits", Integer, nullable=False),
+    Column("inadmissible", Integer, nullable=False),
+    Column("stage", String, nullable=False),
+    Column("duration_ms", Float, nullable=False),
+    Column("verdicts", String, nullable=False),
+    Column("record", LargeBinary, nullable=False),  # the whole RoundRecord as JSON, compressed with zlib
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("time", BigInteger, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("actor", String, nullable=False),
+    Index("events_subject", "subject", "number"),
+)

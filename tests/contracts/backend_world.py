@@ -1,0 +1,160 @@
+"""What the backend suite needs of an implementation, and how the suite watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from reconciler.backend import (
+    ENDED,
+    AttemptStopped,
+    Backend,
+    BackendUnreachableError,
+    Changes,
+    Cursor,
+    Epoch,
+    Order,
+    StartGang,
+    StopGang,
+    TaskStatus,
+)
+from solver.world.cluster import Node
+from solver.world.quantities import Duration
+from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+
+SETTLES_MAX = 1_500
+"""How often `settle` is called before the suite gives up: 30 s for a world whose `settle` sleeps 20 ms."""
+
+Command = tuple[str, ...]
+Place = tuple[int, tuple[int, ...]]
+"""The index of a node and the indices of its GPUs."""
+
+
+class BackendWorld(Protocol):
+    """One backend with two nodes of at least two GPUs each, and commands it can run.
+
+    Register an implementation in tests/contracts/conftest.py.
+    """
+
+    @property
+    def backend(self) -> Backend:
+        """The backend under test; another object after `restart`."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The declared nodes, all healthy."""
+
+    def settle(self) -> None:
+        """Let a little time pass, real or virtual, so that what was ordered can make progress."""
+
+    def restart(self) -> None:
+        """Drop the backend object as a crash of the control plane would, and make a new one on the same state."""
+
+    def succeeds(self) -> Command:
+        """A command that soon ends with exit code 0."""
+
+    def fails(self, exit_code: int) -> Command:
+        """A command that soon ends with this exit code."""
+
+    def runs(self) -> Command:
+        """A command that runs until it is stopped."""
+
+    def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
+        """How often this task's command really started, counted where it runs and not by the backend's books."""
+
+    def environment(self, job: JobName, attempt: int, group: str, index: int) -> dict[str, str] | None:
+        """What the running task sees as its environment; None where the backend starts nothing that has one."""
+
+
+class Watcher:
+    """Sends orders until they arrive, folds `changes` into a view, and fails if the reports contradict each other."""
+
+    def __init__(self, world: BackendWorld) -> None:
+        self.world = world
+        self.cursor = Cursor(0)
+        self.tasks: dict[tuple[JobName, int, str, int], TaskStatus] = {}
+        self.stopped: dict[tuple[JobName, int], AttemptStopped] = {}
+        self.nodes: dict[str, Node] = {}
+
+    def send(self, order: Order, epoch: int = 1) -> None:
+        """Submit until the backend says that it took the order; a StaleEpochError is the caller's."""
+        self._persist(lambda: self.world.backend.submit(order, Epoch(epoch)))
+
+    def forget(self, job: str, attempt: int = 1, epoch: int = 1) -> None:
+        """Forget until the backend says that it did."""
+        self._persist(lambda: self.world.backend.forget(JobName(job), attempt, Epoch(epoch)))
+
+    def look(self) -> Changes:
+        """Fold what changed since the last look; returns it."""
+        try:
+            changes = self.world.backend.changes(self.cursor)
+        except BackendUnreachableError:
+            return Changes(self.cursor)
+        assert changes.cursor >= self.cursor, "a cursor went back"
+        self.cursor = changes.cursor
+        for status in changes.tasks:
+            self._fold(status)
+        self.stopped |= {(done.job, done.attempt): done for done in changes.stopped}
+        self.nodes |= {node.name: node for node in changes.nodes}
+        return changes
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Look until something is so; fails after SETTLES_MAX."""
+        for _ in range(SETTLES_MAX):
+            self.look()
+            if reached():
+                return
+            self.world.settle()
+        raise AssertionError(f"never came about; last seen: {self.tasks} {self.stopped}")
+
+    def until_quiet(self) -> None:
+        """Look until ten looks in a row bring nothing new."""
+        quiet = 0
+        for _ in range(SETTLES_MAX):
+            changes = self.look()
+            quiet = 0 if changes.tasks or changes.stopped else quiet + 1
+            if quiet == 10:
+                return
+            self.world.settle()
+        raise AssertionError("never came to rest")
+
+    def states(self, job: str, attempt: int = 1) -> list[str]:
+        """The states of an attempt's tasks, in order of group and index."""
+        return [self.tasks[key].state for key in sorted(self.tasks) if key[:2] == (job, attempt)]
+
+    def is_stopped(self, job: str, attempt: int = 1) -> bool:
+        """The stop order of this attempt is done."""
+        return (JobName(job), attempt) in self.stopped
+
+    def _fold(self, status: TaskStatus) -> None:
+        key = (status.job, status.attempt, status.group, status.index)
+        before = self.tasks.get(key)
+        if before is not None and before.state in ENDED:
+            assert status.state == before.state, f"an ended task changed: {before} -> {status}"
+        if before is not None and before.state == "running":
+            assert status.state != "starting", f"a running task went back: {before} -> {status}"
+        self.tasks[key] = status
+
+    def _persist(self, call: Callable[[], None]) -> None:
+        for _ in range(SETTLES_MAX):
+            try:
+                return call()
+            except BackendUnreachableError:
+                self.world.settle()
+        raise AssertionError("the backend was never reachable")
+
+
+def start(world: BackendWorld, job: str, command: Command, *places: Place, attempt: int = 1) -> StartGang:
+    """An order for a gang of one group `worker` with one task per place."""
+    shape = Shape(gpus=len(places[0][1]))
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", len(places), shape),), command=command)
+    tasks = tuple(
+        TaskPlacement("worker", index, world.nodes[node].name, tuple(world.nodes[node].gpus[gpu].id for gpu in gpus))
+        for index, (node, gpus) in enumerate(places)
+    )
+    return StartGang(JobName(job), attempt, tasks, spec)
+
+
+def stop(job: str, attempt: int = 1, grace_ms: int = 1_000) -> StopGang:
+    """An order that ends one attempt."""
+    return StopGang(JobName(job), attempt, Duration(grace_ms))

@@ -1,0 +1,74 @@
+"""The simulated backend under the conformance suite, in a kind and in an unkind world."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reconciler.backends.simulated.backend import SimulatedBackend
+from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.backends.simulated.cluster import SimulatedCluster
+from reconciler.backends.simulated.faults import KIND, UNKIND, Faults
+from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.world.quantities import Cpu, Memory
+from solver.world.workload import JobName
+from tests.contracts.backend_world import Command
+
+NODES = tuple(
+    Node(
+        NodeName(f"n{number}"),
+        "pool",
+        Cpu(64_000),
+        Memory(2**38),
+        GpuType("H100"),
+        tuple(Gpu(DeviceId(f"n{number}/{index}"), index) for index in range(4)),
+    )
+    for number in (1, 2)
+)
+
+
+class SimulatedWorld:
+    """Implements BackendWorld."""
+
+    nodes = NODES
+
+    def __init__(self, faults: Faults) -> None:
+        self._clock = VirtualClock()
+        self._cluster = SimulatedCluster(NODES, self._clock, random.Random(7), faults)
+        self.backend = SimulatedBackend(self._cluster)
+
+    def settle(self) -> None:
+        self._clock.advance(5_000)
+
+    def restart(self) -> None:
+        """The object is the world's end of the wire: a crash of the control plane takes nothing from it."""
+
+    def succeeds(self) -> Command:
+        return ("sleep", "5s")
+
+    def fails(self, exit_code: int) -> Command:
+        return ("fail", str(exit_code), "5s")
+
+    def runs(self) -> Command:
+        return ("sleep", "forever")
+
+    def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
+        wanted = (job, attempt, group, index)
+        return sum((ran.job, ran.attempt, ran.group, ran.index) == wanted for ran in self._cluster.intervals)
+
+    def environment(self, job: JobName, attempt: int, group: str, index: int) -> dict[str, str] | None:
+        return None
+
+
+@contextmanager
+def kind_world(folder: Path) -> Iterator[SimulatedWorld]:
+    """Every message arrives and takes effect at once."""
+    yield SimulatedWorld(KIND)
+
+
+@contextmanager
+def unkind_world(folder: Path) -> Iterator[SimulatedWorld]:
+    """Messages get lost, late and unanswered; effects and reports are delayed."""
+    yield SimulatedWorld(UNKIND)

@@ -1,0 +1,91 @@
+"""Every history keeps these promises; see reconciler/store/protocols.py."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from reconciler.backend import StaleEpochError
+from reconciler.store.protocols import Event, RoundRecord, summarise
+from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
+from solver.plan.reasons import Capacity, NeverFits
+from solver.rules.policy import Queue, Quota, policy_of
+from solver.world.cluster import GpuType
+from solver.world.document import encode
+from solver.world.quantities import Duration
+from solver.world.snapshot import snapshot_of
+from solver.world.workload import Job, JobName, QueueName
+from tests.contracts.simulated_worlds import NODES
+from tests.contracts.stores import LEASE, NOW, SPEC, Stores, claim_of, lead
+
+H100, Q = GpuType("H100"), QueueName("q")
+
+
+def record_of(revision: str = "abc") -> RoundRecord:
+    jobs = [Job(JobName(name), NOW, SPEC, "ada") for name in ("a", "b", "c")]
+    snapshot = snapshot_of(NOW, NODES, jobs)
+    policy = policy_of((Queue(Q, quota=(Quota(H100, 4, 8, "q.yaml:3"),)),))
+    plan = Plan(
+        snapshot.digest,
+        policy.digest,
+        (Bind(JobName("a"), 1, claim_of("a", "n1/0", "n1/1").tasks, Duration(300_000)),),
+        (
+            Starts(JobName("a"), Q, 2, 2),
+            Waits(JobName("b"), Q, (Capacity(H100, 1, 2),)),
+            Inadmissible(JobName("c"), Q, (NeverFits("worker", H100, 2, 1, "rack"),)),
+        ),
+        Certificate("mip", (LayerResult("entitled", 2.0, 2.5, "within-gap"),), 0.5, "highs 1", 0),
+    )
+    return RoundRecord(0, NOW, revision, snapshot, policy, plan, {"solve": 1.5, "check": 0.25}, "[1, 2]")
+
+
+def test_a_round_is_read_back_whole(stores: Stores) -> None:
+    record = record_of()
+    number = stores.history.record_round(lead(stores), record)
+    stores.reopen()
+    found = stores.history.round(number)
+    assert found == msgspec.structs.replace(record, number=number)
+    assert encode(found.plan) == encode(record.plan)
+    assert found.snapshot.digest == found.plan.snapshot
+
+
+def test_rounds_are_numbered_upwards_and_listed_newest_first(stores: Stores) -> None:
+    epoch = lead(stores)
+    numbers = [stores.history.record_round(epoch, record_of(revision)) for revision in ("x", "y", "z")]
+    assert numbers == sorted(set(numbers))
+    assert [summary.revision for summary in stores.history.rounds()] == ["z", "y", "x"]
+    assert [summary.number for summary in stores.history.rounds(limit=2)] == [numbers[2], numbers[1]]
+
+
+def test_a_summary_counts_what_the_plan_said(stores: Stores) -> None:
+    number = stores.history.record_round(lead(stores), record_of())
+    (summary,) = stores.history.rounds()
+    assert summary == msgspec.structs.replace(summarise(record_of()), number=number)
+    assert (summary.starts, summary.waits, summary.inadmissible) == (1, 1, 1)
+    assert (summary.stage, summary.duration_ms, summary.time) == ("mip", 1.75, NOW)
+    assert summary.verdicts.startswith("sha256:")
+
+
+def test_an_unknown_round_is_an_error(stores: Stores) -> None:
+    assert stores.history.rounds() == ()
+    with pytest.raises(KeyError, match="7"):
+        stores.history.round(7)
+
+
+def test_a_stale_leader_records_nothing(stores: Stores) -> None:
+    stale = lead(stores, "first")
+    lead(stores, "second", NOW.after(LEASE))
+    with pytest.raises(StaleEpochError):
+        stores.history.record_round(stale, record_of())
+    assert stores.history.rounds() == ()
+
+
+def test_events_of_a_subject_are_read_oldest_first(stores: Stores) -> None:
+    events = [Event(NOW.after(-number), "noticed", "a", f"cause {number}", "ada") for number in range(5)]
+    for event in events:
+        stores.history.record_event(event)
+        stores.history.record_event(Event(NOW, "noticed", "b", "another subject", "ada"))
+    stores.reopen()
+    assert stores.history.events("a") == tuple(events)
+    assert stores.history.events("a", limit=2) == tuple(events[3:])
+    assert stores.history.events("c") == ()

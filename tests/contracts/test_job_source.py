@@ -1,0 +1,98 @@
+"""Every job source keeps these promises; see reconciler/store/protocols.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.backend import StaleEpochError
+from reconciler.jobs.record import JobOutcome
+from reconciler.store.protocols import DuplicateJobError, UnknownJobError
+from solver.world.workload import JobName, JobSpec, QueueName
+from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
+
+DONE = JobOutcome("succeeded", NOW.after(60_000), 0, "all tasks ended well")
+
+
+def test_a_job_is_read_back_as_it_was_submitted(stores: Stores) -> None:
+    submitted = stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, "key")
+    stores.reopen()
+    found = stores.jobs.job(JobName("a"))
+    assert found == submitted
+    assert (found.spec, found.user, found.submitted_at, found.outcome) == (SPEC, "ada", NOW, None)
+
+
+def test_the_same_key_again_is_the_same_job(stores: Stores) -> None:
+    first = stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, "key")
+    again = stores.jobs.submit(JobName("a"), JobSpec(QueueName("other"), ()), "bob", NOW.after(5), "key")
+    assert again == first
+    assert len(stores.jobs.jobs()) == 1
+
+
+@pytest.mark.parametrize(("first", "second"), [("key", "other"), ("", "")])
+def test_a_name_is_used_once(stores: Stores, first: str, second: str) -> None:
+    stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, first)
+    with pytest.raises(DuplicateJobError):
+        stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, second)
+
+
+def test_a_name_stays_used_after_the_job_has_ended(stores: Stores) -> None:
+    stores.jobs.finish(lead(stores), submit(stores, "a"), DONE)
+    with pytest.raises(DuplicateJobError):
+        stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, "another-key")
+
+
+def test_live_jobs_are_sorted_and_lack_the_ended(stores: Stores) -> None:
+    for name in ("c", "a", "b"):
+        submit(stores, name)
+    stores.jobs.finish(lead(stores), JobName("b"), DONE)
+    assert [job.name for job in stores.jobs.live_jobs()] == ["a", "c"]
+
+
+def test_jobs_are_listed_newest_first(stores: Stores) -> None:
+    for name in ("c", "a", "b"):
+        submit(stores, name)
+    stores.jobs.finish(lead(stores), JobName("c"), DONE)
+    assert [job.name for job in stores.jobs.jobs()] == ["b", "a", "c"]
+    assert [job.name for job in stores.jobs.jobs(limit=2)] == ["b", "a"]
+
+
+def test_the_first_outcome_stays(stores: Stores) -> None:
+    epoch = lead(stores)
+    submit(stores, "a")
+    stores.jobs.finish(epoch, JobName("a"), DONE)
+    stores.jobs.finish(epoch, JobName("a"), JobOutcome("failed", NOW, 1))
+    stores.reopen()
+    assert stores.jobs.job(JobName("a")).outcome == DONE
+
+
+def test_the_first_who_cancels_is_remembered(stores: Stores) -> None:
+    submit(stores, "a")
+    assert stores.jobs.request_cancel(JobName("a"), "ada").cancel_requested_by == "ada"
+    assert stores.jobs.request_cancel(JobName("a"), "bob").cancel_requested_by == "ada"
+    assert stores.jobs.job(JobName("a")).cancel_requested_by == "ada"
+
+
+def test_cancelling_an_ended_job_changes_nothing(stores: Stores) -> None:
+    stores.jobs.finish(lead(stores), submit(stores, "a"), DONE)
+    record = stores.jobs.request_cancel(JobName("a"), "ada")
+    assert (record.cancel_requested_by, record.outcome) == ("", DONE)
+
+
+def test_an_unknown_job_is_an_error(stores: Stores) -> None:
+    epoch = lead(stores)
+    for call in (
+        lambda: stores.jobs.job(JobName("a")),
+        lambda: stores.jobs.request_cancel(JobName("a"), "ada"),
+        lambda: stores.jobs.finish(epoch, JobName("a"), DONE),
+    ):
+        with pytest.raises(UnknownJobError, match="a"):
+            call()
+
+
+def test_only_the_leader_may_finish_a_job(stores: Stores) -> None:
+    submit(stores, "a")
+    stale = lead(stores, "first")
+    lead(stores, "second", NOW.after(60_000))
+    with pytest.raises(StaleEpochError):
+        stores.jobs.finish(stale, JobName("a"), DONE)
+    assert stores.jobs.job(JobName("a")).outcome is None

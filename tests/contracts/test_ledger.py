@@ -1,0 +1,222 @@
+"""Every ledger keeps these promises; see reconciler/store/protocols.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from reconciler.backend import StaleEpochError
+from reconciler.jobs.record import JobOutcome
+from reconciler.store.protocols import ClaimRefusedError, NotLeaderError
+from solver.world.workload import JobName
+from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
+
+
+def test_one_leads_until_the_lease_ends(stores: Stores) -> None:
+    first = lead(stores, "first")
+    with pytest.raises(NotLeaderError, match="first") as refused:
+        lead(stores, "second", NOW.after(LEASE - 1))
+    assert refused.value.until == NOW.after(LEASE)
+    assert lead(stores, "second", NOW.after(LEASE)) > first
+
+
+def test_renewing_keeps_the_epoch_and_prolongs_the_lease(stores: Stores) -> None:
+    first = lead(stores, "first")
+    assert lead(stores, "first", NOW.after(LEASE - 1)) == first
+    with pytest.raises(NotLeaderError):
+        lead(stores, "second", NOW.after(LEASE + 1))
+
+
+def test_leadership_survives_reopening(stores: Stores) -> None:
+    first = lead(stores, "first")
+    stores.reopen()
+    assert lead(stores, "first") == first
+    with pytest.raises(NotLeaderError):
+        lead(stores, "second")
+
+
+def test_who_resigns_is_followed_at_once_under_a_higher_epoch(stores: Stores) -> None:
+    first = lead(stores, "first")
+    stores.ledger.resign(first)
+    second = lead(stores, "second")
+    assert second > first
+    stores.ledger.resign(first)  # an echo from before changes nothing
+    with pytest.raises(NotLeaderError):
+        lead(stores, "third")
+
+
+def test_a_claim_holds_its_devices_and_starts(stores: Stores) -> None:
+    submit(stores, "a")
+    claim = claim_of("a", "g1", "g2")
+    take(stores, lead(stores), claim)
+    stores.reopen()
+    assert stores.ledger.claims() == (claim,)
+    assert stores.ledger.intents() == (intent_of(claim),)
+    assert stores.ledger.attempts() == {"a": 1}
+
+
+def test_a_device_has_one_owner(stores: Stores) -> None:
+    epoch = lead(stores)
+    for name in ("a", "b"):
+        submit(stores, name)
+    take(stores, epoch, claim_of("a", "g1", "g2"))
+    with pytest.raises(ClaimRefusedError, match="g2 by a") as refused:
+        take(stores, epoch, claim_of("b", "g3", "g2"))
+    assert refused.value.devices == ("g2",)
+    assert [claim.job for claim in stores.ledger.claims()] == ["a"]
+    assert [intent.job for intent in stores.ledger.intents()] == ["a"]
+    assert stores.ledger.attempts() == {"a": 1}
+    take(stores, epoch, claim_of("b", "g3"))
+
+
+def test_a_claim_that_names_a_device_twice_is_refused_whole(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    with pytest.raises(ClaimRefusedError):
+        take(stores, epoch, claim_of("a", "g1", "g1"))
+    assert stores.ledger.claims() == ()
+    assert stores.ledger.attempts() == {}
+
+
+def test_a_gang_without_gpus_is_claimed_too(stores: Stores) -> None:
+    submit(stores, "a")
+    take(stores, lead(stores), claim_of("a"))
+    assert [claim.job for claim in stores.ledger.claims()] == ["a"]
+
+
+def test_of_many_at_once_one_gets_the_device(stores: Stores) -> None:
+    epoch = lead(stores)
+    names = [submit(stores, f"job-{number}") for number in range(8)]
+
+    def try_to_take(name: JobName) -> bool:
+        try:
+            take(stores, epoch, claim_of(name, f"of-{name}", "wanted"))
+        except ClaimRefusedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as threads:
+        taken = list(threads.map(try_to_take, names))
+    assert taken.count(True) == 1
+    assert [claim.job for claim in stores.ledger.claims()] == [names[taken.index(True)]]
+
+
+@pytest.mark.parametrize("attempt", [0, 2])
+def test_the_first_attempt_is_number_one(stores: Stores, attempt: int) -> None:
+    submit(stores, "a")
+    with pytest.raises(ClaimRefusedError, match="not the next"):
+        take(stores, lead(stores), claim_of("a", "g1", attempt=attempt))
+
+
+def test_an_attempt_number_is_used_once(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    with pytest.raises(ClaimRefusedError, match="still holds"):
+        take(stores, epoch, claim_of("a", "g2", attempt=2))
+    stores.ledger.release(epoch, JobName("a"), 1)
+    with pytest.raises(ClaimRefusedError, match="not the next"):
+        take(stores, epoch, claim_of("a", "g1", attempt=1))
+    take(stores, epoch, claim_of("a", "g1", attempt=2))
+    assert stores.ledger.attempts() == {"a": 2}
+
+
+def test_an_ended_job_holds_nothing_again(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    stores.jobs.finish(epoch, JobName("a"), JobOutcome("cancelled", NOW))
+    with pytest.raises(ClaimRefusedError, match="ended"):
+        take(stores, epoch, claim_of("a", "g1"))
+
+
+def test_confirming_ends_the_start_intent_and_keeps_the_first_time(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW.after(10))
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW.after(99))
+    assert stores.ledger.claims()[0].running_since == NOW.after(10)
+    assert stores.ledger.intents() == ()
+
+
+def test_confirming_another_attempt_changes_nothing(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.confirm_running(epoch, JobName("a"), 2, NOW)
+    assert stores.ledger.claims()[0].running_since is None
+    assert [intent.id for intent in stores.ledger.intents()] == ["start/a/1"]
+
+
+def test_asking_again_keeps_the_first_intent(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    claim = claim_of("a", "g1")
+    take(stores, epoch, claim)
+    asked = intent_of(claim, "stop")
+    stores.ledger.ask(epoch, asked)
+    later = claim_of("a", "g1")
+    stores.ledger.ask(epoch, intent_of(later, "stop"))
+    assert stores.ledger.intents() == (intent_of(claim), asked)
+
+
+def test_asking_to_stop_what_holds_nothing_leaves_nothing_behind(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    stores.ledger.ask(epoch, intent_of(claim_of("a"), "stop"))
+    assert stores.ledger.intents() == ()
+
+
+def test_release_frees_devices_and_ends_intents(stores: Stores) -> None:
+    for name in ("a", "b"):
+        submit(stores, name)
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.ask(epoch, intent_of(claim_of("a", "g1"), "stop"))
+    stores.ledger.release(epoch, JobName("a"), 2)  # another attempt: nothing happens
+    assert len(stores.ledger.claims()) == 1
+    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1)
+    assert stores.ledger.claims() == ()
+    assert stores.ledger.intents() == ()
+    take(stores, epoch, claim_of("b", "g1"))
+
+
+def test_attempts_are_known_after_release(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.reopen()
+    assert stores.ledger.attempts() == {"a": 1}
+
+
+def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
+    for name in ("a", "b"):
+        submit(stores, name)
+    stale = lead(stores, "first")
+    claim = claim_of("a", "g1")
+    take(stores, stale, claim)
+    lead(stores, "second", NOW.after(LEASE))
+    writes: tuple[Callable[[], None], ...] = (
+        lambda: take(stores, stale, claim_of("b", "g2")),
+        lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
+        lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
+        lambda: stores.ledger.release(stale, JobName("a"), 1),
+    )
+    for write in writes:
+        with pytest.raises(StaleEpochError):
+            write()
+    assert stores.ledger.claims() == (claim,)
+    assert stores.ledger.intents() == (intent_of(claim),)
+
+
+def test_claims_and_intents_are_sorted(stores: Stores) -> None:
+    epoch = lead(stores)
+    for number, name in enumerate(("c", "a", "b")):
+        submit(stores, name)
+        take(stores, epoch, claim_of(name, f"g{number}"))
+    assert [claim.job for claim in stores.ledger.claims()] == ["a", "b", "c"]
+    assert [intent.id for intent in stores.ledger.intents()] == ["start/a/1", "start/b/1", "start/c/1"]

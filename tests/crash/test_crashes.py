@@ -1,0 +1,79 @@
+"""The control plane is killed and held up at every write, over many seeds; what really ran is judged afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hack.crash.bugs import BUGS, SEEDS_MAX, Patches, caught_by
+from hack.crash.doors import WRITES, Moment
+from hack.crash.harness import Outcome, killed_at, run_seed
+from reconciler.store.sql.ledger import SqlLedger
+
+SEEDS = range(200)
+CHUNKS = 8
+"""So that they spread over the workers of pytest-xdist."""
+
+LOOP_WRITES = [f"{door}.{name}" for door, names in WRITES.items() for name in names if name != "resign"]
+"""A pass never resigns; whoever runs the loop does, at its end."""
+
+
+def clean(outcomes: list[Outcome]) -> bool:
+    found = [(outcome.seed, outcome.violations) for outcome in outcomes if outcome.violations]
+    assert not found
+    return True
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_crashes_and_stale_leaders_break_nothing(chunk: int) -> None:
+    outcomes = [run_seed(seed) for seed in SEEDS[chunk::CHUNKS]]
+    assert clean(outcomes)
+    assert sum(outcome.kills for outcome in outcomes) >= len(outcomes), "too few crashes to show anything"
+    assert sum(outcome.stale_refused for outcome in outcomes) >= 1, "no stale leader was ever refused"
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("write", LOOP_WRITES)
+def test_a_crash_at_this_write_breaks_nothing(write: str, moment: Moment) -> None:
+    crashes = 0
+
+    def every_third_time(_number: int, gate: str, when: Moment) -> str:
+        nonlocal crashes
+        crashes += (gate, when) == (write, moment)
+        return "kill" if (gate, when) == (write, moment) and crashes % 3 == 1 else "pass"
+
+    outcomes = [run_seed(seed, every_third_time) for seed in (1, 2)]
+    assert clean(outcomes)
+    assert sum(outcome.kills for outcome in outcomes) >= 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [3, 4])
+def test_one_crash_at_any_gate_breaks_nothing(seed: int) -> None:
+    undisturbed = run_seed(seed, lambda *_: "pass")
+    assert clean([undisturbed])
+    assert clean([run_seed(seed, killed_at(gate)) for gate in range(1, undisturbed.gates + 1)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(20))
+def test_many_more_seeds(chunk: int) -> None:
+    assert clean([run_seed(seed) for seed in range(1_000 + chunk * 100, 1_100 + chunk * 100)])
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_seeded_bug_is_caught(bug: Callable[[], Patches]) -> None:
+    assert caught_by(bug) is not None, f"{SEEDS_MAX} seeds did not find it"
+
+
+def test_a_run_is_the_same_every_time() -> None:
+    assert run_seed(7) == run_seed(7)
+
+
+def test_the_harness_sees_a_loop_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: SqlLedger) -> dict[str, int]:
+        raise RuntimeError("out of cheese")
+
+    monkeypatch.setattr(SqlLedger, "attempts", broken)
+    assert run_seed(0).violations[0] == "the loop died: RuntimeError: out of cheese"

@@ -1,0 +1,106 @@
+"""A whole control plane in miniature for tests: SQLite, the simulated backend in a kind world, a clock that stands still."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from reconciler.backend import Cursor, TaskState
+from reconciler.backends.simulated.backend import SimulatedBackend
+from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.backends.simulated.cluster import SimulatedCluster
+from reconciler.backends.simulated.faults import KIND, Faults
+from reconciler.control import ControlPlane
+from reconciler.jobs.record import JobState
+from reconciler.jobs.sighted import Sighted
+from reconciler.jobs.states import state_of
+from reconciler.loop import Pass, one_pass
+from reconciler.store.sql.store import open_store
+from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
+from solver.solve import solve
+from solver.world.cluster import Node
+from solver.world.quantities import Duration
+from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
+from tests.contracts.simulated_worlds import NODES
+
+START_DEADLINE = Duration(60_000)
+
+
+class Site:
+    """Implements PolicySource too: what Git says is a field."""
+
+    def __init__(self, path: Path, faults: Faults = KIND) -> None:
+        self.clock = VirtualClock()
+        self.store = open_store(path)
+        self.cluster = SimulatedCluster(NODES, self.clock, random.Random(1), faults)
+        self.backend = SimulatedBackend(self.cluster)
+        self.policy = policy_of((Queue(QueueName("q")),), (), SchedulingPolicy(start_deadline=START_DEADLINE))
+        self.declared = NODES
+        self.only_plane = self.plane("only")
+
+    def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
+        return "revision", self.policy, self.declared
+
+    def plane(self, holder: str) -> ControlPlane:
+        """One more control plane on the same store and backend."""
+        return ControlPlane(
+            holder,
+            self.store.jobs,
+            self.store.ledger,
+            self.store.history,
+            self.backend,
+            self.backend,
+            self,
+            lambda snapshot, policy: solve(snapshot, policy, None),
+            self.clock,
+        )
+
+    def submit(self, name: str, command: tuple[str, ...], tasks: int = 1, gpus: int = 1) -> JobName:
+        """Accept a gang of `tasks` tasks."""
+        spec = JobSpec(QueueName("q"), (TaskGroup("worker", tasks, Shape(gpus=gpus)),), command=command)
+        return self.store.jobs.submit(JobName(name), spec, "ada", self.clock.now(), f"key-of-{name}").name
+
+    def one_pass(self, after_s: int = 1) -> Pass:
+        """Let some time pass, then take one pass."""
+        self.clock.advance(after_s * 1_000)
+        return one_pass(self.only_plane)
+
+    def rest(self, passes_max: int = 50) -> None:
+        """Take passes until one has nothing to do."""
+        for _ in range(passes_max):
+            if self.one_pass().idle:
+                return
+        raise AssertionError("the loop does not come to rest")
+
+    def state(self, name: str) -> JobState:
+        """Where a job stands."""
+        claim = next((claim for claim in self.store.ledger.claims() if claim.job == name), None)
+        return state_of(self.store.jobs.job(JobName(name)), claim, self.store.ledger.intents())
+
+    def ran(self, name: str) -> list[TaskState]:
+        """How the tasks of a job that ever began stand, in the order in which they began."""
+        return [interval.state for interval in self.cluster.intervals if interval.job == name]
+
+    def sighted(self) -> Sighted:
+        """What the backend reports now."""
+        return Sighted.of(self.backend.changes(Cursor(0)))
+
+    def events(self, name: str) -> list[str]:
+        """The kinds of what happened to a job."""
+        return [event.kind for event in self.store.history.events(name)]
+
+    def faults(self, **changed: object) -> None:
+        """Make the world less kind from here on."""
+        self.cluster.faults = msgspec.structs.replace(self.cluster.faults, **changed)
+
+
+@contextmanager
+def site_at(path: Path) -> Iterator[Site]:
+    """A site on a fresh file."""
+    made = Site(path)
+    yield made
+    made.store.close()
