@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopGang
 from reconciler.control import ControlPlane
 from reconciler.jobs.record import JobOutcome
@@ -104,7 +106,8 @@ class Leader:
         self._send(StopGang(job, attempt, STOP_GRACE))
 
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
-        self.plane.jobs.finish(self.epoch, job, outcome)
+        attempt = self.plane.ledger.attempts().get(job, 0)
+        self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
         self._note(outcome.state, job, outcome.message)
 
     def _send(self, order: Order) -> None:

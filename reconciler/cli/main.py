@@ -24,6 +24,8 @@ class Subcommand(NamedTuple):
 COMMANDS: Final = {
     "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
     "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
+    "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
+    "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
     "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
 }
 """Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""

@@ -19,9 +19,9 @@ NODES_MAX = 200_000
 class PoolNodes(Document, frozen=True):
     """Which nodes a pool has: numbered from 1 after a prefix, or by name."""
 
-    prefix: str = ""
-    count: int = 0
-    names: tuple[NodeName, ...] = ()
+    prefix: str | None = None
+    count: int | None = None
+    names: tuple[NodeName, ...] | None = None
 
 
 class NodePoolSpec(Document, frozen=True):
@@ -35,13 +35,14 @@ class NodePoolSpec(Document, frozen=True):
 
     def node_names(self) -> list[NodeName]:
         """The names of the pool's nodes, sorted."""
-        width = len(str(self.nodes.count))
-        numbered = (NodeName(f"{self.nodes.prefix}{number:0{width}}") for number in range(1, self.nodes.count + 1))
-        return sorted(self.nodes.names or numbered)
+        if self.nodes.names is not None:
+            return sorted(self.nodes.names)
+        width = len(str(self.size()))
+        return [NodeName(f"{self.nodes.prefix}{number:0{width}}") for number in range(1, self.size() + 1)]
 
     def size(self) -> int:
         """How many nodes the pool has."""
-        return len(self.nodes.names) or self.nodes.count
+        return len(self.nodes.names) if self.nodes.names is not None else self.nodes.count or 0
 
 
 Pools = Sequence[Declared[NodePoolSpec]]
@@ -148,7 +149,7 @@ def _repeated_nodes(pools: Pools, names: dict[str, list[NodeName]]) -> Iterator[
 
 def _repeated_within(pool: Declared[NodePoolSpec]) -> Iterator[Problem]:
     seen: set[NodeName] = set()
-    for index, name in enumerate(pool.value.nodes.names):
+    for index, name in enumerate(pool.value.nodes.names or ()):
         if name in seen:
             yield pool.problem(
                 ("spec", "nodes", "names", index), "duplicate-node", f"the node {name} is listed twice", "Delete one."

@@ -39,16 +39,17 @@ class TopologySpec(Document, frozen=True):
 
     pool: str
     shape: TopologyShape | None = None
-    domains: tuple[Domain, ...] = ()
+    domains: tuple[Domain, ...] | None = None
 
 
 def positions(topology: TopologySpec, nodes: list[NodeName]) -> dict[NodeName, Position]:
     """Where each of the pool's nodes lies. `nodes` are sorted; the topology is free of problems."""
     if topology.shape:
         return _regular(topology.shape, nodes)
-    by_name = {domain.name: domain for domain in topology.domains}
+    domains = topology.domains or ()
+    by_name = {domain.name: domain for domain in domains}
     placed: dict[NodeName, Position] = {}
-    for domain in topology.domains:
+    for domain in domains:
         around = _around(domain, by_name)
         for node in domain.nodes:
             placed.setdefault(node, {}).update(around)
@@ -61,7 +62,7 @@ def positions(topology: TopologySpec, nodes: list[NodeName]) -> dict[NodeName, P
 
 def topology_problems(declared: Declared[TopologySpec], nodes: list[NodeName]) -> Iterator[Problem]:
     """What is wrong with a topology, given the nodes of its pool."""
-    domains = declared.value.domains
+    domains = declared.value.domains or ()
     yield from _name_problems(declared, set(nodes))
     by_name = {domain.name: domain for domain in domains}
     for index, domain in enumerate(domains):
@@ -92,7 +93,7 @@ def _around(domain: Domain, by_name: dict[str, Domain]) -> Position:
 
 def _name_problems(declared: Declared[TopologySpec], nodes: set[NodeName]) -> Iterator[Problem]:
     seen: set[str] = set()
-    for index, domain in enumerate(declared.value.domains):
+    for index, domain in enumerate(declared.value.domains or ()):
         at: Path = ("spec", "domains", index, "name")
         if domain.name in seen:
             yield declared.problem(
@@ -121,7 +122,7 @@ def _parent_problems(
 
 def _node_problems(declared: Declared[TopologySpec], nodes: set[NodeName]) -> Iterator[Problem]:
     listed: dict[NodeName, str] = {}
-    for index, domain in enumerate(declared.value.domains):
+    for index, domain in enumerate(declared.value.domains or ()):
         for item, node in enumerate(domain.nodes):
             at: Path = ("spec", "domains", index, "nodes", item)
             if node not in nodes:

@@ -13,12 +13,16 @@ TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 class JobOutcome(Document, frozen=True):
-    """How a job ended. `exit_code` is that of the first task that failed; `message` says it to the job's owner."""
+    """How a job ended, in which attempt (0: it never started). `exit_code` is that of the first task that failed.
+
+    `message` says it to the job's owner.
+    """
 
     state: Literal["succeeded", "failed", "cancelled"]
     at: Instant
     exit_code: int | None = None
     message: str = ""
+    attempt: int = 0
 
 
 class JobRecord(Document, frozen=True):

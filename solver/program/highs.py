@@ -92,7 +92,7 @@ class _Run:
     def _relaxed(self, objective: Objective) -> float:
         """The LP bound; where its vertex is whole, that is the answer and no branching is needed."""
         self.model.setOptionValue("solve_relaxation", True)
-        self.model.run()
+        self._solve()
         if self.model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             self.cut = True
             return float(objective.coefficients.clip(min=0) @ self.program.upper[objective.columns])
@@ -105,11 +105,17 @@ class _Run:
         start = highspy.HighsSolution()
         start.col_value = self.best.tolist()
         self.model.setSolution(start)
-        self.model.run()
+        self._solve()
         status = self.model.getModelStatus()
         self.cut |= status == highspy.HighsModelStatus.kTimeLimit
         self._keep_if_better(objective)
         return -float(self.model.getInfo().mip_dual_bound)
+
+    def _solve(self) -> None:
+        """HiGHS counts its time limit anew for every run, while its clock goes on: each run gets what the others left."""
+        left_s = self.effort.time_limit_s - self.model.getRunTime()
+        self.model.setOptionValue("time_limit", max(0.0, left_s))
+        self.model.run()
 
     def _keep_if_better(self, objective: Objective) -> None:
         found = np.array(self.model.getSolution().col_value, dtype=np.float64)

@@ -66,9 +66,12 @@ class Cpu(Quantity):
 
     @classmethod
     def _read(cls, written: object) -> int | None:
-        if isinstance(written, int | float) and not isinstance(written, bool):
-            milli = written * 1000
-            return round(milli) if milli >= 0 and milli == round(milli) else None
+        if isinstance(written, int) and not isinstance(written, bool):
+            return written * 1000 if written >= 0 else None
+        if isinstance(written, float):
+            # 1.001 * 1000 is 1000.9999999999999; dividing tells whether three decimals were meant.
+            milli = round(written * 1000) if 0 <= written < 1e9 else -1
+            return milli if milli / 1000 == written else None
         if not isinstance(written, str):
             return None
         match = _CPU.fullmatch(written)

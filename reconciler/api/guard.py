@@ -1,0 +1,79 @@
+"""Who may ask: a bearer token, and for browsers a Host and an Origin that are this server's own."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from reconciler.api.problems import RefusedError
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class InsecureBindingError(Exception):
+    """The server was asked to listen to the network without authentication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A FastAPI dependency. `token` None: anybody who reaches the server may ask (loopback only, and asked for by name).
+
+    `user` is who holds the token: the owner of the file it lies in. `hosts` are the names this server answers to.
+    """
+
+    token: str | None
+    user: str
+    hosts: Collection[str] = LOOPBACK_NAMES
+
+    def __call__(self, request: Request) -> None:
+        """Let the request pass, with the caller's name in its state; raises RefusedError."""
+        self._check_names(request)
+        if self.token is not None:
+            self._check_token(request, self.token)
+        request.state.user = self.user
+
+    def _check_names(self, request: Request) -> None:
+        """A page of another site can make a browser call us (DNS rebinding); it can't forge these two headers."""
+        host = request.headers.get("host", "")
+        if _hostname(f"//{host}") not in self.hosts:
+            fix = f"Use one of {', '.join(sorted(self.hosts))}, or add the name with --allow-host."
+            raise RefusedError(403, "host-not-allowed", "This server does not answer to that host name.", fix)
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            raise RefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
+
+    @staticmethod
+    def _check_token(request: Request, token: str) -> None:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), token.encode()):
+            fix = "Set QUORATE_TOKEN, or run as the user who owns the server's token file."
+            raise RefusedError(401, "not-authenticated", "A valid bearer token is missing.", fix)
+
+
+def check_binding(host: str, guard: Guard) -> None:
+    """Raises InsecureBindingError for an address beyond loopback without authentication."""
+    if guard.token is None and not is_loopback(host):
+        raise InsecureBindingError(
+            f"refusing to listen on {host} without authentication: anybody on the network could run commands here. "
+            "Leave out --insecure-no-auth, or listen on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name reaches this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

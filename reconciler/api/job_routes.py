@@ -1,0 +1,131 @@
+"""Jobs over HTTP: submit, look, ask why, read logs, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+
+from reconciler.api.answers import answer, answers
+from reconciler.api.payloads import ApiProblem, EventList, JobList, JobView, Why
+from reconciler.api.problems import RefusedError
+from reconciler.api.services import Services
+from reconciler.api.views import job_viewer, words_of
+from reconciler.documents.job import read_job
+from solver.world.workload import JobName
+
+BODY_BYTES_MAX = 1_000_000
+"""A job of a hundred groups, each with a long command, has some 100 kB."""
+
+LOG_BYTES_MAX = 1_000_000
+
+_JOB_DOCUMENT = {"schema": {"type": "object", "description": "A Job document, as in schemas/job.json."}}
+_SUBMIT_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": _JOB_DOCUMENT, "application/yaml": _JOB_DOCUMENT},
+    }
+}
+
+
+async def bounded_body(request: Request) -> bytes:
+    """The body, read no further than BODY_BYTES_MAX; raises RefusedError beyond it."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > BODY_BYTES_MAX:
+            raise RefusedError(413, "too-large", f"The body has more than {BODY_BYTES_MAX} bytes.", "Send less.")
+    return bytes(body)
+
+
+class JobRoutes:
+    """The endpoints; `router` has them all."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=answers(ApiProblem, 404))
+        add = self.router.add_api_route
+        add("", self.submit, methods=["POST"], responses=answers(JobView), openapi_extra=_SUBMIT_BODY)
+        add("", self.list, responses=answers(JobList))
+        add("/{name}", self.get, responses=answers(JobView))
+        add("/{name}/events", self.events, responses=answers(EventList))
+        add("/{name}/why", self.why, responses=answers(Why))
+        add("/{name}/logs", self.logs, responses={200: {"content": {"application/octet-stream": {}}}})
+        add("/{name}/cancel", self.cancel, methods=["POST"], responses=answers(JobView))
+
+    def submit(
+        self,
+        request: Request,
+        body: Annotated[bytes, Depends(bounded_body)],
+        idempotency_key: Annotated[str, Header(max_length=200)] = "",
+    ) -> Response:
+        """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
+        name, spec = read_job(body, "job")
+        reasons = self._services.admit(spec)
+        if reasons:
+            told = "; ".join(str(reason) for reason in reasons)
+            fix = "Change the job, or the policy that rules it out."
+            raise RefusedError(422, "inadmissible", f"{name} could never run: {told}.", fix, reasons)
+        record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
+        self._services.wake()
+        return answer(job_viewer(self._services.ledger)(record))
+
+    def list(self, limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000) -> Response:
+        """The newest jobs, live and ended."""
+        view = job_viewer(self._services.ledger)
+        return answer(JobList(items=tuple(view(record) for record in self._services.jobs.jobs(limit))))
+
+    def get(self, name: JobName) -> Response:
+        """One job."""
+        return answer(self._view(name))
+
+    def events(self, name: JobName, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
+        """What happened to a job."""
+        self._services.jobs.job(name)
+        return answer(EventList(items=self._services.history.events(name, limit)))
+
+    def why(self, name: JobName) -> Response:
+        """Why a job is where it is."""
+        view = self._view(name)
+        if view.outcome is not None:
+            return answer(Why(name=name, state=view.state, verdict=None, words=(view.outcome.message,)))
+        verdict = self._services.verdict(name)
+        words = words_of(verdict) if verdict else ("no round has looked at it yet",)
+        return answer(Why(name=name, state=view.state, verdict=verdict, words=words))
+
+    def logs(
+        self,
+        name: JobName,
+        group: str = "",
+        index: Annotated[int, Query(ge=0)] = 0,
+        attempt: Annotated[int, Query(ge=0)] = 0,
+        offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+        limit: Annotated[int, Query(ge=1, le=LOG_BYTES_MAX)] = LOG_BYTES_MAX,
+    ) -> Response:
+        """A task's output from `offset`; empty at the end of what there is so far.
+
+        By default the first group's first task in the newest attempt.
+        """
+        view = self._view(name)
+        group = group or view.spec.task_groups[0].name
+        attempt = attempt or view.attempt
+        try:
+            piece = self._services.logs.read_log(name, attempt, group, index, offset, limit)
+        except KeyError as error:
+            why = "it has not started yet" if not attempt else f"attempt {attempt} has no task {group}/{index}"
+            raise RefusedError(404, "no-log", f"Job {name} has no such log: {why}.", "See the job's tasks.") from error
+        return Response(
+            piece,
+            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+            media_type="application/octet-stream",
+        )
+
+    def cancel(self, name: JobName, request: Request) -> Response:
+        """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
+        record = self._services.jobs.request_cancel(name, request.state.user)
+        self._services.wake()
+        return answer(job_viewer(self._services.ledger)(record))
+
+    def _view(self, name: JobName) -> JobView:
+        record = self._services.jobs.job(name)
+        return job_viewer(self._services.ledger)(record)

@@ -1,0 +1,159 @@
+"""What the API answers: documents of the domain, and these, which join or list them. Client and server share them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from reconciler.backend import Epoch
+from reconciler.documents.problem import Problem
+from reconciler.jobs.record import JobOutcome, JobState
+from reconciler.store.protocols import Event, RoundSummary
+from solver.plan.plan import Verdict
+from solver.plan.reasons import AnyReason
+from solver.rules.policy import Policy
+from solver.world.cluster import DeviceId, GpuType, Node
+from solver.world.document import API_VERSION, Document
+from solver.world.quantities import Instant
+from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
+
+
+class Payload(Document, frozen=True, omit_defaults=False):
+    """An answer; every one says which version of the API it is written in."""
+
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+
+
+class JobView(Payload, frozen=True, kw_only=True):
+    """A job as submitted, and where it stands. `tasks` is what it holds."""
+
+    name: JobName
+    spec: JobSpec
+    user: str
+    submitted_at: Instant
+    state: JobState
+    attempt: int = 0
+    since: Instant | None = None
+    running_since: Instant | None = None
+    tasks: tuple[TaskPlacement, ...] = ()
+    cancel_requested_by: str = ""
+    outcome: JobOutcome | None = None
+
+
+class JobList(Payload, frozen=True, kw_only=True):
+    """Jobs, newest first."""
+
+    items: tuple[JobView, ...]
+
+
+class EventList(Payload, frozen=True, kw_only=True):
+    """What happened to one subject, oldest first."""
+
+    items: tuple[Event, ...]
+
+
+class Why(Payload, frozen=True, kw_only=True):
+    """Why a job is where it is: the verdict of the newest round, and the same in words.
+
+    No verdict where no round has looked at the job yet, or where it has ended.
+    """
+
+    name: JobName
+    state: JobState
+    verdict: Verdict | None
+    words: tuple[str, ...]
+
+
+class QueueLine(Document, frozen=True, omit_defaults=False):
+    """GPUs of one type in one queue. `max` null: no ceiling. `waiting`: asked for by pending jobs that name the type first."""
+
+    gpu_type: GpuType
+    guaranteed: int
+    max: int | None
+    held: int
+    waiting: int
+
+
+class QueueView(Document, frozen=True, omit_defaults=False):
+    """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it."""
+
+    name: QueueName
+    parent: QueueName | None
+    weight: int
+    running: int
+    pending: int
+    gpus: tuple[QueueLine, ...]
+
+
+class QueueList(Payload, frozen=True, kw_only=True):
+    """The queue tree, sorted by name."""
+
+    items: tuple[QueueView, ...]
+
+
+class HeldDevice(Document, frozen=True):
+    """A device and the job that holds it."""
+
+    device: DeviceId
+    job: JobName
+
+
+class NodeView(Document, frozen=True, omit_defaults=False):
+    """One node and who holds its devices."""
+
+    node: Node
+    held: tuple[HeldDevice, ...]
+
+
+class NodeList(Payload, frozen=True, kw_only=True):
+    """Every node, sorted by name."""
+
+    items: tuple[NodeView, ...]
+
+
+class RoundList(Payload, frozen=True, kw_only=True):
+    """Rounds, newest first."""
+
+    items: tuple[RoundSummary, ...]
+
+
+class PolicyView(Payload, frozen=True, kw_only=True):
+    """The policy in force."""
+
+    revision: str
+    digest: str
+    policy: Policy
+
+
+class Condition(Document, frozen=True, omit_defaults=False):
+    """One statement on the control plane, such as Ready, Reconciling or Stalled."""
+
+    type: str
+    status: bool
+    reason: str = ""
+    message: str = ""
+
+
+class Status(Payload, frozen=True, kw_only=True):
+    """How the control plane stands. Revisions are "" before the first."""
+
+    conditions: tuple[Condition, ...]
+    last_applied_revision: str
+    last_attempted_revision: str
+    epoch: Epoch
+    holder: str
+
+
+class Health(Payload, frozen=True, kw_only=True):
+    """The server answers."""
+
+    healthy: bool = True
+
+
+class ApiProblem(Payload, frozen=True, kw_only=True):
+    """Why a request was refused: a stable code, the problem, what to do, and for jobs and documents every detail."""
+
+    code: str
+    message: str
+    fix: str = ""
+    reasons: tuple[AnyReason, ...] = ()
+    problems: tuple[Problem, ...] = ()

@@ -1,0 +1,80 @@
+"""Serves the API from a thread, beside the loop."""
+
+from __future__ import annotations
+
+import socket
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from reconciler.api.app import create_app
+from reconciler.api.guard import Guard, check_binding
+from reconciler.api.services import Services
+
+_START_LIMIT_S = 30.0
+
+
+class AddressError(Exception):
+    """The server can't listen there."""
+
+
+class ApiServer:
+    """A running server. Close it, or use it as a context manager.
+
+    Raises InsecureBindingError for an address beyond loopback without authentication, AddressError for one that can't
+    be had. Port 0 takes a free one; `url` says which.
+    """
+
+    def __init__(self, services: Services, guard: Guard, host: str = "127.0.0.1", port: int = 0) -> None:
+        check_binding(host, guard)
+        app = create_app(services, guard)
+        self._socket = _listen(host, port)
+        name = f"[{host}]" if ":" in host else host
+        self.url = f"http://{name}:{self._socket.getsockname()[1]}"
+        started = Event()
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        self._server = _Server(config, started)
+        self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="api", daemon=True)
+        self._thread.start()
+        if not started.wait(_START_LIMIT_S):
+            raise AddressError(f"{self.url}: the server did not start; see the log")
+
+    def close(self) -> None:
+        """Finish the requests in progress, then stop listening."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, started: Event) -> None:
+        super().__init__(config)
+        self._listening = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._listening.set()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise AddressError(
+            f"{host}:{port}: can't listen there: {error.strerror}. Choose another with --listen"
+        ) from error
+    # Connections inherit it. Without it every answer in two parts waits 40 ms for the caller's delayed acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

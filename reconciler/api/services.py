@@ -1,0 +1,39 @@
+"""What the API needs of the control plane, handed in as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reconciler.api.payloads import Status
+from reconciler.backend import Logs
+from reconciler.clock import Clock
+from reconciler.metrics import Metrics
+from reconciler.store.protocols import History, JobSource, Ledger
+from solver.plan.plan import Verdict
+from solver.plan.reasons import AnyReason
+from solver.rules.policy import Policy
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName, JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The stores, and functions that any thread may call.
+
+    `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
+    job. `snapshot` is the world as last observed. `wake` tells the loop that there is something new.
+    """
+
+    jobs: JobSource
+    ledger: Ledger
+    history: History
+    logs: Logs
+    clock: Clock
+    metrics: Metrics
+    policy: Callable[[], tuple[str, Policy]]
+    snapshot: Callable[[], Snapshot]
+    verdict: Callable[[JobName], Verdict | None]
+    admit: Callable[[JobSpec], tuple[AnyReason, ...]]
+    status: Callable[[], Status]
+    wake: Callable[[], None]

@@ -1,0 +1,116 @@
+"""Joins what the stores and the snapshot hold into what people ask for: jobs, queues, nodes, reasons in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
+from reconciler.jobs.record import JobRecord
+from reconciler.jobs.states import state_of
+from reconciler.store.protocols import Claim, Ledger
+from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
+from solver.rules.demand import options_of
+from solver.rules.entitlement import Line, shares_of
+from solver.rules.policy import Policy, Queue
+from solver.rules.tree import QueueTree
+from solver.world.cluster import GpuType
+from solver.world.inflight import Intent
+from solver.world.snapshot import Snapshot
+
+
+def job_viewer(ledger: Ledger) -> Callable[[JobRecord], JobView]:
+    """Views of jobs under one reading of the ledger."""
+    claims = {claim.job: claim for claim in ledger.claims()}
+    intents, attempts = ledger.intents(), ledger.attempts()
+
+    def view(record: JobRecord) -> JobView:
+        ended_in = record.outcome.attempt if record.outcome else 0
+        return _job_view(record, claims.get(record.name), intents, attempts.get(record.name, ended_in))
+
+    return view
+
+
+def _job_view(record: JobRecord, claim: Claim | None, intents: Iterable[Intent], attempt: int) -> JobView:
+    return JobView(
+        name=record.name,
+        spec=record.spec,
+        user=record.user,
+        submitted_at=record.submitted_at,
+        state=state_of(record, claim, intents),
+        attempt=claim.attempt if claim else attempt,
+        since=claim.since if claim else None,
+        running_since=claim.running_since if claim else None,
+        tasks=claim.tasks if claim else (),
+        cancel_requested_by=record.cancel_requested_by,
+        outcome=record.outcome,
+    )
+
+
+def words_of(verdict: Verdict) -> tuple[str, ...]:
+    """A verdict as sentences, the most telling first."""
+    match verdict:
+        case Starts(gpus=gpus, entitled=entitled):
+            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
+        case Runs():
+            return ("it holds its devices and keeps them",)
+        case Waits(reasons=reasons) | Inadmissible(reasons=reasons):
+            return tuple(str(reason) for reason in reasons)
+
+
+def node_views(snapshot: Snapshot) -> tuple[NodeView, ...]:
+    """Every node with the holders of its devices."""
+    holder = {device: job.name for job in snapshot.jobs for task in job.placement for device in task.devices}
+    return tuple(
+        NodeView(node, tuple(HeldDevice(gpu.id, holder[gpu.id]) for gpu in node.gpus if gpu.id in holder))
+        for node in snapshot.nodes
+    )
+
+
+def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
+    """Every queue with what it, and the queues below it, hold and wait for."""
+    tree = QueueTree.of(policy)
+    shares = shares_of(snapshot, tree)
+    gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
+    waiting = _waiting(snapshot, tree, gpu_types)
+
+    def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
+        at = Line(queue.name, gpu_type)
+        return QueueLine(
+            gpu_type,
+            shares.guaranteed.get(at, 0),
+            shares.ceiling.get(at),
+            held=shares.used.get(at, 0),
+            waiting=waiting.get(at, 0),
+        )
+
+    def jobs(queue: Queue, pending: bool) -> int:
+        return sum(
+            queue.name in tree.path(job.spec.queue) for job in snapshot.jobs if (job.phase == "pending") == pending
+        )
+
+    return tuple(
+        QueueView(
+            queue.name,
+            queue.parent,
+            queue.weight,
+            running=jobs(queue, pending=False),
+            pending=jobs(queue, pending=True),
+            gpus=tuple(line(queue, gpu_type) for gpu_type in gpu_types),
+        )
+        for queue in policy.queues
+    )
+
+
+def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> dict[Line, int]:
+    wanted: dict[Line, int] = {}
+    for line, gpus in _wishes(snapshot, tree, gpu_types):
+        wanted[line] = wanted.get(line, 0) + gpus
+    return wanted
+
+
+def _wishes(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> Iterator[tuple[Line, int]]:
+    """What each pending job would be charged under its first choice, on every queue of its path."""
+    for job in snapshot.pending:
+        for option in options_of(job.spec, gpu_types)[:1]:
+            for gpu_type, gpus in option.charge.items():
+                yield from ((Line(queue, gpu_type), gpus) for queue in tree.path(job.spec.queue))

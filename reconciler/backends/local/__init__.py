@@ -1,0 +1,5 @@
+"""Runs tasks as real processes of this machine, on GPUs that are declared rather than detected."""
+
+from reconciler.backends.local.backend import LocalBackend, StateFolderError
+
+__all__ = ["LocalBackend", "StateFolderError"]

@@ -1,0 +1,60 @@
+"""What a task sees of the world: a small allow-listed base, what its job sets, and who it is within its gang."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from reconciler.backend import StartGang
+from solver.world.cluster import DeviceId
+from solver.world.workload import TaskGroup, TaskPlacement
+
+INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+"""Of the control plane's own environment, which may hold its credentials, a task sees nothing else."""
+
+TASK_FOLDER = "QUORATE_TASK_FOLDER"
+"""Marks every process of a task, wherever it moves, unless it clears its environment."""
+
+
+def task_environments(
+    order: StartGang, device_index: Mapping[DeviceId, int], master_port: int
+) -> Iterator[tuple[TaskPlacement, dict[str, str]]]:
+    """Each task with its environment, in the order of their ranks: groups as the job lists them, then index."""
+    on_node: dict[str, int] = {}
+    for rank, task in enumerate(ranked(order)):
+        local_rank = on_node.get(task.node, 0)
+        on_node[task.node] = local_rank + 1
+        yield (
+            task,
+            {
+                **{name: os.environ[name] for name in INHERITED if name in os.environ},
+                **order.spec.env,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(local_rank),
+                "WORLD_SIZE": str(len(order.tasks)),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(master_port),
+                "CUDA_VISIBLE_DEVICES": ",".join(str(device_index[device]) for device in task.devices),
+                "QUORATE_JOB": order.job,
+                "QUORATE_ATTEMPT": str(order.attempt),
+                "QUORATE_GROUP": task.group,
+                "QUORATE_INDEX": str(task.index),
+                "QUORATE_NODE": task.node,
+                "QUORATE_DEVICES": ",".join(task.devices),
+            },
+        )
+
+
+def ranked(order: StartGang) -> list[TaskPlacement]:
+    """The tasks in the order of their ranks."""
+    position = {group.name: place for place, group in enumerate(order.spec.task_groups)}
+    return sorted(order.tasks, key=lambda task: (position[task.group], task.index))
+
+
+def command_of(order: StartGang, task: TaskPlacement) -> tuple[str, ...]:
+    """The group's own command, else the job's."""
+    return _group(order, task).command or order.spec.command
+
+
+def _group(order: StartGang, task: TaskPlacement) -> TaskGroup:
+    return next(group for group in order.spec.task_groups if group.name == task.group)

@@ -1,0 +1,67 @@
+"""Numbers what was seen, so that each reader gets what changed after its cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, TaskStatus
+from solver.world.cluster import Node, NodeName
+
+Seen = TaskStatus | AttemptStopped
+
+# Cursors of an earlier opening lie below all of a later one: whoever still holds one gets everything again.
+_CHANGES_PER_OPENING_BITS = 32
+
+
+class Journal:
+    """The latest of each thing seen, with the number of the change that made it so; looking again rebuilds it."""
+
+    def __init__(self, opening: int) -> None:
+        self._sequence = opening << _CHANGES_PER_OPENING_BITS
+        self._nodes: dict[NodeName, tuple[int, Node]] = {}
+        self._seen: dict[Path, dict[str, tuple[int, Seen]]] = {}
+
+    def note_nodes(self, nodes: Collection[Node]) -> None:
+        """The nodes there are now; one that is no longer among them is reported as not ready."""
+        there = {node.name: node for node in nodes}
+        gone = {
+            name: msgspec.structs.replace(node, ready=False)
+            for name, (_, node) in self._nodes.items()
+            if name not in there
+        }
+        for name, node in (there | gone).items():
+            if name not in self._nodes or self._nodes[name][1] != node:
+                self._nodes[name] = self._next(), node
+
+    def note(self, attempt: Path, part: str, seen: Seen) -> None:
+        """What was seen of a part (a task's folder, or the stop) of an attempt."""
+        parts = self._seen.setdefault(attempt, {})
+        if part not in parts or parts[part][1] != seen:
+            parts[part] = self._next(), seen
+
+    def ended(self, attempt: Path, task: str) -> TaskStatus | None:
+        """A task that has ended, so that nobody need look again; None while it may still change."""
+        _, seen = self._seen.get(attempt, {}).get(task, (0, None))
+        return seen if isinstance(seen, TaskStatus) and seen.state in ENDED else None
+
+    def keep_only(self, attempts: set[Path]) -> None:
+        """Drop every attempt but these."""
+        for attempt in self._seen.keys() - attempts:
+            del self._seen[attempt]
+
+    def after(self, cursor: Cursor) -> Changes:
+        """Everything whose latest change has a number above the cursor."""
+        seen = [part for parts in self._seen.values() for number, part in parts.values() if number > cursor]
+        return Changes(
+            Cursor(self._sequence),
+            nodes=tuple(node for number, node in self._nodes.values() if number > cursor),
+            tasks=tuple(part for part in seen if isinstance(part, TaskStatus)),
+            stopped=tuple(part for part in seen if isinstance(part, AttemptStopped)),
+        )
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence

@@ -1,0 +1,252 @@
+"""Supervises one task: a tiny process that outlives the control plane and imports nothing but the standard library.
+
+Started as `python -I -S shim.py FOLDER`, in a session of its own. The folder speaks for it:
+
+- `lock` is held as long as the shim lives, so no pid has to be trusted;
+- `started` is written before the command runs, so a second shim for the same folder does nothing;
+- `exit` is written when nothing of the task runs any more, its children and their children included.
+
+The command waits in a fork until `started` is on the disk; if the shim dies before that, it never runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any, NoReturn
+
+TASK, LOCK, STARTED, EXIT, LOG, WORK = "task.json", "lock", "started", "exit", "log", "work"
+STOP = "../stop"
+"""The stop order lies beside the task's folder, for the whole attempt."""
+
+COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, DEATH_BY_SIGNAL = 127, 126, 128
+"""Exit codes as shells give them: POSIX.1-2024, XCU 2.8.2."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_S = 0.2
+"""How soon a stop order is seen. It costs one `stat` each time."""
+_KILL_POLL_S = 0.02
+_RECORD_AGAIN_S = 1.0
+_GO = b"g"
+
+
+def main(folder: str) -> int:
+    """Run the task in `folder` unless it was started or stopped before; returns when nothing of it runs."""
+    os.chdir(folder)
+    lock = _take_lock()
+    if lock is None or os.path.exists(STARTED) or os.path.exists(STOP):
+        return 0
+    with open(TASK, encoding="utf-8") as file:
+        task = json.load(file)
+    _adopt_orphans()
+    # A stray SIGTERM must not leave the task without its supervisor; SIGCHLD is waited for.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
+    leader = _start(task)
+    status, stopped = _supervise(leader)
+    _record_exit({"code": _exit_code(status), "stopped": stopped, "at": _now_ms()})
+    return 0
+
+
+def write_durably(path: str, text: str) -> None:
+    """Write a small file so that a reader, and a machine that loses power, sees all of it or nothing."""
+    scratch = f"{path}.{os.getpid()}"
+    try:
+        with open(scratch, "w", encoding="utf-8", opener=_private) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except OSError:
+        if os.path.exists(scratch):
+            os.unlink(scratch)
+        raise
+    sync_folder(os.path.dirname(path) or ".")
+
+
+def sync_folder(folder: str) -> None:
+    """Make renames and new names in a folder survive a power loss."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: with the pid it names one process. None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            # The command's name stands in brackets and may hold anything; the start time is field 22, proc_pid_stat(5).
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _take_lock() -> int | None:
+    """The lock's descriptor, kept open until this process ends; None where another shim has the task.
+
+    Whoever looks whether the lock is held takes it for a moment, so one refusal proves nothing.
+    """
+    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    while not os.path.exists(STARTED):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_KILL_POLL_S)
+        else:
+            return lock
+    return None
+
+
+def _adopt_orphans() -> None:
+    """Make descendants whose parents end our children, so that none escapes by becoming a daemon: prctl(2)."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "this system can't make the supervisor adopt its task's orphans")
+
+
+def _start(task: dict[str, Any]) -> int:
+    """Fork, record the command's process, then let it go."""
+    wait_end, go_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(go_end)
+        _become_command(task, wait_end)
+    os.close(wait_end)
+    _lead_own_group(pid)
+    write_durably(STARTED, json.dumps({"pid": pid, "startTicks": start_ticks(pid), "at": _now_ms()}))
+    os.write(go_end, _GO)
+    os.close(go_end)
+    return pid
+
+
+def _lead_own_group(pid: int) -> None:
+    """Called on both sides of the fork, so that the group exists before either goes on."""
+    os.setpgid(pid, pid)
+
+
+def _become_command(task: dict[str, Any], wait_end: int) -> NoReturn:
+    code = COMMAND_NOT_RUNNABLE
+    command = task["command"]
+    try:
+        _lead_own_group(0)
+        if os.read(wait_end, 1) != _GO:
+            os._exit(code)
+        _take_over_streams()
+        os.chdir(WORK)
+        os.execvpe(command[0], command, task["environment"])  # noqa: S606  (running it is what this is for)
+    except FileNotFoundError:
+        code = COMMAND_NOT_FOUND
+        path = task["environment"].get("PATH", "")
+        _say(f"command not found: {command[0]!r}. Give its full path, or check that it is in PATH={path}")
+    except (OSError, ValueError) as error:
+        _say(f"can't run {command[0]!r}: {error}")
+    finally:
+        os._exit(code)
+
+
+def _take_over_streams() -> None:
+    """Nothing to read, everything written goes to the log, and signals as a fresh process has them."""
+    log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    silence = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((silence, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _say(message: str) -> None:
+    os.write(2, f"quorate: {message}\n".encode())
+
+
+def _supervise(leader: int) -> tuple[int, bool]:
+    """Wait until no descendant is left. Returns the command's wait status, and whether a stop came before it ended."""
+    status: int | None = None
+    stopped = False
+    kill_at: float | None = None
+    while True:
+        ended, nobody_left = _reap(leader)
+        status = ended if status is None else status
+        if nobody_left:
+            return status or 0, stopped
+        if kill_at is None and os.path.exists(STOP):
+            stopped = status is None
+            kill_at = time.monotonic() + _grace_s()
+            _signal_group(leader, signal.SIGTERM)
+        if kill_at is None and status is not None:
+            kill_at = 0.0  # The command has ended; what it left behind must not keep its devices.
+        overdue = kill_at is not None and time.monotonic() >= kill_at
+        if overdue:
+            _kill_descendants(leader)
+        signal.sigtimedwait({signal.SIGCHLD, signal.SIGTERM}, _KILL_POLL_S if overdue else _POLL_S)
+
+
+def _reap(leader: int) -> tuple[int | None, bool]:
+    """Collect what has ended: the leader's wait status if it is among them, and whether no child is left."""
+    status = None
+    while True:
+        try:
+            pid, ended_with = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status, True
+        if pid == 0:
+            return status, False
+        if pid == leader:
+            status = ended_with
+
+
+def _grace_s() -> float:
+    with open(STOP, encoding="utf-8") as file:
+        return float(json.load(file)["graceS"])
+
+
+def _signal_group(leader: int, number: int) -> None:
+    # The group may have ended by itself, or run as another user (sudo): then the task keeps its devices until it ends.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def _kill_descendants(leader: int) -> None:
+    """Kill the group and our children; their children become ours, and the next turn takes them."""
+    _signal_group(leader, signal.SIGKILL)
+    own = os.getpid()
+    with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
+        for pid in file.read().split():
+            with suppress(PermissionError):
+                os.kill(int(pid), signal.SIGKILL)  # Our own child until we reap it, so the number is surely its.
+
+
+def _exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else DEATH_BY_SIGNAL - code
+
+
+def _record_exit(ended: dict[str, Any]) -> None:
+    """Write how it ended; on a full disk keep the lock and try again, rather than let a known outcome become `lost`."""
+    while True:
+        try:
+            write_durably(EXIT, json.dumps(ended))
+        except OSError:
+            if not os.path.exists(STARTED):
+                raise  # The folder is gone: nobody will ever ask.
+            time.sleep(_RECORD_AGAIN_S)
+        else:
+            return
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

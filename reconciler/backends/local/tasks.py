@@ -1,0 +1,122 @@
+"""How one task stands, read from its folder and its supervisor's lock: nothing else is remembered."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from reconciler.backend import TaskState
+from reconciler.backends.local import shim
+from reconciler.backends.local.strays import kill_strays
+
+T = TypeVar("T")
+
+
+class Started(msgspec.Struct, frozen=True, rename="camel"):
+    """What the shim wrote before it let the command go."""
+
+    pid: int
+    start_ticks: int | None
+    at: int
+
+
+class Exit(msgspec.Struct, frozen=True, rename="camel"):
+    """How a task ended: written by its shim, or by the backend for a task that has none (`lost`)."""
+
+    at: int
+    code: int | None = None
+    stopped: bool = False
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A task's state, since when (milliseconds; None: since nobody noted when), and the words that go with it."""
+
+    state: TaskState
+    at: int | None = None
+    exit_code: int | None = None
+    detail: str = ""
+
+
+def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing:
+    """Derive how a task stands; settles as `lost` one whose supervisor vanished, once nothing of it runs any more."""
+    ended = _read(folder / shim.EXIT, Exit)
+    if ended is None and _lock_is_held(folder / shim.LOCK):
+        started = _read(folder / shim.STARTED, Started)
+        return Standing("running", started.at) if started else Standing("starting")
+    # The supervisor may have ended properly between the two looks.
+    ended = ended or _read(folder / shim.EXIT, Exit)
+    if ended is not None:
+        return _ended(ended)
+    started = _read(folder / shim.STARTED, Started)
+    if started is not None:
+        return _without_supervisor(folder, started, now)
+    if attempt_stopped_at is not None:
+        # A shim looks for the stop order after taking the lock: the lock is free, so none will get past it.
+        return Standing("stopped", attempt_stopped_at, detail="it was stopped before it started")
+    return Standing("starting")
+
+
+def record_lost(folder: Path, reason: str, now: int) -> Exit:
+    """Settle a task's end where no supervisor can."""
+    ended = Exit(at=int(now), lost=reason)
+    shim.write_durably(str(folder / shim.EXIT), msgspec.json.encode(ended).decode())
+    return ended
+
+
+def was_started(folder: Path) -> bool:
+    """A supervisor let the command go, or the task has ended without."""
+    return (folder / shim.STARTED).exists() or (folder / shim.EXIT).exists()
+
+
+def _ended(ended: Exit) -> Standing:
+    if ended.lost:
+        return Standing("lost", ended.at, detail=ended.lost)
+    if ended.stopped:
+        return Standing("stopped", ended.at, ended.code)
+    if ended.code == 0:
+        return Standing("succeeded", ended.at, 0)
+    return Standing("failed", ended.at, ended.code, _words(ended.code or 0))
+
+
+def _words(code: int) -> str:
+    if code == shim.COMMAND_NOT_FOUND:
+        return "exit code 127: the command was not found"
+    if code > shim.DEATH_BY_SIGNAL:
+        return f"exit code {code}: as after signal {code - shim.DEATH_BY_SIGNAL}"
+    return f"exit code {code}"
+
+
+def _without_supervisor(folder: Path, started: Started, now: int) -> Standing:
+    if not kill_strays(str(folder), started.pid, started.start_ticks or -1):
+        return Standing("running", started.at, detail="its supervisor vanished; ending what is left of it")
+    return _ended(record_lost(folder, "its supervisor vanished, so how it ended is unknown", now))
+
+
+def _lock_is_held(path: Path) -> bool:
+    """Whether a supervisor lives. Looking takes a shared lock for a moment; the shim tries again when it meets one."""
+    try:
+        lock = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(lock)
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None

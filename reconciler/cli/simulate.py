@@ -1,0 +1,254 @@
+"""`quorate simulate`: a trace of real arrivals through the same solve as in production."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import mean
+from time import perf_counter
+from typing import Literal
+
+import click
+
+from reconciler.cli.inputs import read_policies, unreadable
+from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.documents.repository import Compiled
+from reconciler.traces import TraceUnreadableError, read_philly
+from solver.rules.policy import Policy, Queue, policy_of
+from solver.rules.tree import QueueTree
+from solver.simulate import Replay, Round, Run, TraceJob
+from solver.world.document import API_VERSION, Document
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import QueueName
+
+DAY_MS = 86_400_000
+
+
+class QueueWaits(Document, frozen=True, omit_defaults=False):
+    """How one queue's jobs fared. Waits in seconds, of the jobs that started."""
+
+    queue: QueueName
+    jobs: int
+    started: int
+    gpu_hours: float
+    wait_mean_s: float
+    wait_p50_s: float
+    wait_p90_s: float
+    wait_max_s: float
+
+
+class SimulationReport(Document, frozen=True, omit_defaults=False):
+    """What `-o json` prints. Utilisation: GPUs held over GPUs declared, from the first instant to the last."""
+
+    start: Instant
+    end: Instant
+    gpus: int
+    jobs: int
+    started: int
+    utilisation: float
+    rounds: int
+    rounds_by_stage: dict[str, int]
+    round_ms_p50: float
+    round_ms_p99: float
+    queues: tuple[QueueWaits, ...]
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["SimulationReport"] = "SimulationReport"
+
+
+class InstantParam(click.ParamType[Instant]):
+    """A date (midnight UTC) or an RFC 3339 time."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Instant:
+        """Read it; a usage error where it is neither."""
+        text = str(value)
+        try:
+            return Instant.parse(text if "T" in text else f"{text}T00:00:00Z")
+        except ValueError:
+            self.fail(f"{text!r} is no date such as 2017-10-09 and no time such as 2017-10-09T06:00:00Z", param, ctx)
+
+
+@click.command(short_help="Replay a trace of jobs under a policy.")
+@click.option(
+    "--trace",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The Philly trace as CSV.",
+)
+@click.option("--from", "start", required=True, type=InstantParam(), help="First instant of the replay.")
+@click.option("--days", required=True, type=click.FloatRange(min=0, min_open=True), help="Length of the replay.")
+@click.option("--policies", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--cadence", default="30s", show_default=True, help="At most one round per this span of simulated time.")
+@click.option("--greedy", is_flag=True, help="Without the integer program, to compare.")
+@output_option("text", "json")
+def simulate(trace: Path, start: Instant, days: float, policies: Path, cadence: str, greedy: bool, output: str) -> None:
+    """Replay real arrivals on the declared cluster and say how long each queue waited.
+
+    The cluster is the inventory beside the policies. A queue of the trace that the policy does not have gets an equal
+    share under one root, which is said; priority classes and solver settings are the policy's.
+    """
+    compiled = read_policies(policies)
+    if not any(node.gpus for node in compiled.nodes):
+        raise CommandFailedError("no GPUs are declared", place=str(policies), fix="Add NodePools to cluster-state/.")
+    end = start.after(round(days * DAY_MS))
+    jobs = _read(trace, start, end)
+    policy = _with_queues_of(jobs, compiled)
+    from solver.program.highs import optimise
+
+    replay = Replay(compiled.nodes, policy, None if greedy else optimise, _duration(cadence))
+    seconds, stages = _run(replay, jobs, start, end)
+    report = report_of(replay, jobs, start, end, seconds, stages)
+    if output == "json":
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _read(trace: Path, start: Instant, end: Instant) -> tuple[TraceJob, ...]:
+    try:
+        jobs = read_philly(trace, start, end)
+    except TraceUnreadableError as error:
+        raise CommandFailedError(str(error), fix="See docs/simulate.md for the columns.") from error
+    except OSError as error:
+        raise unreadable(error, trace) from error
+    if not jobs:
+        raise CommandFailedError(f"no jobs from {start} to {end}", place=str(trace), fix="Choose other days.")
+    return jobs
+
+
+def _duration(text: str) -> Duration:
+    try:
+        return Duration.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--cadence") from error
+
+
+def _with_queues_of(jobs: Sequence[TraceJob], compiled: Compiled) -> Policy:
+    """The policy, with the trace's queues in it."""
+    tree = QueueTree.of(compiled.policy)
+    wanted = {job.job.spec.queue for job in jobs}
+    missing = sorted(queue for queue in wanted if not tree.is_leaf(queue))
+    if not missing:
+        return compiled.policy
+    if len(missing) == len(wanted):
+        said = f"none of the trace's {len(wanted)} queues is in the policy: they share the cluster equally, without its quota tree"
+        queues: tuple[Queue, ...] = ()
+    else:
+        said = f"not in the policy, so added beside its roots without a guarantee of their own: {', '.join(missing)}"
+        queues = compiled.policy.queues
+    click.echo(f"note: {said}", err=True)
+    added = tuple(Queue(queue) for queue in missing)
+    return policy_of((*queues, *added), compiled.policy.priority_classes, compiled.policy.scheduling)
+
+
+def _run(replay: Replay, jobs: Sequence[TraceJob], start: Instant, end: Instant) -> tuple[list[float], Counter[str]]:
+    """Hold every round; returns how long each took, and which stage decided how many."""
+    seconds: list[float] = []
+    stages: Counter[str] = Counter()
+    before = perf_counter()
+    for decided in _with_progress(replay.rounds(jobs, end), start, end):
+        now = perf_counter()
+        seconds.append(now - before)
+        stages[decided.plan.certificate.stage] += 1
+        before = now
+    return seconds, stages
+
+
+def _with_progress(rounds: Iterator[Round], start: Instant, end: Instant) -> Iterator[Round]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("replaying", total=int(end - start))
+        for decided in rounds:
+            waiting = len(decided.snapshot.pending) - len(decided.plan.steps)
+            progress.update(
+                task, completed=decided.snapshot.time - start, description=f"{decided.snapshot.time}, {waiting} waiting"
+            )
+            yield decided
+        progress.update(task, completed=int(end - start))
+
+
+def report_of(
+    replay: Replay,
+    jobs: Sequence[TraceJob],
+    start: Instant,
+    end: Instant,
+    seconds: Sequence[float],
+    stages: Counter[str],
+) -> SimulationReport:
+    """The figures of a finished replay."""
+    gpus = sum(len(node.gpus) for node in replay.nodes)
+    runs = replay.runs.values()
+    by_queue: dict[QueueName, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_queue[run.queue].append(run)
+    held_ms = sum(_gpu_ms(run, end) for run in runs)
+    return SimulationReport(
+        start=start,
+        end=end,
+        gpus=gpus,
+        jobs=len(jobs),
+        started=sum(run.started_at is not None for run in runs),
+        utilisation=held_ms / (gpus * (end - start)),
+        rounds=len(seconds),
+        rounds_by_stage=dict(sorted(stages.items())),
+        round_ms_p50=1000 * quantile(seconds, 0.5),
+        round_ms_p99=1000 * quantile(seconds, 0.99),
+        queues=tuple(_queue_waits(queue, by_queue[queue], end) for queue in sorted(by_queue)),
+    )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank quantile; 0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def _gpu_ms(run: Run, end: Instant) -> int:
+    return 0 if run.started_at is None else run.gpus * (min(run.ended_at or end, end) - run.started_at)
+
+
+def _queue_waits(queue: QueueName, runs: Sequence[Run], end: Instant) -> QueueWaits:
+    waits = [run.wait_ms / 1000 for run in runs if run.wait_ms is not None]
+    return QueueWaits(
+        queue,
+        len(runs),
+        len(waits),
+        sum(_gpu_ms(run, end) for run in runs) / 3_600_000,
+        mean(waits) if waits else 0.0,
+        quantile(waits, 0.5),
+        quantile(waits, 0.9),
+        max(waits, default=0.0),
+    )
+
+
+def _print(report: SimulationReport) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("queue", title=f"{report.start} to {report.end}", title_justify="left")
+    for heading in ("jobs", "started", "GPU-hours", "mean wait", "p50", "p90", "max"):
+        table.add_column(heading, justify="right")
+    for row in report.queues:
+        waits = (_span(seconds) for seconds in (row.wait_mean_s, row.wait_p50_s, row.wait_p90_s, row.wait_max_s))
+        table.add_row(row.queue, str(row.jobs), str(row.started), f"{row.gpu_hours:,.0f}", *waits)
+    Console().print(table)
+    stages = ", ".join(f"{count} by {stage}" for stage, count in report.rounds_by_stage.items())
+    click.echo(
+        f"{report.started} of {report.jobs} jobs started; {report.utilisation:.1%} of {report.gpus} GPUs in use on average"
+    )
+    click.echo(
+        f"{report.rounds} rounds ({stages}), {report.round_ms_p50:.0f} ms each at the median, {report.round_ms_p99:.0f} ms at p99"
+    )
+
+
+def _span(seconds: float) -> str:
+    """A wait for people: two units at most."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"

@@ -1,0 +1,63 @@
+"""`quorate solve`: one pure round from files. The seam that outside programs build on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.inputs import read_policies, read_snapshot_file
+from reconciler.cli.output import output_option, print_json, printable
+from solver.plan.plan import Plan
+
+
+@click.command(short_help="Decide one round from files.")
+@click.option(
+    "--snapshot", "snapshot_file", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--policies", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@output_option("text", "json")
+def solve(snapshot_file: Path, policies: Path, output: str) -> None:
+    """Decide one round: who starts on which devices, who waits and why. Reads files, touches nothing.
+
+    The JSON output has a schema: schemas/plan.json. `quorate explain snapshot` describes the input.
+    """
+    from solver.program.highs import optimise
+    from solver.solve import solve as solve_round
+
+    plan = solve_round(read_snapshot_file(snapshot_file), read_policies(policies).policy, optimise)
+    if output == "json":
+        print_json(plan)
+    else:
+        click.echo("\n".join(plan_lines(plan)))
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """The plan for people: what starts and where, what waits and why, and what is proven of it."""
+    from solver.plan.plan import Bind, Inadmissible, Release, Waits
+
+    lines: list[str] = []
+    for step in plan.steps:
+        match step:
+            case Bind():
+                nodes = list(dict.fromkeys(task.node for task in step.tasks))
+                lines.append(f"start    {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}")
+            case Release():
+                lines.append(f"release  {step.job}: attempt {step.attempt} did not become ready in time")
+    for verdict in plan.verdicts:
+        if isinstance(verdict, Waits | Inadmissible):
+            word = "wait " if isinstance(verdict, Waits) else "never"
+            lines.append(f"{word}    {verdict.job}: {'; '.join(map(str, verdict.reasons))}")
+    return [printable(line) for line in [*(lines or ["nothing to do"]), *certificate_lines(plan)]]
+
+
+def certificate_lines(plan: Plan) -> list[str]:
+    """Which part of the solve decided, and what is not proven."""
+    certificate = plan.certificate
+    unproven = [layer for layer in certificate.layers if layer.status != "proven"]
+    proof = (
+        "all layers proven"
+        if not unproven
+        else ", ".join(f"{layer.name} {layer.gap:.2%} from bound" for layer in unproven)
+    )
+    return [f"decided by {certificate.stage}; {proof}"] if certificate.stage != "none" else []

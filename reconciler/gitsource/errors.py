@@ -1,0 +1,23 @@
+"""What can go wrong with a Git repository, sorted by who must act."""
+
+from __future__ import annotations
+
+
+class GitSourceError(Exception):
+    """The root of them all. `fix` says what to do."""
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(problem)
+        self.fix = fix
+
+
+class FetchFailedError(GitSourceError):
+    """The repository could not be read now. Nobody needs to act yet: it is tried again."""
+
+
+class UnsafeUrlError(GitSourceError):
+    """With this URL Git would do more than fetch over https or ssh or from a path. A person must correct it."""
+
+
+class UnknownRevisionError(GitSourceError):
+    """The repository has no such revision. A person must name another."""

@@ -1,0 +1,116 @@
+"""The bare mirror of the policy repository. It also remembers, as a ref, which revision was last applied."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reconciler.gitsource.errors import FetchFailedError, GitSourceError, UnknownRevisionError
+from reconciler.gitsource.hardened import git_in, safe_url, said, without_password
+from reconciler.gitsource.tree import Revision, commit_of, files_of
+
+APPLIED = "refs/quorate/applied"
+FETCHED = "refs/quorate/fetched"
+
+# A fetch that makes no progress must not keep the loop from its other work for ever.
+FETCH_TIMEOUT_S = 120
+
+_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+#@-]*")
+
+
+class Mirror:
+    """A bare repository of its own in `folder`, filled from `url`. Use by several processes is serialised."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        """Raises UnsafeUrlError. Nothing is fetched or written yet."""
+        self.folder = folder
+        self.url = safe_url(url)
+        self._start_over = f"Make room on the disk; or delete {folder}, and it is fetched anew."
+
+    def fetch(self, branch: str) -> str:
+        """The newest commit of a branch, now here. Raises FetchFailedError, UnknownRevisionError, GitSourceError."""
+        with self._opened() as git:
+            return self._fetched_commit(git, branch)
+
+    def read(self, commit: str) -> Revision:
+        """What a commit that is here says. Raises UnknownRevisionError, GitSourceError."""
+        with self._opened() as git:
+            full = commit_of(git, commit)
+            return Revision(full, files_of(git, full))
+
+    def applied(self) -> str | None:
+        """The commit last marked as applied."""
+        return self._commit_at(APPLIED)
+
+    def fetched(self) -> str | None:
+        """The commit last fetched."""
+        return self._commit_at(FETCHED)
+
+    def mark_applied(self, commit: str) -> None:
+        """Remember a commit, also over a restart, as the one whose policy is in force."""
+        with self._opened() as git:
+            git.update_ref(APPLIED, commit)
+
+    def descends(self, commit: str, ancestor: str) -> bool:
+        """Whether a commit is the ancestor itself or was made from it; if not, history was rewritten."""
+        with self._opened() as git:
+            status, _, _ = git.merge_base(
+                "--is-ancestor", ancestor, commit, with_extended_output=True, with_exceptions=False
+            )
+        if status not in (0, 1):
+            raise GitSourceError(f"{commit[:12]} and {ancestor[:12]} can't be compared", self._start_over)
+        return bool(status == 0)
+
+    def _fetched_commit(self, git: Any, branch: str) -> str:
+        from git import GitCommandError
+
+        if not _BRANCH.fullmatch(branch) or ".." in branch:
+            raise UnknownRevisionError(
+                f"{branch!r} is not the name of a branch", "Name the branch that holds the policy."
+            )
+        options = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--refmap=")
+        refspec = f"+refs/heads/{branch}:{FETCHED}"
+        try:
+            git.fetch(*options, "--", self.url, refspec, kill_after_timeout=FETCH_TIMEOUT_S)
+        except GitCommandError as error:
+            fix = "It is tried again. Check the URL, the branch, the network and the credentials."
+            raise FetchFailedError(
+                f"can't fetch {branch} from {without_password(self.url)}: {said(error)}", fix
+            ) from error
+        return commit_of(git, FETCHED)
+
+    def _commit_at(self, ref: str) -> str | None:
+        """What a ref says, whether or not the commit itself can be read: a damaged mirror has not forgotten it."""
+        with self._opened() as git:
+            return str(git.for_each_ref("--format=%(objectname)", ref)) or None
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Git in the mirror, which is made if it is not there, while nobody else uses it. Raises GitSourceError."""
+        from git import GitCommandError
+
+        try:
+            with self._locked(), git_in(self.folder, self.folder) as git:
+                if not (self.folder / "HEAD").exists():
+                    git.init("--quiet", "--bare", "--template=")
+                yield git
+        except GitCommandError as error:
+            raise GitSourceError(f"the mirror {self.folder} can't be used: {said(error)}", self._start_over) from error
+        except OSError as error:
+            raise GitSourceError(
+                f"the mirror {self.folder} can't be used: {error.strerror}", self._start_over
+            ) from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "quorate.flock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # A lock file of Git that is here now was left by a process that was killed.
+            for left in (*self.folder.glob("*.lock"), *(self.folder / "refs").rglob("*.lock")):
+                left.unlink()
+            yield

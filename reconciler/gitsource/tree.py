@@ -1,0 +1,138 @@
+"""The policy files of one commit, as blobs from the object database: no link is followed, no filter runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.documents.files import (
+    FILES_MAX,
+    FOLDERS,
+    Files,
+    content_problem,
+    is_read,
+    link_problem,
+    name_problem,
+    size_problem,
+    too_many_files,
+)
+from reconciler.documents.problem import START, Problem, problem_at
+from reconciler.gitsource.errors import GitSourceError, UnknownRevisionError
+from reconciler.gitsource.hardened import git_in, said
+
+BYTES_MAX = 256 * 1024 * 1024
+"""Of all files together."""
+
+_ENTRY = re.compile(rb"(\d{6}) (\w+) ([0-9a-f]+) +(\d+|-)\t(.+)", re.DOTALL)
+_FILE_MODES = (b"100644", b"100755")
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit, by its full id, and the files of it that may hold documents."""
+
+    commit: str
+    files: Files
+
+
+def read_revision(repository: Path, revision: str) -> Revision:
+    """What a branch, tag or commit of a local repository says. Raises UnknownRevisionError, GitSourceError."""
+    with git_in(repository, _git_dir(repository)) as git:
+        commit = commit_of(git, revision)
+        return Revision(commit, files_of(git, commit))
+
+
+def _git_dir(repository: Path) -> Path:
+    """Found by GitPython and not by Git, which would believe the GIT_DIR that it sets for hooks."""
+    from git import Repo
+    from git.exc import InvalidGitRepositoryError, NoSuchPathError
+
+    try:
+        with Repo(repository, search_parent_directories=True, expand_vars=False) as found:
+            return Path(found.git_dir)
+    except (InvalidGitRepositoryError, NoSuchPathError) as error:
+        raise GitSourceError(f"{repository} is no Git repository", "Name the folder of one.") from error
+
+
+def commit_of(git: Any, revision: str) -> str:
+    """The full id of a revision; raises UnknownRevisionError."""
+    from git import GitCommandError
+
+    unknown = UnknownRevisionError(f"there is no revision {revision!r}", "Name a branch, a tag or a commit.")
+    if revision.startswith("-") or not revision.isprintable():
+        raise unknown
+    try:
+        return str(git.rev_parse("--verify", "--quiet", f"{revision}^{{commit}}"))
+    except GitCommandError:
+        raise unknown from None
+
+
+def files_of(git: Any, commit: str) -> Files:
+    """The files of a commit (a full id) in the folders that are read; raises GitSourceError where one is missing."""
+    contents: dict[str, bytes] = {}
+    refused: list[Problem] = []
+    left = BYTES_MAX
+    for count, entry in enumerate(_entries(git, commit)):
+        path, mode, object_id, size = entry
+        if count >= FILES_MAX or size > left:
+            refused.append(too_many_files() if count >= FILES_MAX else _too_many_bytes(path))
+            break
+        problem = name_problem(path) or _mode_problem(path, mode) or size_problem(path, size)
+        content = b"" if problem or not is_read(path) else _content(git, object_id)
+        left -= len(content)
+        problem = problem or content_problem(path, content)
+        if problem:
+            refused.append(problem)
+        else:
+            contents[path] = content
+    return Files(contents, tuple(refused))
+
+
+def _entries(git: Any, commit: str) -> list[tuple[str, bytes, str, int]]:
+    """Path, mode, object id and size of everything that is not a folder."""
+    from git import GitCommandError
+
+    arguments = ("-r", "-z", "-l", "--full-tree", commit, "--", *FOLDERS)
+    try:
+        listing = git.ls_tree(*arguments, stdout_as_string=False, strip_newline_in_stdout=False)
+    except GitCommandError as error:
+        raise GitSourceError(f"the files of {commit[:12]} can't be listed: {said(error)}") from error
+    entries = []
+    for line in listing.split(b"\0"):
+        match = _ENTRY.fullmatch(line)
+        if match:
+            # What is not UTF-8 becomes a character that `name_problem` refuses.
+            path = match[5].decode("utf-8", "surrogateescape")
+            entries.append((path, match[1], match[3].decode("ascii"), int(match[4]) if match[4] != b"-" else 0))
+    return entries
+
+
+def _content(git: Any, object_id: str) -> bytes:
+    try:
+        content: bytes = git.get_object_data(object_id)[3]
+    except ValueError as error:
+        raise GitSourceError(
+            f"the object {object_id[:12]} is missing or damaged", "Fetch the repository again."
+        ) from error
+    return content
+
+
+def _mode_problem(path: str, mode: bytes) -> Problem | None:
+    if mode in _FILE_MODES:
+        return None
+    if mode == b"120000":
+        return link_problem(path)
+    if mode == b"160000":
+        fix = "Commit the files themselves: nothing is fetched from other repositories."
+        return problem_at(path, START, "submodule", "this is a submodule, and submodules are not read", fix)
+    return problem_at(
+        path, START, "not-a-file", f"this is not a regular file (mode {mode.decode('ascii')})", "Delete it."
+    )
+
+
+def _too_many_bytes(path: str) -> Problem:
+    return problem_at(
+        path, START, "too-large", f"up to here the files have more than {BYTES_MAX} bytes", "Delete what is not policy."
+    )

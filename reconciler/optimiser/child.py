@@ -1,0 +1,43 @@
+"""The child process: answers programs on standard output that it reads from standard input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import IO
+
+from reconciler.optimiser.limits import answer_due_s
+from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
+from solver.program.optimiser import Optimiser
+
+
+def serve(optimise: Optimiser, questions: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer until the other side closes the stream.
+
+    Should the parent be gone when an answer is overdue, the alarm ends this process, without needing Python for it.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    write_frame(answers, READY)
+    while True:
+        try:
+            question = decode(read_frame(questions), Question)
+        except WireError:
+            return
+        signal.setitimer(signal.ITIMER_REAL, answer_due_s(question.effort))
+        solution = optimise(question.program, question.start, question.effort)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        write_frame(answers, encode(Answer(solution)))
+
+
+def main() -> None:
+    """Serve HiGHS. What the solver prints goes to standard error, so that it can't garble an answer."""
+    from solver.program.highs import optimise
+
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        serve(optimise, sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

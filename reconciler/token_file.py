@@ -1,0 +1,61 @@
+"""The token that server and client share on one machine: a file that only its owner can read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+_TOKEN_BYTES = 32
+
+
+class TokenFileError(Exception):
+    """The token file can't be made, can't be read, or can be read by others."""
+
+
+def default_state_folder() -> Path:
+    """Where a control plane keeps what it must not lose: QUORATE_STATE, else the user's XDG state folder."""
+    state_home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(os.environ.get("QUORATE_STATE") or Path(state_home) / "quorate")
+
+
+def default_token_file() -> Path:
+    """Where the control plane of this user on this machine keeps its token."""
+    return default_state_folder() / "token"
+
+
+def read_or_make_token(path: Path) -> str:
+    """The token, made on the first call. Raises TokenFileError."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return read_token(path)
+    except OSError as error:
+        raise TokenFileError(f"{path}: can't be made: {error.strerror}. Choose a folder you can write") from error
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return token
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that is its owner's alone. Raises TokenFileError."""
+    try:
+        # A link could lead to a file whose permissions are somebody else's to change.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise TokenFileError(f"{path}: the token can't be read: {error.strerror}") from error
+    with os.fdopen(handle, encoding="ascii", errors="replace") as file:
+        found = os.fstat(file.fileno())
+        if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
+            raise TokenFileError(
+                f"{path}: others can read or own this token. Delete it; the next start makes a new one"
+            )
+        token = file.read().strip()
+    if len(token) < _TOKEN_BYTES:
+        raise TokenFileError(f"{path}: holds no token. Delete it; the next start makes a new one")
+    return token

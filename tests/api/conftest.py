@@ -1,0 +1,138 @@
+"""A real server on a real store, with a tiny policy and the local backend's logs; no loop beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.guard import Guard
+from reconciler.api.payloads import Condition, Status
+from reconciler.api.serve import ApiServer
+from reconciler.api.services import Services
+from reconciler.backend import Epoch
+from reconciler.client import Client
+from reconciler.clock import SystemClock
+from reconciler.metrics import Metrics
+from reconciler.store.protocols import Claim, RoundRecord
+from reconciler.store.sql.store import SqlStore, open_store
+from solver.plan.plan import Plan, Verdict
+from solver.plan.reasons import AboveMax, AnyReason
+from solver.rules.policy import Queue, Quota, policy_of
+from solver.solve import solve
+from solver.world.cluster import GpuType
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration, Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from tests.contracts.simulated_worlds import NODES
+
+TOKEN = "t" * 43
+H100 = GpuType("H100")
+POLICY = policy_of(
+    (
+        Queue(QueueName("org")),
+        Queue(QueueName("team"), QueueName("org"), (Quota(H100, guaranteed=4, max=6),), weight=2),
+        Queue(QueueName("other"), QueueName("org")),
+    )
+)
+REVISION = "abc123"
+NOW = Instant(1_700_000_000_000)
+
+
+def spec(gpus: int = 1, replicas: int = 1, queue: str = "team", command: tuple[str, ...] = ("true",)) -> JobSpec:
+    return JobSpec(QueueName(queue), (TaskGroup("worker", replicas, Shape(gpus=gpus)),), command=command)
+
+
+@dataclass
+class Site:
+    """What stands behind the server, to be set up by a test."""
+
+    store: SqlStore
+    logs: dict[tuple[str, int, str, int], bytes] = field(default_factory=dict)
+    woken: int = 0
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def services(self) -> Services:
+        return Services(
+            jobs=self.store.jobs,
+            ledger=self.store.ledger,
+            history=self.store.history,
+            logs=self,
+            clock=SystemClock(),
+            metrics=self.metrics,
+            policy=lambda: (REVISION, POLICY),
+            snapshot=self.snapshot,
+            verdict=self.verdict,
+            admit=self.admit,
+            status=lambda: Status(
+                conditions=(Condition("Ready", status=True),),
+                last_applied_revision=REVISION,
+                last_attempted_revision=REVISION,
+                epoch=self.epoch(),
+                holder="test",
+            ),
+            wake=self.wake,
+        )
+
+    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
+        return self.logs[job, attempt, group, index][offset : offset + limit]
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def admit(self, asked: JobSpec) -> tuple[AnyReason, ...]:
+        return (AboveMax(asked.queue, H100, 6, asked.gpus),) if asked.gpus > 6 else ()
+
+    def snapshot(self) -> Snapshot:
+        claims = {claim.job: claim for claim in self.store.ledger.claims()}
+        return snapshot_of(
+            NOW, NODES, (self._job(name, claims) for name in (r.name for r in self.store.jobs.live_jobs()))
+        )
+
+    def plan(self) -> Plan:
+        return solve(self.snapshot(), POLICY, None)
+
+    def verdict(self, name: JobName) -> Verdict | None:
+        return next((verdict for verdict in self.plan().verdicts if verdict.job == name), None)
+
+    def epoch(self) -> Epoch:
+        return self.store.ledger.lead("test", NOW, Duration(10_000))
+
+    def bind(self, name: str, *tasks: TaskPlacement) -> None:
+        """As the loop would: the job holds these devices in its first attempt."""
+        intent = Intent("start", JobName(name), 1, NOW, NOW.after(1_000), tasks)
+        self.store.ledger.claim(self.epoch(), Claim(JobName(name), 1, tasks, NOW), intent)
+
+    def record_round(self) -> RoundRecord:
+        record = RoundRecord(0, NOW, REVISION, self.snapshot(), POLICY, self.plan(), {"solve": 12.5, "act": 2.0})
+        self.store.history.record_round(self.epoch(), record)
+        self.metrics.observe(record.snapshot, record.plan, record.phase_ms)
+        return record
+
+    def _job(self, name: JobName, claims: dict[JobName, Claim]) -> Job:
+        record, claim = self.store.jobs.job(name), claims.get(name)
+        if claim is None:
+            return Job(name, record.submitted_at, record.spec, record.user)
+        return Job(name, record.submitted_at, record.spec, record.user, "starting", 1, placement=claim.tasks)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    store = open_store(tmp_path / "quorate.db")
+    yield Site(store)
+    store.close()
+
+
+@pytest.fixture
+def server(site: Site) -> Iterator[ApiServer]:
+    with ApiServer(site.services(), Guard(TOKEN, user="alice")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: ApiServer) -> Iterator[Client]:
+    with Client(server.url, TOKEN) as connected:
+        yield connected

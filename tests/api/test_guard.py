@@ -1,0 +1,106 @@
+"""Unauthenticated means refused, on every route there is; so does a browser sent by another site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import httpx2
+import pytest
+from fastapi.routing import APIRoute
+
+from reconciler.api.app import create_app
+from reconciler.api.guard import Guard, InsecureBindingError
+from reconciler.api.serve import AddressError, ApiServer
+from tests.api.conftest import TOKEN, Site
+
+RIGHT = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def http(server: ApiServer) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+        yield client
+
+
+def routes_of(http: httpx2.Client) -> list[tuple[str, str]]:
+    document = http.get("/v1/openapi.json", headers=RIGHT).json()
+    return [
+        (method.upper(), re.sub(r"\{\w+\}", "1", path))
+        for path, methods in document["paths"].items()
+        for method in methods
+    ]
+
+
+def test_the_openapi_document_lists_every_route(site: Site, http: httpx2.Client) -> None:
+    app = create_app(site.services(), Guard(TOKEN, user="alice"))
+    served = flattened(app.router.routes)
+    assert len(served) == len(routes_of(http)) == 17
+
+
+def flattened(routes: Iterable[object]) -> list[APIRoute]:
+    """Routes of included routers too; anything that is not an APIRoute would escape the guard."""
+    found: list[APIRoute] = []
+    for route in routes:
+        inner = getattr(getattr(route, "original_router", None), "routes", None)
+        if inner is not None:
+            found += flattened(inner)
+        else:
+            assert isinstance(route, APIRoute)
+            found.append(route)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({}, 401, "not-authenticated"),
+        ({"Authorization": "Bearer wrong"}, 401, "not-authenticated"),
+        ({"Authorization": f"Bearer {TOKEN}x"}, 401, "not-authenticated"),
+        ({"Authorization": "Bearer"}, 401, "not-authenticated"),
+        ({"Authorization": f"Basic {TOKEN}"}, 401, "not-authenticated"),
+        ({"Authorization": TOKEN}, 401, "not-authenticated"),
+        (RIGHT | {"Host": "evil.example"}, 403, "host-not-allowed"),
+        (RIGHT | {"Host": "127.0.0.1.evil.example:80"}, 403, "host-not-allowed"),
+        (RIGHT | {"Host": "[broken"}, 403, "host-not-allowed"),
+        (RIGHT | {"Origin": "http://evil.example"}, 403, "origin-not-allowed"),
+        (RIGHT | {"Origin": "http://127.0.0.1:1"}, 403, "origin-not-allowed"),
+        (RIGHT | {"Origin": "null"}, 403, "origin-not-allowed"),
+    ],
+)
+def test_every_route_refuses(http: httpx2.Client, headers: dict[str, str], status: int, code: str) -> None:
+    for method, path in routes_of(http):
+        response = http.request(method, path, headers=headers)
+        assert (response.status_code, response.json()["code"]) == (status, code), f"{method} {path}"
+        assert status != 401 or response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_every_route_lets_the_owner_in(http: httpx2.Client, server: ApiServer) -> None:
+    for method, path in routes_of(http):
+        response = http.request(method, path, headers=RIGHT | {"Origin": server.url})
+        assert response.status_code not in (401, 403, 500), f"{method} {path}"
+
+
+def test_nothing_else_is_served(http: httpx2.Client) -> None:
+    for path in ("/", "/docs", "/redoc", "/openapi.json", "/v1", "/v1/jobs/"):
+        response = http.get(path)
+        assert response.status_code in (307, 404), path
+        assert TOKEN not in response.text
+
+
+def test_the_network_needs_authentication(site: Site) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "quorate.example"):
+        with pytest.raises(InsecureBindingError, match="refusing to listen on"):
+            ApiServer(site.services(), Guard(None, user="alice"), host)
+
+
+def test_loopback_may_go_without_but_not_for_browsers(site: Site) -> None:
+    with ApiServer(site.services(), Guard(None, user="alice")) as server:
+        assert httpx2.get(f"{server.url}/healthz").status_code == 200
+        assert httpx2.get(f"{server.url}/healthz", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_an_address_in_use_is_explained(site: Site, server: ApiServer) -> None:
+    port = int(server.url.rpartition(":")[2])
+    with pytest.raises(AddressError, match=r"Address already in use.*Choose another with --listen"):
+        ApiServer(site.services(), Guard(TOKEN, user="alice"), port=port)

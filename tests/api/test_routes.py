@@ -1,0 +1,213 @@
+"""What the API answers, through the client that the command line uses."""
+
+from __future__ import annotations
+
+import httpx2
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from reconciler.api.job_routes import BODY_BYTES_MAX
+from reconciler.api.payloads import HeldDevice, QueueLine
+from reconciler.api.serve import ApiServer
+from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.jobs.record import JobOutcome
+from reconciler.store.protocols import Event
+from solver.plan.plan import Starts, Waits
+from solver.plan.reasons import AboveMax, QuotaMax
+from solver.world.document import digest
+from solver.world.workload import JobName, TaskPlacement
+from tests.api.conftest import H100, NOW, POLICY, REVISION, TOKEN, Site, spec
+from tests.contracts.simulated_worlds import NODES
+
+JOB = JobName("job")
+
+
+def test_a_job_is_submitted_under_its_owners_name_and_wakes_the_loop(site: Site, client: Client) -> None:
+    view = client.submit(JOB, spec(2))
+    assert (view.name, view.spec, view.user, view.state) == (JOB, spec(2), "alice", "queued")
+    assert client.job("job") == view
+    assert site.woken == 1
+
+
+def test_yaml_is_taken_as_it_was_written(client: Client) -> None:
+    document = b"""
+    apiVersion: quorate.dev/v1
+    kind: Job
+    metadata: {name: job}
+    spec: {queue: team, taskGroups: [{name: worker, replicas: 1, shape: {gpus: 1}}], command: ["true"]}
+    """
+    assert client.submit_document(document).spec == spec()
+
+
+def test_an_idempotency_key_makes_repeating_harmless(client: Client) -> None:
+    first = client.submit(JOB, spec(), "key")
+    assert client.submit(JOB, spec(), "key") == first
+    with pytest.raises(ApiError) as refused:
+        client.submit(JOB, spec(), "other key")
+    assert (refused.value.status, refused.value.problem.code) == (409, "job-exists")
+    assert len(client.jobs().items) == 1
+
+
+def test_a_job_that_could_never_run_is_refused_with_reasons(site: Site, client: Client) -> None:
+    with pytest.raises(ApiError, match="may never hold more than 6") as refused:
+        client.submit(JOB, spec(8))
+    assert (refused.value.status, refused.value.problem.code) == (422, "inadmissible")
+    assert refused.value.problem.reasons == (AboveMax(spec().queue, H100, 6, 8),)
+    assert client.jobs().items == ()
+    assert site.woken == 0
+
+
+def test_a_malformed_job_is_refused_with_every_problem(client: Client) -> None:
+    document = b'{"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"que": "team"}}'
+    with pytest.raises(ApiError) as refused:
+        client.submit_document(document)
+    assert (refused.value.status, refused.value.problem.code) == (422, "invalid-document")
+    assert {"unknown-field", "missing-field"} <= {problem.code for problem in refused.value.problem.problems}
+
+
+def test_a_huge_body_is_not_read(client: Client) -> None:
+    with pytest.raises(ApiError) as refused:
+        client.submit_document(b" " * (BODY_BYTES_MAX + 1))
+    assert (refused.value.status, refused.value.problem.code) == (413, "too-large")
+
+
+def test_jobs_are_listed_newest_first_with_what_they_hold(site: Site, client: Client) -> None:
+    client.submit(JobName("first"), spec())
+    client.submit(JobName("second"), spec())
+    task = TaskPlacement("worker", 0, NODES[0].name, (NODES[0].gpus[0].id,))
+    site.bind("first", task)
+    second, first = client.jobs().items
+    assert (first.name, first.state, first.attempt, first.tasks) == ("first", "starting", 1, (task,))
+    assert (second.name, second.state, second.tasks) == ("second", "queued", ())
+    assert [view.name for view in client.jobs(limit=1).items] == ["second"]
+
+
+def test_why_gives_the_verdict_and_says_it_in_words(site: Site, client: Client) -> None:
+    client.submit(JobName("a"), spec(4))
+    client.submit(JobName("b"), spec(4))
+    starts, waits = client.why("a"), client.why("b")
+    assert isinstance(starts.verdict, Starts)
+    assert starts.words == ("it starts: 4 GPUs, 4 of them inside the guarantee",)
+    assert isinstance(waits.verdict, Waits)
+    assert any(isinstance(reason, QuotaMax) for reason in waits.verdict.reasons)
+    assert waits.words == tuple(str(reason) for reason in waits.verdict.reasons)
+
+
+def test_why_of_an_ended_job_is_how_it_ended(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    site.store.jobs.finish(
+        site.epoch(), JOB, JobOutcome("failed", NOW, 3, "worker/0 ended with exit code 3", attempt=2)
+    )
+    why = client.why("job")
+    assert (why.state, why.verdict, why.words) == ("failed", None, ("worker/0 ended with exit code 3",))
+    assert client.job("job").attempt == 2
+
+
+def test_cancelling_is_noted_and_repeatable(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    assert client.cancel("job").cancel_requested_by == "alice"
+    assert client.cancel("job").cancel_requested_by == "alice"
+    assert site.woken == 3
+
+
+def test_events_are_read_oldest_first(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    events = tuple(Event(NOW.after(age), "bound", "job", f"cause {age}", "loop") for age in range(3))
+    for event in events:
+        site.store.history.record_event(event)
+    assert client.events("job").items == events
+    assert client.events("job", limit=1).items == events[2:]
+
+
+def test_logs_are_followed_by_asking_again(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    with pytest.raises(ApiError, match="it has not started yet"):
+        client.log("job")
+    site.bind("job", TaskPlacement("worker", 0, NODES[0].name, (NODES[0].gpus[0].id,)))
+    site.logs["job", 1, "worker", 0] = b"\xff<script>\x1b[31m"
+    assert client.log("job") == b"\xff<script>\x1b[31m"
+    assert client.log("job", offset=9) == b"\x1b[31m"
+    assert client.log("job", offset=14) == b""
+    with pytest.raises(ApiError, match="attempt 1 has no task worker/1") as refused:
+        client.log("job", index=1)
+    assert refused.value.status == 404
+
+
+def test_queues_show_quota_and_use_up_the_tree(site: Site, client: Client) -> None:
+    client.submit(JobName("a"), spec(2))
+    client.submit(JobName("b"), spec(1, replicas=3))
+    site.bind("a", TaskPlacement("worker", 0, NODES[0].name, tuple(gpu.id for gpu in NODES[0].gpus[:2])))
+    org, other, team = client.queues().items
+    assert org.gpus == (QueueLine(H100, 8, None, held=2, waiting=3),)
+    assert other.gpus == (QueueLine(H100, 4, None, held=0, waiting=0),)
+    assert team.gpus == (QueueLine(H100, 4, 6, held=2, waiting=3),)
+    assert (org.running, org.pending, other.pending, team.parent, team.weight) == (1, 1, 0, "org", 2)
+
+
+def test_nodes_show_who_holds_what(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    device = NODES[1].gpus[3].id
+    site.bind("job", TaskPlacement("worker", 0, NODES[1].name, (device,)))
+    first, second = client.nodes().items
+    assert (first.node, first.held) == (NODES[0], ())
+    assert second.held == (HeldDevice(device, JOB),)
+
+
+def test_rounds_the_snapshot_and_the_policy_come_whole(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    record = site.record_round()
+    assert [(line.number, line.starts, line.duration_ms) for line in client.rounds().items] == [(1, 1, 14.5)]
+    assert client.round(1) == msgspec.structs.replace(record, number=1)
+    assert digest(client.snapshot()) == site.snapshot().digest
+    view = client.policy()
+    assert (view.revision, view.digest, view.policy) == (REVISION, POLICY.digest, POLICY)
+    status = client.status()
+    assert (status.last_applied_revision, status.epoch, status.conditions[0].type) == (REVISION, 1, "Ready")
+
+
+def test_metrics_are_prometheus_text(site: Site, client: Client) -> None:
+    for number in range(3):
+        client.submit(JobName(f"job-{number}"), spec(4))
+    site.record_round()
+    families = {family.name: family for family in text_string_to_metric_families(client.metrics())}
+
+    def samples(family: str, name: str) -> dict[tuple[str, ...], float]:
+        return {tuple(s.labels.values()): s.value for s in families[family].samples if s.name == name}
+
+    assert samples("quorate_gpus", "quorate_gpus") == {("H100", "free"): 8.0}
+    assert samples("quorate_jobs_pending", "quorate_jobs_pending") == {("team", "outranked"): 2.0}
+    assert samples("quorate_round_phase_seconds", "quorate_round_phase_seconds_sum")["solve",] == 0.0125
+    assert samples("quorate_rounds", "quorate_rounds_total") == {("greedy",): 1.0}
+    assert families["quorate_round_gap"].samples
+    assert families["quorate_round_entitled_gpus_unproven"].samples
+
+
+@pytest.mark.parametrize("name", ["none", "../jobs", "a%2Fb", "'; --"])
+def test_an_unknown_job_is_named(client: Client, name: str) -> None:
+    for call in (client.job, client.why, client.events, client.log, client.cancel):
+        with pytest.raises(ApiError) as refused:
+            call(name)
+        assert refused.value.status == 404
+
+
+def test_an_unknown_round_is_named(client: Client) -> None:
+    with pytest.raises(ApiError, match="There is no round 7"):
+        client.round(7)
+
+
+def test_a_parameter_out_of_range_is_explained(server: ApiServer) -> None:
+    response = httpx2.get(f"{server.url}/v1/jobs?limit=0", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert response.status_code == 422
+    assert response.json()["code"] == "invalid-parameter"
+    assert "query.limit" in response.json()["message"]
+
+
+def test_errors_are_sorted_by_who_must_act(server: ApiServer) -> None:
+    with Client(server.url, "wrong") as stranger, pytest.raises(NotAuthorisedError, match="QUORATE_TOKEN"):
+        stranger.jobs()
+    with Client("http://127.0.0.1:1", None) as lost, pytest.raises(ServerUnreachableError, match="quorate run"):
+        lost.jobs()
+    for nonsense in ("ftp://host", "no url", "http://", "http://[::1"):
+        with pytest.raises(ServerUnreachableError, match="Write it like"):
+            Client(nonsense, None)

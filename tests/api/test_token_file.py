@@ -1,0 +1,60 @@
+"""The token is made once, is its owner's alone, and is found by the client."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.serve import ApiServer
+from reconciler.client import connect
+from reconciler.token_file import TokenFileError, default_token_file, read_or_make_token, read_token
+from tests.api.conftest import TOKEN
+
+
+def test_it_is_made_at_the_first_start_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "token"
+    token = read_or_make_token(path)
+    assert len(token) >= 32
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_or_make_token(path) == token == read_token(path)
+    assert read_or_make_token(tmp_path / "other") != token
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
+def test_a_file_that_others_may_touch_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "token"
+    read_or_make_token(path)
+    path.chmod(mode)
+    with pytest.raises(TokenFileError, match="others can read or own"):
+        read_or_make_token(path)
+
+
+def test_a_link_an_empty_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    read_or_make_token(tmp_path / "token")
+    (tmp_path / "link").symlink_to(tmp_path / "token")
+    (tmp_path / "empty").touch(mode=0o600)
+    for name in ("link", "empty", "missing"):
+        with pytest.raises(TokenFileError, match=name):
+            read_token(tmp_path / name)
+    (tmp_path / "file").touch()
+    with pytest.raises(TokenFileError, match="Not a directory"):
+        read_or_make_token(tmp_path / "file" / "token")
+
+
+def test_the_client_finds_server_and_token(tmp_path: Path, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("QUORATE_SERVER", "QUORATE_TOKEN", "QUORATE_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path))
+    default_token_file().write_text(TOKEN)
+    default_token_file().chmod(0o600)
+    with connect(server.url) as by_option:
+        assert by_option.jobs().items == ()
+    monkeypatch.setenv("QUORATE_SERVER", server.url)
+    with connect() as by_environment:
+        assert by_environment.jobs().items == ()
+    default_token_file().unlink()
+    monkeypatch.setenv("QUORATE_TOKEN", TOKEN)
+    with connect() as by_token:
+        assert by_token.jobs().items == ()

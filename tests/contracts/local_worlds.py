@@ -1,0 +1,102 @@
+"""The local backend under the conformance suite: real processes that sign a witness folder when they start."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reconciler.backend import Cursor, Epoch, StopGang
+from reconciler.backends.local import LocalBackend
+from reconciler.clock import SystemClock
+from solver.world.quantities import Duration
+from solver.world.workload import JobName
+from tests.contracts.backend_world import Command
+from tests.contracts.simulated_worlds import NODES
+
+# $0 is the witness folder. The environment appears whole, and before the line that counts the start.
+_SIGN = 'me="$0/$QUORATE_JOB.$QUORATE_ATTEMPT.$QUORATE_GROUP.$QUORATE_INDEX"; env -0 > "$me.env"; echo >> "$me"; '
+_DEADLINE_S = 60.0
+_NEWEST_EPOCH = Epoch(1_000_000)
+
+
+class LocalWorld:
+    """Implements BackendWorld."""
+
+    nodes = NODES
+
+    def __init__(self, folder: Path) -> None:
+        self.state = folder / "state"
+        self.witness = folder / "witness"
+        self.witness.mkdir()
+        self.restart()
+
+    def settle(self) -> None:
+        time.sleep(0.02)
+
+    def restart(self) -> None:
+        self.backend = LocalBackend(self.state, lambda: NODES, SystemClock())
+
+    def shell(self, script: str) -> Command:
+        """A shell script as a task, which signs before it does anything else."""
+        return ("sh", "-c", _SIGN + script, str(self.witness))
+
+    def succeeds(self) -> Command:
+        return self.shell("exit 0")
+
+    def fails(self, exit_code: int) -> Command:
+        return self.shell(f"exit {exit_code}")
+
+    def runs(self) -> Command:
+        return self.shell("exec sleep 600")
+
+    def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
+        signature = self.witness / f"{job}.{attempt}.{group}.{index}"
+        if list(self.state.glob(f"*/{job}.{attempt}/{group}.{index}/started")):
+            eventually(signature.exists)  # The command was let go, but may not have come to signing.
+        return signature.read_text().count("\n") if signature.exists() else 0
+
+    def environment(self, job: JobName, attempt: int, group: str, index: int) -> dict[str, str]:
+        assert self.starts(job, attempt, group, index)
+        content = (self.witness / f"{job}.{attempt}.{group}.{index}.env").read_text()
+        return dict(line.split("=", 1) for line in content.split("\0") if line)
+
+    def close(self) -> None:
+        """Stop everything, and fail if anything is left."""
+        for job, attempt in {(task.job, task.attempt) for task in self.backend.changes(Cursor(0)).tasks}:
+            self.backend.submit(StopGang(job, attempt, Duration(0)), _NEWEST_EPOCH)
+        eventually(lambda: not self.processes())
+
+    def processes(self) -> list[int]:
+        """Every process, supervisors included, that works in the state folder or knows it by name."""
+        return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if self._belongs(pid)]
+
+    def _belongs(self, pid: int) -> bool:
+        if pid == os.getpid():
+            return False
+        try:
+            texts = [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
+            texts.append(os.readlink(f"/proc/{pid}/cwd").encode())
+        except OSError:  # It ended, or is not ours to look at.
+            return False
+        return any(f"{self.state}/".encode() in text for text in texts)
+
+
+def eventually(reached: Callable[[], bool]) -> None:
+    """Poll until something is so; fails after a minute."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while not reached():
+        assert time.monotonic() < deadline, "never came about"
+        time.sleep(0.02)
+
+
+@contextmanager
+def local_world(folder: Path) -> Iterator[LocalWorld]:
+    """Real processes; nothing is left running at the end."""
+    world = LocalWorld(folder)
+    try:
+        yield world
+    finally:
+        world.close()

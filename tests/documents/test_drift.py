@@ -1,0 +1,171 @@
+"""The types in code and the schemas say the same: names, required fields, defaults, enumerations, and how they nest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from reconciler.documents.inventory import NodePoolSpec
+from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
+from reconciler.documents.topology import TopologySpec
+from solver.plan.plan import Plan
+from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.world.cluster import GpuType
+from solver.world.document import encode
+from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobSpec
+
+# Where policy comes from in Git is noted by the reader, never written by a person.
+INTERNAL = {Queue: {"name", "origin"}, PriorityClass: {"name", "origin"}, SchedulingPolicy: {"origin"}}
+INTERNAL_IN_LISTS = {"Quota": {"origin"}}
+QUANTITIES = {Cpu: "number of CPU cores", Memory: "memory size", Duration: "duration", Instant: "time"}
+SCALARS: dict[type, str] = {
+    inspect.StrType: "string",
+    inspect.IntType: "integer",
+    inspect.FloatType: "number",
+    inspect.BoolType: "boolean",
+}
+UNSET: tuple[Any, ...] = (None, "")
+"""Defaults that mean `absent`; a schema gives them by giving none."""
+
+SPECS = {
+    "Queue": Queue,
+    "PriorityClass": PriorityClass,
+    "SchedulingPolicy": SchedulingPolicy,
+    "NodePool": NodePoolSpec,
+    "Topology": TopologySpec,
+    "Job": JobSpec,
+}
+
+
+def differences(kind: inspect.Type, schema: Schema, base: str, at: str, internal: frozenset[str]) -> Iterator[str]:
+    """Everything in which a type and a schema differ, with the path to it."""
+    schema, base = followed(schema, base)
+    if isinstance(kind, inspect.UnionType):
+        yield from union_differences(kind, schema, base, at)
+    elif isinstance(kind, inspect.StructType):
+        yield from struct_differences(kind, schema, base, at, internal)
+    elif isinstance(kind, inspect.VarTupleType):
+        yield from differences(kind.item_type, schema["items"], base, f"{at}[]", frozenset())
+    elif isinstance(kind, inspect.LiteralType):
+        allowed = schema.get("enum", [schema.get("const")])
+        if sorted(kind.values, key=str) != sorted(allowed, key=str):
+            yield f"{at}: {kind.values} in the type, {allowed} in the schema"
+    elif isinstance(kind, inspect.CustomType):
+        if schema.get("title") != QUANTITIES[kind.cls]:
+            yield f"{at}: {kind.cls.__name__} in the type, {schema.get('title')} in the schema"
+    elif isinstance(kind, inspect.DictType):
+        yield from differences(kind.value_type, schema["additionalProperties"], base, f"{at}.*", frozenset())
+    elif schema.get("type") != SCALARS[type(kind)]:
+        yield f"{at}: {SCALARS[type(kind)]} in the type, {schema.get('type')} in the schema"
+
+
+def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: str) -> Iterator[str]:
+    members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
+    if len(members) == 1:
+        yield from differences(members[0], schema, base, at, frozenset())
+        return
+    ways = {}
+    for way in schema["oneOf"]:
+        inner, inner_base = followed(way, base)
+        tags = {name: field["const"] for name, field in inner["properties"].items() if "const" in field}
+        ways[tuple(tags.items())] = (inner, inner_base)
+    for member in members:
+        assert isinstance(member, inspect.StructType)
+        tag = ((str(member.tag_field), member.tag),)
+        if tag not in ways:
+            yield f"{at}: no schema for {tag}"
+        else:
+            inner, inner_base = ways.pop(tag)
+            yield from struct_differences(member, inner, inner_base, f"{at}<{member.tag}>", frozenset())
+    yield from (f"{at}: no type for {tag}" for tag in ways)
+
+
+def struct_differences(
+    kind: inspect.StructType, schema: Schema, base: str, at: str, internal: frozenset[str]
+) -> Iterator[str]:
+    internal = internal | INTERNAL_IN_LISTS.get(kind.cls.__name__, set())
+    properties = dict(schema.get("properties", {}))
+    required = set(schema.get("required", ()))
+    if schema.get("additionalProperties") is not False:
+        yield f"{at}: unknown fields are not refused"
+    if kind.tag_field is not None:
+        properties.pop(kind.tag_field)
+        required.discard(kind.tag_field)
+    for field in kind.fields:
+        if field.name in internal:
+            continue
+        where = f"{at}.{field.encode_name}"
+        inner = properties.pop(field.encode_name, None)
+        if inner is None:
+            yield f"{where}: not in the schema"
+            continue
+        if field.required != (field.encode_name in required):
+            yield f"{where}: required in one of them only"
+        if not field.required:
+            yield from default_differences(field, inner, base, where)
+        yield from differences(field.type, inner, base, where, frozenset())
+    yield from (f"{at}.{name}: not in the type" for name in properties)
+
+
+def default_differences(field: inspect.Field, schema: Schema, base: str, at: str) -> Iterator[str]:
+    factory = field.default_factory
+    default = field.default if factory is msgspec.NODEFAULT else factory()
+    written = None if default in UNSET else json.loads(encode(default))
+    schema, _ = followed(schema, base)
+    if schema.get("default") != written:
+        yield f"{at}: default {written!r} in the type, {schema.get('default')!r} in the schema"
+
+
+def undescribed(schema: Any, at: str) -> Iterator[str]:
+    """Fields without a description of their own or of what they refer to."""
+    if isinstance(schema, dict):
+        for name, field in schema.get("properties", {}).items():
+            if isinstance(field, dict) and "description" not in field and "$ref" not in field:
+                yield f"{at}.{name}"
+        for key, inner in schema.items():
+            yield from undescribed(inner, f"{at}/{key}")
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_specs_type_and_schema_agree(kind: str) -> None:
+    spec = schema_of(kind)["properties"]["spec"]
+    internal = frozenset(INTERNAL.get(SPECS[kind], ()))
+    assert list(differences(inspect.type_info(SPECS[kind]), spec, f"{kind.lower()}.json", kind, internal)) == []
+
+
+@pytest.mark.parametrize("kind", [Snapshot, Plan])
+def test_a_whole_documents_type_and_schema_agree(kind: type) -> None:
+    name = kind.__name__
+    assert list(differences(inspect.type_info(kind), schema_of(name), f"{name.lower()}.json", name, frozenset())) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_described(kind: str) -> None:
+    assert list(undescribed(schema_of(kind), kind)) == []
+
+
+def test_the_comparison_notices_every_kind_of_drift() -> None:
+    class Drifted(msgspec.Struct):
+        missing: int
+        changed: int = 2
+        typed: GpuType = GpuType("")
+
+    schema = {
+        "additionalProperties": False,
+        "required": ["changed"],
+        "properties": {"changed": {"type": "integer", "default": 1}, "typed": {"type": "integer"}, "extra": {}},
+    }
+    assert list(differences(inspect.type_info(Drifted), schema, "common.json", "it", frozenset())) == [
+        "it.missing: not in the schema",
+        "it.changed: required in one of them only",
+        "it.changed: default 2 in the type, 1 in the schema",
+        "it.typed: string in the type, integer in the schema",
+        "it.extra: not in the type",
+    ]

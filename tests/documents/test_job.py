@@ -1,0 +1,117 @@
+"""Job files and snapshot files: what outside people and programs hand in."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reconciler.documents.job import read_job
+from reconciler.documents.problem import InvalidDocumentsError
+from reconciler.documents.snapshot import read_snapshot
+from solver.world.document import encode
+from solver.world.quantities import Cpu, Memory
+from tests.documents.repository import codes
+
+JOB = """\
+apiVersion: quorate.dev/v1
+kind: Job
+metadata: {name: llama}
+spec:
+  queue: research-vision
+  taskGroups:
+    - name: worker
+      replicas: 4
+      shape: {gpus: 8, gpuTypes: [H100, A100], cpu: 96, memory: 1Ti}
+    - name: leader
+      replicas: 1
+      shape: {cpu: 1.001}
+      command: [python, lead.py]
+  topology: {required: block, preferred: rack}
+  command: [python, train.py]
+  env: {NCCL_DEBUG: INFO}
+"""
+
+SNAPSHOT = """\
+{"kind": "Snapshot", "time": "2026-11-20T08:00:00Z",
+ "nodes": [{"name": "b", "pool": "p", "cpu": 4, "memory": "8Gi"},
+           {"name": "a", "pool": "p", "cpu": 4, "memory": "8Gi"}],
+ "jobs": []}
+"""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InvalidDocumentsError) as invalid:
+        read_job(text.encode(), "job.yaml")
+    return [f"{problem.line}:{problem.column} {problem.code}" for problem in invalid.value.problems]
+
+
+def test_a_job_is_read() -> None:
+    name, spec = read_job(JOB.encode(), "job.yaml")
+    assert (name, spec.queue, spec.gpus, spec.tasks) == ("llama", "research-vision", 32, 5)
+    assert spec.task_groups[0].shape.memory == Memory(2**40)
+    assert spec.task_groups[1].shape.cpu == Cpu(1001)
+    assert spec.env == {"NCCL_DEBUG": "INFO"}
+
+
+def test_json_is_a_way_of_writing_a_job() -> None:
+    name, spec = read_job(JOB.encode(), "job.yaml")
+    document = {
+        "apiVersion": "quorate.dev/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": json.loads(encode(spec)),
+    }
+    assert read_job(json.dumps(document).encode(), "job.json") == (name, spec)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "expected"),
+    [
+        ("  command: [python, train.py]\n", "", ["7:7 no-command"]),
+        ("name: leader", "name: worker", ["10:13 duplicate-task-group"]),
+        ("replicas: 4", "replicas: 0", ["8:17 out-of-range"]),
+        ("gpus: 8", "gpus: -1", ["9:21 out-of-range"]),
+        ("[H100, A100]", "[H100, H100]", ["9:34 out-of-range"]),
+        ("required: block", "required: blocks", ["14:24 unknown-value"]),
+        ("INFO", "1", ["16:21 wrong-type"]),
+        ("NCCL_DEBUG", "'NCCL DEBUG'", ["16:9 malformed"]),
+        ("[python, train.py]", "python train.py", ["15:12 wrong-type"]),
+        ("queue:", "queu:", ["4:1 missing-field", "5:3 unknown-field"]),
+        ("kind: Job", "kind: Queue", ["2:7 one-job"]),
+        ("kind: Job", "kind: job", ["2:7 unknown-kind"]),
+        ("metadata: {name: llama}", "metadata: {name: " + "x" * 64 + "}", ["3:18 out-of-range"]),
+    ],
+)
+def test_mistakes_in_a_job_are_reported_where_they_stand(written: str, instead: str, expected: list[str]) -> None:
+    assert written in JOB
+    assert problems(JOB.replace(written, instead)) == expected
+
+
+def test_a_file_has_one_job() -> None:
+    assert problems("") == ["1:1 one-job"]
+    assert problems(JOB + "---\n" + JOB) == ["1:1 one-job"]
+
+
+def test_a_snapshot_is_read_in_sorted_order() -> None:
+    assert [node.name for node in read_snapshot(SNAPSHOT.encode(), "s.json").nodes] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "place"),
+    [
+        ('"cpu": 4, "memory": "8Gi"}]', '"cpu": "x", "memory": "8Gi"}]', "3:46"),
+        ('"name": "a"', '"name": "b"', "1:1"),
+        ('"jobs": []', '"jobs": [}', "4:11"),
+        ('"jobs": []', '"jobs": [], "more": 1', "1:1"),
+        ("2026-11-20", "2026-13-20", "1:30"),
+    ],
+)
+def test_an_invalid_example_snapshot_is_reported(written: str, instead: str, place: str) -> None:
+    assert written in SNAPSHOT
+    ((found, _),) = codes({"cluster-state/s.json": SNAPSHOT.replace(written, instead)})
+    assert found == f"cluster-state/s.json:{place}"
+
+
+def test_json_of_another_kind_is_left_alone() -> None:
+    assert codes({"cluster-state/s.json": '{"kind": "Grafana"}', "cluster-state/list.json": "[1]"}) == []

@@ -1,0 +1,93 @@
+"""A child that does what its first argument says: answers well the first N times (second argument), then misbehaves."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from reconciler.optimiser.wire import READY, Answer, Question, decode, encode, read_frame, write_frame
+from solver.program.optimiser import Reached, Solution
+
+
+def good(question: Question) -> bytes:
+    reached = tuple(Reached(0.0, 0.0) for _ in question.program.objectives)
+    return encode(Answer(Solution(question.start, reached, f"fake {os.getpid()}")))
+
+
+def with_values(change: Callable[[Question], list[float]]) -> Callable[[Question], bytes]:
+    def answer(question: Question) -> bytes:
+        reached = tuple(Reached(0.0, 0.0) for _ in question.program.objectives)
+        return encode(Answer(Solution(np.array(change(question), dtype=np.float64), reached, "fake")))
+
+    return answer
+
+
+def hang(_: Question) -> bytes:
+    time.sleep(600)
+    return b""
+
+
+def crash(_: Question) -> bytes:
+    os.abort()
+
+
+def eat_memory(_: Question) -> bytes:
+    try:
+        hoard = bytearray(64 << 30)
+    except MemoryError:
+        sys.exit("out of memory")
+    return bytes(hoard[:1])
+
+
+def truncate(_: Question) -> bytes:
+    sys.stdout.buffer.write(b"\0\0\0\0\0\0\0\x09half")
+    sys.stdout.buffer.flush()
+    sys.exit(0)
+
+
+def announce_too_much(_: Question) -> bytes:
+    sys.stdout.buffer.write(b"\x7f" * 8)
+    sys.stdout.buffer.flush()
+    return hang(_)
+
+
+ACTS: dict[str, Callable[[Question], bytes]] = {
+    "good": good,
+    "none": lambda _: encode(Answer(None)),
+    "hang": hang,
+    "crash": crash,
+    "eat-memory": eat_memory,
+    "truncate": truncate,
+    "announce-too-much": announce_too_much,
+    "garbage": lambda _: b"\xc1garbage",
+    "odd-bytes": lambda q: good(q).replace(q.start.tobytes(), b"\0" * (len(q.start.tobytes()) - 8) + b"\xff" * 8),
+    "too-short": with_values(lambda q: [*q.start][:-1]),
+    "too-long": with_values(lambda q: [*q.start, 0.0]),
+    "nan": with_values(lambda q: [float("nan"), *q.start[1:]]),
+    "infinite": with_values(lambda q: [float("inf"), *q.start[1:]]),
+    "below-bounds": with_values(lambda q: [-0.01, *q.start[1:]]),
+    "above-bounds": with_values(lambda q: [10.01, *q.start[1:]]),
+    "fraction": with_values(lambda q: [0.5, *q.start[1:]]),
+    "breaks-row": with_values(lambda q: [10.0, 10.0]),
+}
+
+
+def main() -> None:
+    name, well = sys.argv[1], int(sys.argv[2])
+    if name == "mute":
+        time.sleep(600)
+    if name == "deaf":
+        write_frame(sys.stdout.buffer, READY)
+        time.sleep(600)
+    write_frame(sys.stdout.buffer, READY)
+    for number in range(1_000):
+        question = decode(read_frame(sys.stdin.buffer), Question)
+        write_frame(sys.stdout.buffer, (good if number < well else ACTS[name])(question))
+
+
+if __name__ == "__main__":
+    main()
