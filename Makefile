@@ -9,7 +9,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m "not long"
+	$(BIN)/python -m pytest -n 2
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long
