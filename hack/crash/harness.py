@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import event
 
-from hack.crash import verdict
+from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.workload import NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, workload
 from reconciler.backend import BackendUnreachableError, StaleEpochError
@@ -124,8 +123,7 @@ class Run:
             one_pass(self.plane)
         except Killed:
             self.kills += 1
-            self.store.close()
-            self.store = _open(self.path)
+            self.store.close()  # it remembers nothing but its connections, and makes new ones
             self.plane = self._new_plane(self.store)
         except NotLeaderError as other:
             self.clock.advance(max(0, other.until - self.clock.now()))
@@ -180,12 +178,12 @@ class Run:
         ran, records = self.cluster.intervals, self.store.jobs.jobs()
         submitted, cancelled = names(self.happenings, "submit"), names(self.happenings, "cancel")
         self.problems += [f"stale write accepted: {write}" for write in self.gates.stale_accepted]
-        self.problems += verdict.double_owners(ran)
-        self.problems += verdict.doubled_starts(ran)
-        self.problems += verdict.runs_after_success(ran, records)
-        self.problems += verdict.lost_jobs(submitted, records)
-        self.problems += verdict.false_outcomes(ran, records, cancelled)
-        self.problems += verdict.leftovers(ran, self.store.ledger)
+        self.problems += judge.double_owners(ran)
+        self.problems += judge.doubled_starts(ran)
+        self.problems += judge.runs_after_success(ran, records)
+        self.problems += judge.lost_jobs(submitted, records)
+        self.problems += judge.false_outcomes(ran, records, cancelled)
+        self.problems += judge.leftovers(ran, self.store.ledger)
 
 
 def random_fate(seed: int) -> Fate:
@@ -210,14 +208,8 @@ def killed_at(number: int) -> Fate:
 
 def run_seed(seed: int, fate: Fate | None = None) -> Outcome:
     """One run, in a folder of its own."""
-    with _folder() as folder:
-        return Run(seed, folder / "quorate.db", fate or random_fate(seed)).to_the_end()
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="quorate-crash-") as folder:
-        yield Path(folder)
+        return Run(seed, Path(folder) / "quorate.db", fate or random_fate(seed)).to_the_end()
 
 
 def _open(path: Path) -> SqlStore:

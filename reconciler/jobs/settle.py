@@ -208,6 +208,7 @@ def order_of(intent: Intent, record: JobRecord) -> Order:
 
 def describe(task: TaskStatus) -> str:
     """How a task ended, in words."""
-    how = f"failed with exit code {task.exit_code}" if task.state == "failed" else f"was {task.state}"
-    detail = f" ({task.detail})" if task.detail else ""
-    return f"task {task.group}/{task.index} on {task.node} {how}{detail}"
+    place = f"task {task.group}/{task.index} on {task.node}"
+    if task.state == "failed":
+        return f"{place} failed with exit code {task.exit_code}"
+    return f"{place} was {task.state}" + (f" ({task.detail})" if task.detail else "")

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -41,8 +42,7 @@ def test_the_pace(last: float, last_woken: float, woken: float | None, due: floa
 
 def plane_of(site: Site, holder: str = "only") -> ControlPlane:
     """In real time: the runner sleeps for real."""
-    fields = {name: getattr(site.plane(holder), name) for name in ControlPlane.__dataclass_fields__}
-    return ControlPlane(**fields | {"clock": SystemClock()})
+    return replace(site.plane(holder), clock=SystemClock())
 
 
 @contextmanager
@@ -126,9 +126,7 @@ def test_it_says_that_a_plan_was_refused_and_goes_on(site: Site) -> None:
         plan = solve(snapshot, policy, None)
         return msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan
 
-    plane = plane_of(site)
-    object.__setattr__(plane, "solve", solve_or_break)
-    runner = Runner(plane, Pace(poll_s=0.01))
+    runner = Runner(replace(plane_of(site), solve=solve_or_break), Pace(poll_s=0.01))
     broken.set()
     with running(runner):
         until(lambda: runner.status.condition == "plan-refused")
