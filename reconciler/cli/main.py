@@ -24,8 +24,11 @@ class Subcommand(NamedTuple):
 COMMANDS: Final = {
     "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
     "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
+    "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do, before it is merged."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
+    "run": Subcommand("reconciler.cli.run:run", "Run the control plane: follow a policy repository and decide rounds."),
+    "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
     "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
 }
 """Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""

@@ -1,0 +1,48 @@
+"""Types of options that several commands share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+from solver.world.quantities import Duration
+
+
+class DurationParam(click.ParamType[Duration]):
+    """A positive span such as 5s or 1h30m."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Duration:
+        """Read it; a usage error where it is none."""
+        if isinstance(value, Duration):
+            return value
+        try:
+            span = Duration.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return span if span > 0 else self.fail("it must be longer than 0s", param, ctx)
+
+
+class Address(NamedTuple):
+    """Where to listen. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+
+class AddressParam(click.ParamType[Address]):
+    """HOST:PORT; an IPv6 address stands in brackets."""
+
+    name = "host:port"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        """Split it; a usage error where it is none."""
+        if isinstance(value, Address):
+            return value
+        host, colon, port = str(value).rpartition(":")
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is no HOST:PORT such as 127.0.0.1:7717 or [::1]:7717", param, ctx)
+        return Address(bare, int(port))
