@@ -7,7 +7,13 @@ import os
 import sys
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
+
+
+def _telling_first(_: object, __: str, line: EventDict) -> EventDict:
+    """When, how grave and what come first, for whoever reads JSON by eye."""
+    return {**{key: line[key] for key in ("time", "level", "event") if key in line}, **line}
+
 
 _SHARED: tuple[Processor, ...] = (
     structlog.stdlib.add_log_level,
@@ -27,7 +33,12 @@ def configure_logs(level: str = "INFO") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *without_trace, render],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _telling_first,
+                *without_trace,
+                render,
+            ],
             foreign_pre_chain=_SHARED,
         )
     )

@@ -147,7 +147,7 @@ class Reporter:
         if saying != self._said:
             self._said = saying
             say = self.log.info if status.condition == "leading" else self.log.warning
-            say(status.condition, message=status.message)
+            say(status.condition, **({"message": status.message} if status.message else {}))
 
 
 def _guard(settings: Settings) -> Guard:
