@@ -13,7 +13,7 @@ from reconciler.api.answers import answer
 from reconciler.api.payloads import ApiProblem
 from reconciler.backend import BackendUnreachableError
 from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.store.protocols import DuplicateJobError, StoreUnusableError, UnknownJobError
+from reconciler.store.protocols import DuplicateJobError, StoreUnusableError
 from solver.plan.reasons import AnyReason
 
 
@@ -29,7 +29,6 @@ class RefusedError(Exception):
 
 
 _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
-    (UnknownJobError, 404, "unknown-job", "List the jobs to see their names; ended ones are among them."),
     (DuplicateJobError, 409, "job-exists", "Choose another name; to try again, repeat the idempotency key."),
     (StoreUnusableError, 503, "store-unusable", "See the server's log."),
     (BackendUnreachableError, 503, "backend-unreachable", "Try again in a moment."),

@@ -1,0 +1,44 @@
+"""How a command reaches its server, and how what goes wrong on the way becomes one clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from reconciler.cli.exits import Exit
+from reconciler.cli.output import CommandFailedError
+from reconciler.client import DEFAULT_SERVER, ApiError, Client, NotAuthorisedError, ServerUnreachableError, connect
+from reconciler.token_file import TokenFileError
+
+
+def server_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--server`, the same on every command that speaks to one. Passed as `server`."""
+    told = f"The server's URL; else QUORATE_SERVER, else {DEFAULT_SERVER}."
+    return click.option("--server", metavar="URL", help=told)(command)
+
+
+@contextmanager
+def connected(server: str | None) -> Iterator[Client]:
+    """A client; whatever it raises comes out as CommandFailedError with the exit code for it."""
+    try:
+        with connect(server) as client:
+            yield client
+    except ServerUnreachableError as error:
+        raise CommandFailedError(str(error), exit_code=Exit.SERVER_UNREACHABLE) from error
+    except TokenFileError as error:
+        raise CommandFailedError(str(error), exit_code=Exit.NOT_AUTHORISED) from error
+    except NotAuthorisedError as error:
+        raise refused(error, Exit.NOT_AUTHORISED) from error
+    except ApiError as error:
+        raise refused(error, Exit.ERROR) from error
+
+
+def refused(error: ApiError, exit_code: Exit) -> CommandFailedError:
+    """What the server said, the details one a line."""
+    problem = error.problem
+    details = [str(each) for each in problem.problems or problem.reasons]
+    message = problem.message if len(details) < 2 else "\n  - ".join([f"{problem.code}:", *details])
+    return CommandFailedError(message, fix=problem.fix, exit_code=exit_code)
