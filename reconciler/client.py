@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 
 from reconciler.api.payloads import (
+    LOG_BYTES_MAX,
     ApiProblem,
     EventList,
     JobList,
@@ -99,9 +100,16 @@ class Client:
         """Why a job is where it is."""
         return self._get(f"{_job_path(name)}/why", Why)
 
-    def log(self, name: str, group: str = "", index: int = 0, attempt: int = 0, offset: int = 0) -> bytes:
-        """A piece of a task's log from `offset`; b"" at the end of what there is so far, so following is asking again."""
-        asked: dict[str, str | int] = {"group": group, "index": index, "attempt": attempt, "offset": offset}
+    def log(
+        self, name: str, group: str = "", index: int = 0, attempt: int = 0, offset: int = 0, limit: int = LOG_BYTES_MAX
+    ) -> bytes:
+        """Up to `limit` bytes of a task's log from `offset`; b"" at the end of what there is so far.
+
+        So following is asking again.
+        """
+        asked: dict[str, str | int] = {
+            "group": group, "index": index, "attempt": attempt, "offset": offset, "limit": limit
+        }  # fmt: skip
         return self._call("GET", f"{_job_path(name)}/logs", params=asked)
 
     def cancel(self, name: str) -> JobView:

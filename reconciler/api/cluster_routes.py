@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Query, Response
 
 from reconciler.api.answers import answer, answers
 from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
-from reconciler.api.views import node_views, queue_views
+from reconciler.api.views import job_viewer, node_views, queue_views
 from reconciler.metrics import CONTENT_TYPE
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
@@ -59,8 +61,10 @@ class ClusterRoutes:
         return answer(self._services.snapshot())
 
     def status(self) -> Response:
-        """Conditions, revisions and the leader."""
-        return answer(self._services.status())
+        """Conditions, revisions, the leader, and how many jobs are in which state."""
+        view = job_viewer(self._services.ledger)
+        states = Counter(view(record).state for record in self._services.jobs.live_jobs())
+        return answer(msgspec.structs.replace(self._services.status(), live_jobs=dict(states)))
 
     def policy(self) -> Response:
         """The policy in force."""

@@ -7,17 +7,19 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from reconciler.api.answers import answer, answers
-from reconciler.api.payloads import ApiProblem, EventList, JobList, JobView, Why
+from reconciler.api.payloads import LOG_BYTES_MAX, ApiProblem, EventList, JobList, JobView, Why
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
+from reconciler.documents.problem import did_you_mean
+from reconciler.jobs.record import JobRecord
+from reconciler.store.protocols import UnknownJobError
+from solver.plan.advice import what_would_fit
 from solver.world.workload import JobName
 
 BODY_BYTES_MAX = 1_000_000
 """A job of a hundred groups, each with a long command, has some 100 kB."""
-
-LOG_BYTES_MAX = 1_000_000
 
 _JOB_DOCUMENT = {"schema": {"type": "object", "description": "A Job document, as in schemas/job.json."}}
 _SUBMIT_BODY = {
@@ -64,8 +66,9 @@ class JobRoutes:
         reasons = self._services.admit(spec)
         if reasons:
             told = "; ".join(str(reason) for reason in reasons)
-            fix = "Change the job, or the policy that rules it out."
-            raise RefusedError(422, "inadmissible", f"{name} could never run: {told}.", fix, reasons)
+            raise RefusedError(
+                422, "inadmissible", f"{name} could never run: {told}.", what_would_fit(reasons), reasons
+            )
         record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
         self._services.wake()
         return answer(job_viewer(self._services.ledger)(record))
@@ -81,17 +84,14 @@ class JobRoutes:
 
     def events(self, name: JobName, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
         """What happened to a job."""
-        self._services.jobs.job(name)
+        self._record(name)
         return answer(EventList(items=self._services.history.events(name, limit)))
 
     def why(self, name: JobName) -> Response:
         """Why a job is where it is."""
         view = self._view(name)
-        if view.outcome is not None:
-            return answer(Why(name=name, state=view.state, verdict=None, words=(view.outcome.message,)))
-        verdict = self._services.verdict(name)
-        words = words_of(verdict) if verdict else ("no round has looked at it yet",)
-        return answer(Why(name=name, state=view.state, verdict=verdict, words=words))
+        verdict = self._services.verdict(name) if view.outcome is None else None
+        return answer(Why(name=name, state=view.state, verdict=verdict, words=words_of(view, verdict)))
 
     def logs(
         self,
@@ -122,10 +122,18 @@ class JobRoutes:
 
     def cancel(self, name: JobName, request: Request) -> Response:
         """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
+        self._record(name)
         record = self._services.jobs.request_cancel(name, request.state.user)
         self._services.wake()
         return answer(job_viewer(self._services.ledger)(record))
 
     def _view(self, name: JobName) -> JobView:
-        record = self._services.jobs.job(name)
-        return job_viewer(self._services.ledger)(record)
+        return job_viewer(self._services.ledger)(self._record(name))
+
+    def _record(self, name: JobName) -> JobRecord:
+        try:
+            return self._services.jobs.job(name)
+        except UnknownJobError as error:
+            known = (record.name for record in self._services.jobs.jobs())
+            fix = did_you_mean(name, known) or "List the jobs to see their names; ended ones are among them."
+            raise RefusedError(404, "unknown-job", f"There is no job {name}.", fix) from error

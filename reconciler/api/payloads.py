@@ -13,8 +13,11 @@ from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, GpuType, Node
 from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Instant
+from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
+
+LOG_BYTES_MAX: Final = 1_000_000
+"""Of a log in one answer."""
 
 
 class Payload(Document, frozen=True, omit_defaults=False):
@@ -64,12 +67,16 @@ class Why(Payload, frozen=True, kw_only=True):
 
 
 class QueueLine(Document, frozen=True, omit_defaults=False):
-    """GPUs of one type in one queue. `max` null: no ceiling. `waiting`: asked for by pending jobs that name the type first."""
+    """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
+
+    `waiting`: asked for by pending jobs that name the type first.
+    """
 
     gpu_type: GpuType
     guaranteed: int
     max: int | None
     held: int
+    borrowed: int
     waiting: int
 
 
@@ -98,10 +105,13 @@ class HeldDevice(Document, frozen=True):
 
 
 class NodeView(Document, frozen=True, omit_defaults=False):
-    """One node and who holds its devices."""
+    """One node, who holds its devices, what CPU and memory its tasks have taken, and the jobs they belong to."""
 
     node: Node
     held: tuple[HeldDevice, ...]
+    cpu_held: Cpu
+    memory_held: Memory
+    jobs: tuple[JobName, ...]
 
 
 class NodeList(Payload, frozen=True, kw_only=True):
@@ -138,13 +148,14 @@ class Condition(Document, frozen=True, omit_defaults=False):
 
 
 class Status(Payload, frozen=True, kw_only=True):
-    """How the control plane stands. Revisions are "" before the first."""
+    """How the control plane stands. Revisions are "" before the first. `live_jobs` counts jobs by state, ended ones aside."""
 
     conditions: tuple[Condition, ...]
     last_applied_revision: str
     last_attempted_revision: str
     epoch: Epoch
     holder: str
+    live_jobs: dict[JobState, int] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
 
 class Health(Payload, frozen=True, kw_only=True):

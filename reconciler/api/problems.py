@@ -14,7 +14,7 @@ from reconciler.api.payloads import ApiProblem
 from reconciler.backend import BackendUnreachableError
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.store.protocols import DuplicateJobError, StoreUnusableError, UnknownJobError
+from reconciler.store.protocols import DuplicateJobError, StoreUnusableError
 from solver.plan.reasons import AnyReason
 
 
@@ -34,7 +34,6 @@ class NotReadyError(Exception):
 
 
 _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
-    (UnknownJobError, 404, "unknown-job", "List the jobs to see their names; ended ones are among them."),
     (DuplicateJobError, 409, "job-exists", "Choose another name; to try again, repeat the idempotency key."),
     (StoreUnusableError, 503, "store-unusable", "See the server's log."),
     (NoPolicyError, 503, "no-policy", "`quorate status` says why. Try again once a revision is in force."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.jobs.record import JobRecord
@@ -13,9 +13,11 @@ from solver.rules.demand import options_of
 from solver.rules.entitlement import Line, shares_of
 from solver.rules.policy import Policy, Queue
 from solver.rules.tree import QueueTree
-from solver.world.cluster import GpuType
+from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.inflight import Intent
+from solver.world.quantities import Cpu, Memory
 from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, Shape, TaskPlacement
 
 
 def job_viewer(ledger: Ledger) -> Callable[[JobRecord], JobView]:
@@ -46,8 +48,17 @@ def _job_view(record: JobRecord, claim: Claim | None, intents: Iterable[Intent],
     )
 
 
-def words_of(verdict: Verdict) -> tuple[str, ...]:
-    """A verdict as sentences, the most telling first."""
+def words_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:
+    """Why a job is where it is, as sentences, the most telling first."""
+    if view.outcome is not None:
+        return (view.outcome.message,)
+    if view.tasks:
+        nodes = ", ".join(dict.fromkeys(task.node for task in view.tasks))
+        return (f"it holds its devices in attempt {view.attempt}, on {nodes}",)
+    return _words_of(verdict) if verdict else ("no round has looked at it yet",)
+
+
+def _words_of(verdict: Verdict) -> tuple[str, ...]:
     match verdict:
         case Starts(gpus=gpus, entitled=entitled):
             return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
@@ -58,12 +69,28 @@ def words_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def node_views(snapshot: Snapshot) -> tuple[NodeView, ...]:
-    """Every node with the holders of its devices."""
-    holder = {device: job.name for job in snapshot.jobs for task in job.placement for device in task.devices}
-    return tuple(
-        NodeView(node, tuple(HeldDevice(gpu.id, holder[gpu.id]) for gpu in node.gpus if gpu.id in holder))
-        for node in snapshot.nodes
+    """Every node with what runs on it."""
+    on_node: dict[NodeName, list[tuple[Job, TaskPlacement]]] = {node.name: [] for node in snapshot.nodes}
+    for job in snapshot.jobs:
+        for task in job.placement:
+            on_node.setdefault(task.node, []).append((job, task))
+    return tuple(_node_view(node, on_node[node.name]) for node in snapshot.nodes)
+
+
+def _node_view(node: Node, tasks: Sequence[tuple[Job, TaskPlacement]]) -> NodeView:
+    holder = {device: job.name for job, task in tasks for device in task.devices}
+    shapes = [_shape_of(job, task) for job, task in tasks]
+    return NodeView(
+        node,
+        tuple(HeldDevice(gpu.id, holder[gpu.id]) for gpu in node.gpus if gpu.id in holder),
+        Cpu(sum(shape.cpu for shape in shapes)),
+        Memory(sum(shape.memory for shape in shapes)),
+        tuple(dict.fromkeys(job.name for job, _ in tasks)),
     )
+
+
+def _shape_of(job: Job, task: TaskPlacement) -> Shape:
+    return next(group.shape for group in job.spec.task_groups if group.name == task.group)
 
 
 def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
@@ -75,11 +102,13 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
+        guaranteed, held = shares.guaranteed.get(at, 0), shares.used.get(at, 0)
         return QueueLine(
             gpu_type,
-            shares.guaranteed.get(at, 0),
+            guaranteed,
             shares.ceiling.get(at),
-            held=shares.used.get(at, 0),
+            held=held,
+            borrowed=max(0, held - guaranteed),
             waiting=waiting.get(at, 0),
         )
 

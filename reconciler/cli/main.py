@@ -28,7 +28,18 @@ COMMANDS: Final = {
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane: follow a policy repository and decide rounds."),
+    "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
+    "get": Subcommand("reconciler.cli.get:get", "List jobs."),
+    "describe": Subcommand("reconciler.cli.describe:describe", "Show everything about a job."),
+    "why": Subcommand("reconciler.cli.why:why", "Say why a job waits, or how it ended."),
+    "logs": Subcommand("reconciler.cli.logs:logs", "Print what a task wrote."),
+    "wait": Subcommand("reconciler.cli.wait:wait", "Wait until jobs run or have ended."),
+    "cancel": Subcommand("reconciler.cli.cancel:cancel", "Ask for jobs to end."),
+    "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
+    "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
+    "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
     "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
+    "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
     "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
 }
 """Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""

@@ -1,4 +1,4 @@
-"""The last lines of a task's log, found without reading all of it."""
+"""Where the last lines of a task's log are, found without reading all of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Callable
 
 from reconciler.backend import BackendUnreachableError, Logs, TaskStatus
 
+Read = Callable[[int, int], bytes]
+"""Up to so many bytes (second) of a log from an offset (first); b"" at its end."""
+
 TAIL_LINES = 20
 TAIL_BYTES = 4_096
 """Enough for a traceback's last frames, and little enough to keep with every failed job."""
+
+_BLOCK_BYTES = 65_536
 
 
 def last_lines(logs: Logs, task: TaskStatus) -> str:
@@ -18,14 +23,36 @@ def last_lines(logs: Logs, task: TaskStatus) -> str:
         return logs.read_log(task.job, task.attempt, task.group, task.index, offset, limit)
 
     try:
-        end = _length(read)
+        end = length_of(read)
         text = read(max(0, end - TAIL_BYTES), TAIL_BYTES).decode(errors="replace")
     except (KeyError, OSError, BackendUnreachableError) as error:
         return f"(its log can't be read: {error})"
     return "\n".join(text.splitlines()[-TAIL_LINES:])
 
 
-def _length(read: Callable[[int, int], bytes]) -> int:
+def start_of_last_lines(read: Read, lines: int) -> int:
+    """The offset at which the last `lines` lines begin."""
+    start = length_of(read)
+    # The end of the last line is not the beginning of another.
+    wanted = lines + (read(start - 1, 1) == b"\n" if start else 0)
+    while start and wanted > 0:
+        size = min(start, _BLOCK_BYTES)
+        block = read(start - size, size)
+        if block.count(b"\n") >= wanted:
+            return start - size + _place_of_nth_last_line_end(block, wanted) + 1
+        wanted -= block.count(b"\n")
+        start -= size
+    return start
+
+
+def _place_of_nth_last_line_end(block: bytes, number: int) -> int:
+    place = len(block)
+    for _ in range(number):
+        place = block.rindex(b"\n", 0, place)
+    return place
+
+
+def length_of(read: Read) -> int:
     """How long the log is, by doubling and halving: some thirty reads of one byte for a gigabyte."""
     if not read(0, 1):
         return 0

@@ -1,0 +1,91 @@
+"""`quorate describe`: one job with its gang, its tasks and devices, its verdict and its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import click
+
+from reconciler.api.payloads import JobView, Why
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import output_option, print_json
+from reconciler.cli.tables import print_fields, print_table
+from reconciler.cli.times import local
+from reconciler.cli.wording import class_of, count, shape_words, size_of, state_line
+from reconciler.clock import SystemClock
+from reconciler.store.protocols import Event
+from solver.world.document import API_VERSION, Document
+from solver.world.workload import JobSpec
+
+
+class JobDescription(Document, frozen=True, omit_defaults=False):
+    """What `-o json` prints. Events are oldest first."""
+
+    job: JobView
+    why: Why
+    events: tuple[Event, ...]
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["JobDescription"] = "JobDescription"
+
+
+@click.command(short_help="Show everything about a job.")
+@click.argument("job")
+@output_option("text", "json")
+@server_option
+def describe(job: str, output: str, server: str | None) -> None:
+    """Show what JOB asked for, where its tasks are, why it is where it is, and what happened to it.
+
+    The values of its environment are left out of the text: they may be secrets.
+    """
+    with connected(server) as client:
+        description = JobDescription(client.job(job), client.why(job), client.events(job).items)
+    if output == "json":
+        print_json(description)
+        return
+    print_fields(_fields(description))
+    _print_tasks(description.job)
+    _print_events(description.events)
+
+
+def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
+    job = description.job
+    spec = job.spec
+    yield "Name", job.name
+    yield "Queue", spec.queue
+    yield "Class", class_of(spec)
+    yield "User", job.user
+    yield "Submitted", local(job.submitted_at)
+    yield "State", state_line(job, SystemClock().now())
+    if job.cancel_requested_by:
+        yield "Cancel", f"asked for by {job.cancel_requested_by}"
+    yield "Gang", size_of(spec)
+    for group in spec.task_groups:
+        yield f"  {group.name}", f"{group.replicas} x {shape_words(group.shape)}"
+        yield "", " ".join(group.command or spec.command)
+    yield from _wishes(spec)
+    yield "Why", "\n".join(description.why.words)
+
+
+def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    topology = spec.topology
+    levels = (("required", topology.required), ("preferred", topology.preferred))
+    wished = [f"{word} one {level}" for word, level in levels if level]
+    if wished:
+        yield "Topology", ", ".join(wished)
+    if spec.env:
+        yield "Environment", ", ".join(sorted(spec.env))
+
+
+def _print_tasks(job: JobView) -> None:
+    if job.tasks:
+        click.echo(f"\n{count(len(job.tasks), 'task')} of attempt {job.attempt}:")
+        rows = ((f"{task.group}/{task.index}", task.node, ", ".join(task.devices)) for task in job.tasks)
+        print_table(("TASK", "NODE", "DEVICES"), rows)
+
+
+def _print_events(events: tuple[Event, ...]) -> None:
+    if events:
+        click.echo("\nEvents:")
+        rows = ((local(event.time), event.kind, event.actor, event.cause) for event in events)
+        print_table(("TIME", "EVENT", "BY", "CAUSE"), rows)

@@ -1,0 +1,88 @@
+"""`quorate get`: jobs as a table, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from reconciler.api.payloads import JobList, JobView, QueueView
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.tables import print_table
+from reconciler.cli.times import local, span
+from reconciler.cli.wording import class_of, nodes_of, standing
+from reconciler.client import Client
+from reconciler.clock import SystemClock
+from reconciler.documents.problem import did_you_mean
+
+STATES = ("queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled")
+
+
+@click.command(short_help="List jobs.")
+@click.argument("job", required=False)
+@click.option("--queue", help="Only jobs of this queue and of those below it.")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES), help="Only jobs in this state; repeatable."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=1_000,
+    show_default=True,
+    help="Look at no more than this many of the newest jobs.",
+)
+@output_option("text", "wide", "json")
+@server_option
+def get(
+    job: str | None, queue: str | None, states: tuple[str, ...], limit: int, output: str, server: str | None
+) -> None:
+    """List the newest jobs, or one JOB: its queue, state and size, where it runs or how it ended.
+
+    `-o wide` adds who submitted it and when, its tasks, and every node.
+    """
+    with connected(server) as client:
+        jobs = (client.job(job),) if job else client.jobs(limit).items
+        if queue is not None:
+            below = _with_those_below(client, queue)
+            jobs = tuple(each for each in jobs if each.spec.queue in below)
+    jobs = tuple(each for each in jobs if not states or each.state in states)
+    if output == "json":
+        print_json(JobList(items=jobs))
+    elif jobs:
+        _print(jobs, wide=output == "wide")
+    else:
+        click.echo("no jobs")
+
+
+def _with_those_below(client: Client, queue: str) -> set[str]:
+    queues = client.queues().items
+    known = {each.name for each in queues}
+    if queue not in known:
+        raise CommandFailedError(f"there is no queue {queue}", fix=did_you_mean(queue, known))
+    return set(_subtree(queue, queues))
+
+
+def _subtree(queue: str, queues: tuple[QueueView, ...]) -> Iterable[str]:
+    yield queue
+    for each in queues:
+        if each.parent == queue:
+            yield from _subtree(each.name, queues)
+
+
+def _print(jobs: Iterable[JobView], wide: bool) -> None:
+    now = SystemClock().now()
+    headings = ["NAME", "QUEUE", "CLASS", "STATE", "GPUS", "AGE", "WHERE"]
+    rows = [_row(job, now - job.submitted_at, wide) for job in jobs]
+    if wide:
+        headings += ["TASKS", "ATTEMPT", "USER", "SUBMITTED"]
+    print_table(headings, rows, right=("GPUS", "AGE", "TASKS", "ATTEMPT"))
+
+
+def _row(job: JobView, age_ms: int, wide: bool) -> list[str]:
+    spec = job.spec
+    row = [job.name, spec.queue, class_of(spec), job.state, str(spec.gpus), span(age_ms), standing(job)]
+    if not wide:
+        return row
+    row[-1] = ", ".join(nodes_of(job)) or standing(job)
+    return [*row, str(spec.tasks), str(job.attempt), job.user, local(job.submitted_at)]

@@ -1,0 +1,90 @@
+"""`quorate logs`: what one task wrote, from the beginning, from its last lines, or as it goes on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+import click
+
+from reconciler.api.payloads import LOG_BYTES_MAX, JobView
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.wait import POLL_S
+from reconciler.client import ApiError, Client
+from reconciler.jobs.tail import start_of_last_lines
+
+_NOT_FOUND = 404
+
+
+@click.command(short_help="Print what a task wrote.")
+@click.argument("job")
+@click.option("--group", default="", help="The task's group. Default: the job's first.")
+@click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which task of the group.")
+@click.option("--attempt", type=click.IntRange(1), help="Which attempt of the job. Default: the newest.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for the task to start, and go on until its attempt is over.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
+@server_option
+def logs(
+    job: str, group: str, index: int, attempt: int | None, follow: bool, tail: int | None, server: str | None
+) -> None:
+    """Print what one task of JOB wrote to stdout and stderr, byte for byte."""
+    out = sys.stdout.buffer
+    with connected(server) as client:
+        for piece in TaskLog(client, job, group, index, attempt or 0).pieces(follow, tail):
+            out.write(piece)
+            out.flush()
+
+
+class TaskLog:
+    """One task's log on a server. `attempt` 0 is the newest when it is first read."""
+
+    def __init__(self, client: Client, job: str, group: str, index: int, attempt: int) -> None:
+        self._client = client
+        self._job = job
+        self._group = group
+        self._index = index
+        self._attempt = attempt
+
+    def pieces(self, follow: bool, tail: int | None) -> Iterator[bytes]:
+        """The log piece by piece; following ends with the attempt. Raises ApiError where there is no such log."""
+        self._settle_attempt(follow)
+        offset = 0 if tail is None else start_of_last_lines(self._read, tail)
+        while True:
+            # Asked before the last read: whatever was written until then is read by it.
+            over = not follow or self._is_over()
+            while piece := self._read(offset, LOG_BYTES_MAX):
+                offset += len(piece)
+                yield piece
+            if over:
+                return
+            time.sleep(POLL_S)
+
+    def _settle_attempt(self, follow: bool) -> None:
+        """Fix the attempt, so that all pieces are of one; when following, wait until there is something to read."""
+        while True:
+            view = self._client.job(self._job)
+            self._attempt = self._attempt or view.attempt
+            try:
+                self._read(0, 1)
+            except ApiError as error:
+                if error.status != _NOT_FOUND or not follow or not self._may_come(view):
+                    raise
+                time.sleep(POLL_S)
+            else:
+                return
+
+    def _may_come(self, view: JobView) -> bool:
+        """The log may be there in a moment: the attempt has not begun, or begins just now."""
+        known = any(
+            (task.group, task.index) == (self._group or view.spec.task_groups[0].name, self._index)
+            for task in view.tasks
+        )
+        return view.outcome is None and (not view.tasks or known) and view.attempt <= self._attempt
+
+    def _is_over(self) -> bool:
+        view = self._client.job(self._job)
+        return view.outcome is not None or view.attempt > self._attempt
+
+    def _read(self, offset: int, limit: int) -> bytes:
+        return self._client.log(self._job, self._group, self._index, self._attempt, offset, limit)

@@ -1,0 +1,55 @@
+"""`quorate nodes`: every node, what of it is used, and by which jobs."""
+
+from __future__ import annotations
+
+import click
+
+from reconciler.api.payloads import NodeView
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import output_option, print_json
+from reconciler.cli.tables import print_table
+from reconciler.cli.wording import short_list
+from solver.world.quantities import Memory
+
+_HEADINGS = ("NODE", "POOL", "GPU TYPE", "GPUS", "CPU", "MEMORY", "STATE", "JOBS")
+
+
+@click.command(short_help="Show the nodes and who uses them.")
+@output_option("text", "json")
+@server_option
+def nodes(output: str, server: str | None) -> None:
+    """Show every declared node: GPUs, CPU and memory as used/total, whether it takes work, and the jobs on it."""
+    with connected(server) as client:
+        found = client.nodes()
+    if output == "json":
+        print_json(found)
+    elif found.items:
+        print_table(_HEADINGS, map(_row, found.items), right=("GPUS", "CPU", "MEMORY"))
+    else:
+        click.echo("no nodes are declared")
+
+
+def _row(view: NodeView) -> list[str]:
+    node = view.node
+    return [
+        node.name,
+        node.pool,
+        node.gpu_type,
+        f"{len(view.held)}/{len(node.gpus)}" if node.gpus else "",
+        f"{view.cpu_held}/{node.cpu}",
+        f"{_whole(view.memory_held)}/{node.memory}",
+        _state(view),
+        short_list(view.jobs),
+    ]
+
+
+def _whole(memory: Memory) -> str:
+    return str(memory) if memory else "0"
+
+
+def _state(view: NodeView) -> str:
+    node = view.node
+    broken = sum(not gpu.healthy for gpu in node.gpus)
+    words = ("" if node.ready else "not ready", "cordoned" if node.cordoned else "")
+    said = ", ".join(word for word in words if word) or "ready"
+    return f"{said}, {broken} unhealthy GPU{'s' if broken > 1 else ''}" if broken and node.ready else said

@@ -1,0 +1,55 @@
+"""`quorate queues`: the quota tree with what each queue is guaranteed, may hold, holds and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from reconciler.api.payloads import QueueLine, QueueView
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import output_option, print_json
+from reconciler.cli.tables import print_table
+
+_HEADINGS = ("QUEUE", "RUNNING", "PENDING", "GPU TYPE", "GUARANTEED", "MAX", "USED", "BORROWED", "WAITING")
+
+
+@click.command(short_help="Show the quota tree.")
+@output_option("text", "json")
+@server_option
+def queues(output: str, server: str | None) -> None:
+    """Show the queues as a tree: their jobs, and their GPUs by type with those of the queues below them.
+
+    BORROWED is what a queue uses above its guarantee; WAITING is what its pending jobs ask for of their first choice.
+    """
+    with connected(server) as client:
+        found = client.queues()
+    if output == "json":
+        print_json(found)
+    else:
+        rows = [row for depth, queue in in_tree_order(found.items) for row in _rows(depth, queue)]
+        print_table(_HEADINGS, rows, right=set(_HEADINGS) - {"QUEUE", "GPU TYPE"})
+
+
+def in_tree_order(
+    items: tuple[QueueView, ...], parent: str | None = None, depth: int = 0
+) -> Iterator[tuple[int, QueueView]]:
+    """Every queue below a parent with its depth: parents before their children, siblings by name."""
+    for queue in items:
+        if queue.parent == parent:
+            yield depth, queue
+            yield from in_tree_order(items, queue.name, depth + 1)
+
+
+def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
+    name = ["  " * depth + queue.name, str(queue.running), str(queue.pending)]
+    first, *more = queue.gpus or (None,)
+    yield [*name, *(_cells(first) if first else [])]
+    for line in more:
+        if line is not None:
+            yield ["", "", "", *_cells(line)]
+
+
+def _cells(line: QueueLine) -> list[str]:
+    ceiling = "none" if line.max is None else str(line.max)
+    return [line.gpu_type, str(line.guaranteed), ceiling, str(line.held), str(line.borrowed), str(line.waiting)]

@@ -1,0 +1,70 @@
+"""`quorate rounds`: the rounds that were held, or the plan of one in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import click
+import msgspec
+
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import output_option, print_json
+from reconciler.cli.solve import plan_lines
+from reconciler.cli.tables import print_fields, print_table
+from reconciler.cli.times import local
+from reconciler.cli.wording import short_revision
+from reconciler.store.protocols import RoundRecord, RoundSummary
+from solver.world.document import API_VERSION
+
+_HEADINGS = ("ROUND", "TIME", "POLICY", "STARTS", "WAITS", "NEVER", "DECIDED BY", "MS")
+
+
+class RoundDocument(RoundRecord, frozen=True, omit_defaults=False):
+    """What `-o json` prints of one round: all that is needed to solve it again."""
+
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["Round"] = "Round"
+
+
+@click.command(short_help="List rounds, or show one.")
+@click.argument("number", required=False, type=click.IntRange(min=1))
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many of the newest.")
+@output_option("text", "json")
+@server_option
+def rounds(number: int | None, limit: int, output: str, server: str | None) -> None:
+    """List the newest rounds, or show the plan of round NUMBER in words. A round that says nothing new is not kept."""
+    with connected(server) as client:
+        found = client.rounds(limit) if number is None else client.round(number)
+    if isinstance(found, RoundRecord):
+        if output == "json":
+            print_json(RoundDocument(**msgspec.structs.asdict(found)))
+        else:
+            print_fields(_fields(found))
+            click.echo()
+            click.echo("\n".join(plan_lines(found.plan)))
+    elif output == "json":
+        print_json(found)
+    else:
+        print_table(_HEADINGS, map(_row, found.items), right=("ROUND", "STARTS", "WAITS", "NEVER", "MS"))
+
+
+def _row(line: RoundSummary) -> list[str]:
+    return [
+        str(line.number),
+        local(line.time),
+        short_revision(line.revision),
+        str(line.starts),
+        str(line.waits),
+        str(line.inadmissible),
+        line.stage,
+        f"{line.duration_ms:.0f}",
+    ]
+
+
+def _fields(record: RoundRecord) -> Iterator[tuple[str, str]]:
+    yield "Round", str(record.number)
+    yield "Time", local(record.time)
+    yield "Policy", record.revision
+    yield "Plan", record.plan.digest
+    yield "Took", ", ".join(f"{phase} {took:.0f} ms" for phase, took in record.phase_ms.items())

@@ -1,0 +1,38 @@
+"""`quorate status`: how the control plane stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from reconciler.api.payloads import Status
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import output_option, print_json
+from reconciler.cli.tables import print_fields, print_table
+from reconciler.cli.wording import short_revision
+
+
+@click.command(short_help="Say how the control plane stands.")
+@output_option("text", "json")
+@server_option
+def status(output: str, server: str | None) -> None:
+    """Say who leads, which policy revision is in force, how following Git goes, and how many jobs are live."""
+    with connected(server) as client:
+        found, url = client.status(), client.server
+    if output == "json":
+        print_json(found)
+        return
+    print_fields(_fields(found, url))
+    click.echo()
+    rows = ((each.type, str(each.status), each.reason, each.message) for each in found.conditions)
+    print_table(("CONDITION", "STATUS", "REASON", "MESSAGE"), rows)
+
+
+def _fields(found: Status, url: str) -> Iterator[tuple[str, str]]:
+    yield "Server", url
+    yield "Leader", f"{found.holder or 'none'}, epoch {found.epoch}"
+    yield "Policy in force", short_revision(found.last_applied_revision) or "none yet"
+    if found.last_attempted_revision != found.last_applied_revision:
+        yield "Policy attempted", short_revision(found.last_attempted_revision)
+    yield "Jobs", ", ".join(f"{number} {state}" for state, number in found.live_jobs.items()) or "none live"

@@ -1,0 +1,43 @@
+"""Tables for people: as wide as the terminal, or as wide as they need to be where no terminal reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from reconciler.cli.output import printable
+
+_PIPED_COLUMNS = 100_000
+"""Nothing is wrapped or cut where a program may read it."""
+
+
+def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> None:
+    """Print rows under headings; the columns named in `right` hold numbers. On a narrow terminal cells are folded, never cut."""
+    from rich.console import Console
+    from rich.table import Table
+
+    numbers = frozenset(right)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(printable(cell) for cell in row))
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPED_COLUMNS
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip(), color=console.is_terminal)
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print `name  value` lines, the values in one column; further lines of a value stand below its first."""
+    listed = list(fields)
+    width = max(len(name) for name, _ in listed)
+    for name, value in listed:
+        first, *more = printable(value).split("\n")
+        click.echo(f"{name:<{width}}  {first}".rstrip())
+        for line in more:
+            click.echo(f"{'':<{width}}  {line}".rstrip())

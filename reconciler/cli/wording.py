@@ -1,0 +1,77 @@
+"""What a job is, where it stands and how it ended, in the few words that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reconciler.api.payloads import JobView
+from reconciler.cli.times import span
+from solver.world.quantities import Instant
+from solver.world.workload import JobSpec, Shape
+
+_NODES_NAMED_MAX = 3
+_REVISION_CHARACTERS = 12
+"""Of a commit: what Git's own log shows of a repository of millions of objects."""
+
+
+def count(number: int, what: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def size_of(spec: JobSpec) -> str:
+    """`4 tasks, 32 GPUs`."""
+    return f"{count(spec.tasks, 'task')}, {count(spec.gpus, 'GPU')}"
+
+
+def class_of(spec: JobSpec) -> str:
+    """The priority class a job names."""
+    return spec.priority_class or "(default)"
+
+
+def shape_words(shape: Shape) -> str:
+    """What one task needs: `8 GPUs (H100, else A100), 96 CPU cores, 1Ti memory`."""
+    types = f" ({', else '.join(shape.gpu_types)})" if shape.gpu_types else ""
+    parts = (
+        f"{count(shape.gpus, 'GPU')}{types}" if shape.gpus else "",
+        f"{shape.cpu} CPU cores" if shape.cpu else "",
+        f"{shape.memory} memory" if shape.memory else "",
+    )
+    return ", ".join(part for part in parts if part) or "no resources of its own"
+
+
+def nodes_of(job: JobView) -> list[str]:
+    """The nodes it holds something on, in the order of its tasks."""
+    return list(dict.fromkeys(task.node for task in job.tasks))
+
+
+def short_list(names: Iterable[str], named_max: int = _NODES_NAMED_MAX) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    more = len(listed) - named_max
+    return ", ".join(listed) if more <= 0 else f"{', '.join(listed[:named_max])} and {more} more"
+
+
+def short_revision(revision: str) -> str:
+    """A commit as people compare it."""
+    return revision[:_REVISION_CHARACTERS]
+
+
+def standing(job: JobView) -> str:
+    """Where a live job runs, or with which exit code an ended one ended; "" where neither says anything."""
+    if job.outcome is None:
+        return short_list(nodes_of(job))
+    return "" if job.outcome.exit_code is None else f"exit code {job.outcome.exit_code}"
+
+
+def state_line(job: JobView, now: Instant) -> str:
+    """Its state, since when and in which attempt."""
+    if job.outcome is not None:
+        code = f" with exit code {job.outcome.exit_code}" if job.outcome.exit_code else ""
+        return f"{job.state}{code} {span(now - job.outcome.at)} ago{_attempt(job.outcome.attempt)}"
+    since = job.running_since or job.since or job.submitted_at
+    return f"{job.state} for {span(now - since)}{_attempt(job.attempt)}"
+
+
+def _attempt(number: int) -> str:
+    return f", in attempt {number}" if number > 1 else ""

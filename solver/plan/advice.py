@@ -1,0 +1,53 @@
+"""What would fit instead: the nearest job to one that can never run, for each reason that rules it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from solver.plan.reasons import (
+    AboveMax,
+    AnyReason,
+    NeverFits,
+    UnknownGpuType,
+    UnknownPriorityClass,
+    UnknownQueue,
+)
+
+OTHERWISE = "Change the job, or the policy that rules it out."
+
+
+def what_would_fit(reasons: Iterable[AnyReason]) -> str:
+    """Sentences that say what to change; general advice where no nearest job is known."""
+    return " ".join(dict.fromkeys(advice for reason in reasons if (advice := _advice(reason)))) or OTHERWISE
+
+
+def _advice(reason: AnyReason) -> str:
+    match reason:
+        case AboveMax(queue=queue, gpu_type=gpu_type, max=0):
+            return f"Queue {queue} holds no {gpu_type}: choose another queue or GPU type."
+        case AboveMax(queue=queue, gpu_type=gpu_type, max=most):
+            return f"Up to {most} {gpu_type} would fit in queue {queue}."
+        case NeverFits():
+            return _smaller_gang(reason)
+        case UnknownGpuType(known=known) if known:
+            return f"The cluster has {', '.join(known)}."
+        case UnknownQueue(children=children, nearest=nearest) if children or nearest:
+            return f"Submit to {' or '.join(children or nearest)}."
+        case UnknownPriorityClass(nearest=nearest) if nearest:
+            return f"Use the priority class {' or '.join(nearest)}."
+        case _:
+            return ""
+
+
+def _smaller_gang(reason: NeverFits) -> str:
+    """Fewer GPUs a task where no node has as many; else fewer tasks; else less beside the GPUs."""
+    if reason.gpus_per_task > reason.largest_task:
+        return (
+            f"Tasks of up to {reason.largest_task} {reason.gpu_type} would fit a node." if reason.largest_task else ""
+        )
+    if not reason.tasks_that_fit:
+        return f"Ask for less CPU and memory per task of group {reason.group}: no node has that much beside its GPUs."
+    if reason.tasks_that_fit >= reason.tasks:
+        return "Each task group fits alone, but not all of them together: ask for fewer tasks."
+    where = f", or ask for a wider domain than one {reason.level}" if reason.level else ""
+    return f"Up to {reason.tasks_that_fit} tasks of group {reason.group} would fit{where}."
