@@ -59,7 +59,7 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
     """Nested fields as `a.b`, list entries by what names them (`quota[H100].max`). Names and places in files are left out."""
     if isinstance(value, dict):
         inside = [(f"{path}.{key}" if path else key, entry) for key, entry in value.items() if key not in _NOT_MEANING]
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         inside = [(f"{path}[{_name_of(entry, number)}]", entry) for number, entry in enumerate(value)]
     else:
         return {path: str(value)}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from reconciler.optimiser.recording import optimiser_of
 from reconciler.store.protocols import RoundRecord
 from solver.program.optimiser import Optimiser
 from solver.solve import solve
-from solver.world.document import API_VERSION, Document, digest, encode, to_builtins
+from solver.world.document import API_VERSION, Document, digest, encode
 
 
 class Replayed(Document, frozen=True, omit_defaults=False):
@@ -28,12 +30,13 @@ class Replayed(Document, frozen=True, omit_defaults=False):
 def replay(record: RoundRecord, optimiser: Optimiser) -> Replayed:
     """Solve a round again. Pure, but for the optimiser handed in. Raises BadRecordingError."""
     plan = solve(record.snapshot, record.policy, optimiser_of(record.solution, optimiser))
+    before, after = encode(record.plan), encode(plan)
     return Replayed(
         record.number,
-        encode(plan) == encode(record.plan),
+        before == after,
         digest(record.plan),
         digest(plan),
-        first_difference(to_builtins(record.plan), to_builtins(plan)),
+        first_difference(msgspec.json.decode(before), msgspec.json.decode(after)),
         bool(record.solution),
     )
 

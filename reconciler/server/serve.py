@@ -154,7 +154,7 @@ def _guard(settings: Settings) -> Guard:
     token = read_or_make_token(settings.folder.token) if settings.authenticate else None
     wildcard = settings.host in ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened to)
     own_name = () if wildcard else (settings.host,)
-    return Guard(token, _user_name(), {*LOOPBACK_NAMES, *own_name, *settings.hosts})
+    return Guard(token, _user_name(), LOOPBACK_NAMES.union(own_name, settings.hosts))
 
 
 def _user_name() -> str:
