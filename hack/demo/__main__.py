@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 import click
 
@@ -121,7 +122,7 @@ def _all_logs_can_be_read(stage: Stage) -> None:
             for task in job.tasks:
                 stage.until(
                     f"task {task.group}/{task.index} of {job.name} has written something",
-                    lambda job=job, task=task: client.log(job.name, task.group, task.index),
+                    partial(client.log, job.name, task.group, task.index),
                 )
 
 

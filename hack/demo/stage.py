@@ -79,7 +79,13 @@ class Stage:
         self._show(*command)
         arguments = [str(QUORATE) if command[0] == "quorate" else command[0], *command[1:]]
         done = subprocess.run(
-            arguments, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE_S
+            arguments,
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
         printed = (done.stdout + done.stderr).rstrip()
         if printed:

@@ -60,6 +60,12 @@ def proof_of(certificate: Certificate) -> str:
     """A certificate in a line."""
     if certificate.stage == "none":
         return "nothing to decide"
-    unproven = [layer for layer in certificate.layers if layer.status != "proven"]
-    proof = ", ".join(f"{layer.name} {layer.gap:.2%} from bound" for layer in unproven) or "all layers proven"
+    statuses = {layer.status for layer in certificate.layers}
+    unproven = [layer for layer in certificate.layers if layer.status == "unproven"]
+    if unproven:
+        proof = ", ".join(f"{layer.name} {layer.gap:.2%} from bound" for layer in unproven)
+    elif "within-gap" in statuses:
+        proof = "all layers proven, or within the gap that the policy allows"
+    else:
+        proof = "all layers proven"
     return f"decided by {certificate.stage}; {proof}"

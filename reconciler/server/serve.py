@@ -71,11 +71,14 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         crew.start("loop", parts.decide)
         crew.start("policy", parts.follower.run)
         with _told_by_signals(crew.dismiss):
-            crew.wait(lambda: api.alive)
+            crew.wait(lambda: api.alive and parts.store.database.failure is None)
             log.info("stopping", tasks="they go on; the next start on this state folder finds them")
         parts.runner.stop()
         parts.follower.stop()
         crew.join()
+        if parts.store.database.failure is not None:
+            # A request met it, and the loop not yet: its connection may still live on what it has in memory.
+            raise parts.store.database.failure
         if not api.alive:
             raise ServerEndedError(f"{api.url}: the API stopped serving. See the log above; start again")
     log.info("stopped")
@@ -83,6 +86,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
+    store: SqlStore
     plane: ControlPlane
     standing: StandingPolicy
     runner: Runner
@@ -108,7 +112,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     metrics = Metrics()
     runner = Runner(plane, report=Reporter(metrics, log).hear)
     follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
-    return _Parts(plane, standing, runner, follower, optimiser, metrics)
+    return _Parts(store, plane, standing, runner, follower, optimiser, metrics)
 
 
 def _plane(
