@@ -11,7 +11,7 @@ from reconciler.api.payloads import JobList, JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json
-from reconciler.cli.parameters import DurationParam
+from reconciler.cli.params import DurationParam
 from reconciler.cli.wording import state_line
 from reconciler.client import Client
 from reconciler.clock import SystemClock

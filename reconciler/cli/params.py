@@ -1,4 +1,4 @@
-"""Options whose values are quantities: read as documents read them, so that `10m` means the same everywhere."""
+"""Types of options that several commands share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from solver.world.quantities import Duration
 
 
 class DurationParam(click.ParamType[Duration]):
-    """A duration such as 30s or 1h30m."""
+    """A positive span such as 5s or 1h30m."""
 
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Duration:
         """Read it; a usage error where it is none."""
+        if isinstance(value, Duration):
+            return value
         try:
-            return Duration.parse(value)
+            span = Duration.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        return span if span > 0 else self.fail("it must be longer than 0s", param, ctx)
