@@ -16,7 +16,9 @@ _MEMORY = re.compile(r"(\d{1,18})(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?")
 _CPU = re.compile(r"(\d{1,18})m")
 _SECOND_MS = 1_000
 _DURATION_UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_DURATION = re.compile(r"(?:(\d{1,15})w)?(?:(\d{1,15})d)?(?:(\d{1,15})h)?(?:(\d{1,15})m)?(?:(\d{1,15})s)?(?:(\d{1,15})ms)?")
+_DURATION = re.compile(
+    r"(?:(\d{1,15})w)?(?:(\d{1,15})d)?(?:(\d{1,15})h)?(?:(\d{1,15})m)?(?:(\d{1,15})s)?(?:(\d{1,15})ms)?"
+)
 _INSTANT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|z|[+-]\d\d:\d\d)",
 )
