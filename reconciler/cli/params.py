@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
 
 from solver.world.quantities import Duration
@@ -21,3 +23,26 @@ class DurationParam(click.ParamType[Duration]):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return span if span > 0 else self.fail("it must be longer than 0s", param, ctx)
+
+
+class Address(NamedTuple):
+    """Where to listen. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+
+class AddressParam(click.ParamType[Address]):
+    """HOST:PORT; an IPv6 address stands in brackets."""
+
+    name = "host:port"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        """Split it; a usage error where it is none."""
+        if isinstance(value, Address):
+            return value
+        host, colon, port = str(value).rpartition(":")
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is no HOST:PORT such as 127.0.0.1:7717 or [::1]:7717", param, ctx)
+        return Address(bare, int(port))

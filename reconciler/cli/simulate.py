@@ -44,7 +44,12 @@ class InstantParam(click.ParamType[Instant]):
 )
 @click.option("--from", "start", required=True, type=InstantParam(), help="First instant of the replay.")
 @click.option("--days", required=True, type=click.FloatRange(min=0, min_open=True), help="Length of the replay.")
-@click.option("--policies", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--policies",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A policy repository, or its folder of policies.",
+)
 @click.option("--cadence", default="30s", show_default=True, help="At most one round per this span of simulated time.")
 @click.option("--greedy", is_flag=True, help="Without the integer program, to compare.")
 @output_option("text", "json")

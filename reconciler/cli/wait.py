@@ -25,7 +25,14 @@ POLL_S = 0.5
 
 @click.command(short_help="Wait until jobs run or have ended.")
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
-@click.option("--for", "goal", type=click.Choice(["running", "ended"]), default="ended", show_default=True)
+@click.option(
+    "--for",
+    "goal",
+    type=click.Choice(["running", "ended"]),
+    default="ended",
+    show_default=True,
+    help="What to wait for.",
+)
 @click.option("--timeout", type=DurationParam(), help="Give up after this long, with exit code 7. Default: never.")
 @click.option("--propagate", is_flag=True, help="Exit with the exit code of the first JOB that did not succeed.")
 @output_option("text", "json")
