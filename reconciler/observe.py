@@ -66,4 +66,6 @@ def _jobs(
 
 
 def _job(record: JobRecord, **standing: object) -> Job:
-    return msgspec.structs.replace(Job(record.name, record.submitted_at, record.spec, record.user), **standing)
+    # A round does not depend on the environment, and snapshots are kept and handed out: secrets stay out of them.
+    spec = msgspec.structs.replace(record.spec, env={})
+    return msgspec.structs.replace(Job(record.name, record.submitted_at, spec, record.user), **standing)

@@ -16,8 +16,8 @@ from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskG
 
 PHILLY_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 
-GPUS_PER_TASK_MAX = 8
-"""Larger jobs are gangs of whole eight-GPU nodes, smaller ones a single task: what these jobs were on their cluster."""
+TASK_SIZES = (8, 4, 2, 1)
+"""A job is a gang of the largest such tasks that make up its GPUs exactly: 16 are two whole nodes, 20 are five tasks of 4."""
 
 
 class TraceUnreadableError(Exception):
@@ -58,7 +58,7 @@ def _numbered(rows: Iterable[tuple[Instant, dict[str, str]]]) -> tuple[TraceJob,
 
 def _trace_job(number: int, submitted: Instant, row: dict[str, str]) -> TraceJob:
     gpus = int(row["num_gpus"])
-    per_task = min(gpus, GPUS_PER_TASK_MAX)
-    group = TaskGroup("worker", -(-gpus // per_task), Shape(per_task))
+    per_task = next(size for size in TASK_SIZES if gpus % size == 0)
+    group = TaskGroup("worker", gpus // per_task, Shape(per_task))
     spec = JobSpec(QueueName(row["cluster"]), (group,))
     return TraceJob(Job(JobName(f"job-{number:06}"), submitted, spec), Duration(round(float(row["duration"]) * 1000)))

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from solver.plan.plan import LayerResult, ProofStatus
+from solver.program.classes import JobClass
 from solver.program.optimiser import Solution
-from solver.rules.demand import Candidate, SubLayer
+from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Shares
 from solver.starts import ENTITLED, Segment, entitled_parts, layer_names, segments_of
 
@@ -41,30 +42,27 @@ def layer_results(
     return tuple(results)
 
 
-def loose_bounds(candidates: Sequence[Candidate], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
+def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
     """What no answer can exceed: every candidate started at its own best, guarantees respected and everything else forgotten."""
     demand: dict[Segment, int] = defaultdict(int)
     weight: dict[Segment, float] = {}
     served = dict.fromkeys(sub_layers, 0.0)
-    for candidate in candidates:
+    for known in classes:
         most: dict[Segment, int] = {}
-        for option in candidate.options:
-            for segment, gpus in segments_of(candidate, option):
+        for option in known.options:
+            for segment, gpus in segments_of(known.members[0], option):
                 most[segment] = max(gpus, most.get(segment, 0))
         for segment, gpus in most.items():
-            demand[segment] += gpus
-            weight[segment] = candidate.weight
-        served[candidate.sub_layer] += candidate.weight * candidate.worth
-    entitled = {
-        layer: sum(
-            weight[segment] * part
-            for segment, part in entitled_parts(
-                {s: g for s, g in demand.items() if s.sub_layer == layer}, shares
-            ).items()
-        )
-        for layer in sub_layers
-    }
+            demand[segment] += gpus * len(known.members)
+            weight[segment] = known.weight
+        served[known.sub_layer] += known.weight * known.worth * len(known.members)
+    entitled = {layer: _entitled_alone(layer, demand, weight, shares) for layer in sub_layers}
     return (*entitled.values(), *served.values(), 0.0)
+
+
+def _entitled_alone(layer: SubLayer, demand: dict[Segment, int], weight: dict[Segment, float], shares: Shares) -> float:
+    mine = {segment: gpus for segment, gpus in demand.items() if segment.sub_layer == layer}
+    return sum(weight[segment] * part for segment, part in entitled_parts(mine, shares).items())
 
 
 def entitled_unproven(results: Sequence[LayerResult]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from solver.placement import place
 from solver.rules.demand import Candidate
@@ -32,10 +32,22 @@ def greedy(
     waiting = [candidate for candidate in candidates if candidate.job.name not in taken]
     starts = list(already)
     for entitled_share in ENTITLED_SHARES:
-        served = {c.job.name: s for c in waiting if (s := _start(c, room, headroom, entitled_share)) is not None}
+        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, entitled_share)}
         starts += served.values()
         waiting = [candidate for candidate in waiting if candidate.job.name not in served]
     return tuple(starts)
+
+
+def _pass(waiting: Iterable[Candidate], room: Room, headroom: Headroom, entitled_share_min: float) -> Iterator[Start]:
+    # Room and headroom only shrink: what one could not have, none of its like can have later in the same pass.
+    without: set[int] = set()
+    for candidate in waiting:
+        if candidate.likeness not in without:
+            start = _start(candidate, room, headroom, entitled_share_min)
+            if start is None:
+                without.add(candidate.likeness)
+            else:
+                yield start
 
 
 def _start(candidate: Candidate, room: Room, headroom: Headroom, entitled_share_min: float) -> Start | None:

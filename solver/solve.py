@@ -63,13 +63,14 @@ def decide(
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
     able = able_to_start(candidates, room, shares)
     sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
-    bounds = loose_bounds(able, sub_layers, shares)
+    classes = classes_of(able)
+    bounds = loose_bounds(classes, sub_layers, shares)
     first = greedy(able, room.copy(), shares)
     values = layer_values(first, sub_layers, shares)
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
         return Answer(first, _certificate(stage, values, sub_layers, bounds, None, limits))
-    formulation = Formulation(classes_of(able), Cells(room, cell_level(classes_of(able))), shares, sub_layers)
+    formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
     program = formulation.state()
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
     solution = optimiser(program, point_of(first, formulation, program, room), effort)
@@ -84,7 +85,6 @@ def decide(
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
     """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
     headroom = Headroom(shares)
-    able: dict[object, bool] = {}
 
     def alone(candidate: Candidate) -> bool:
         spec = candidate.job.spec
@@ -93,12 +93,9 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
             for option in candidate.options
         )
 
-    for candidate in candidates:
-        spec = candidate.job.spec
-        key = (spec.queue, spec.task_groups, spec.effective_topology)
-        if key not in able:
-            able[key] = alone(candidate)
-    return tuple(c for c in candidates if able[c.job.spec.queue, c.job.spec.task_groups, c.job.spec.effective_topology])
+    firsts = {candidate.likeness: candidate for candidate in reversed(candidates)}
+    able = {likeness for likeness, candidate in firsts.items() if alone(candidate)}
+    return tuple(candidate for candidate in candidates if candidate.likeness in able)
 
 
 def cell_level(classes: Sequence[JobClass]) -> Level:

@@ -31,7 +31,7 @@ class Waiting:
     starts: Sequence[Start]
     stage: str
     _headroom: Headroom = field(init=False)
-    _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _known: dict[int, tuple[AnyReason, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headroom = Headroom(self.shares)
@@ -40,11 +40,9 @@ class Waiting:
 
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
-        spec = candidate.job.spec
-        key = (spec.queue, spec.task_groups, spec.effective_topology)
-        if key not in self._known:
-            self._known[key] = tuple(dict.fromkeys(self._explain(candidate)))
-        return self._known[key]
+        if candidate.likeness not in self._known:
+            self._known[candidate.likeness] = tuple(dict.fromkeys(self._explain(candidate)))
+        return self._known[candidate.likeness]
 
     def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
         spec = candidate.job.spec

@@ -8,7 +8,8 @@ from reconciler.api.payloads import NodeView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
-from reconciler.cli.wording import short_list
+from reconciler.cli.wording import count, short_list
+from solver.world.cluster import Node
 from solver.world.quantities import Memory
 
 _HEADINGS = ("NODE", "POOL", "GPU TYPE", "GPUS", "CPU", "MEMORY", "STATE", "JOBS")
@@ -38,7 +39,7 @@ def _row(view: NodeView) -> list[str]:
         f"{len(view.held)}/{len(node.gpus)}" if node.gpus else "",
         f"{view.cpu_held}/{node.cpu}",
         f"{_whole(view.memory_held)}/{node.memory}",
-        _state(view),
+        state_of(node),
         short_list(view.jobs),
     ]
 
@@ -47,9 +48,9 @@ def _whole(memory: Memory) -> str:
     return str(memory) if memory else "0"
 
 
-def _state(view: NodeView) -> str:
-    node = view.node
+def state_of(node: Node) -> str:
+    """Whether the node takes work, and how many of its GPUs can't."""
     broken = sum(not gpu.healthy for gpu in node.gpus)
     words = ("" if node.ready else "not ready", "cordoned" if node.cordoned else "")
     said = ", ".join(word for word in words if word) or "ready"
-    return f"{said}, {broken} unhealthy GPU{'s' if broken > 1 else ''}" if broken and node.ready else said
+    return f"{said}, {count(broken, 'unhealthy GPU')}" if broken and node.ready else said

@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import mean
 from time import perf_counter
-from typing import Literal
 
 import click
 
 from reconciler.cli.inputs import read_policies, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.documents.repository import Compiled
+from reconciler.replayed import RoundTally, SimulationReport, report_of
 from reconciler.traces import TraceUnreadableError, read_philly
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.tree import QueueTree
-from solver.simulate import Replay, Round, Run, TraceJob
-from solver.world.document import API_VERSION, Document
+from solver.simulate import Replay, Round, TraceJob
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import QueueName
 
 DAY_MS = 86_400_000
-
-
-class QueueWaits(Document, frozen=True, omit_defaults=False):
-    """How one queue's jobs fared. Waits in seconds, of the jobs that started."""
-
-    queue: QueueName
-    jobs: int
-    started: int
-    gpu_hours: float
-    wait_mean_s: float
-    wait_p50_s: float
-    wait_p90_s: float
-    wait_max_s: float
-
-
-class SimulationReport(Document, frozen=True, omit_defaults=False):
-    """What `-o json` prints. Utilisation: GPUs held over GPUs declared, from the first instant to the last."""
-
-    start: Instant
-    end: Instant
-    gpus: int
-    jobs: int
-    started: int
-    utilisation: float
-    rounds: int
-    rounds_by_stage: dict[str, int]
-    round_ms_p50: float
-    round_ms_p99: float
-    queues: tuple[QueueWaits, ...]
-    api_version: Literal["quorate.dev/v1"] = API_VERSION
-    kind: Literal["SimulationReport"] = "SimulationReport"
 
 
 class InstantParam(click.ParamType[Instant]):
@@ -79,7 +44,12 @@ class InstantParam(click.ParamType[Instant]):
 )
 @click.option("--from", "start", required=True, type=InstantParam(), help="First instant of the replay.")
 @click.option("--days", required=True, type=click.FloatRange(min=0, min_open=True), help="Length of the replay.")
-@click.option("--policies", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--policies",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A policy repository, or its folder of policies.",
+)
 @click.option("--cadence", default="30s", show_default=True, help="At most one round per this span of simulated time.")
 @click.option("--greedy", is_flag=True, help="Without the integer program, to compare.")
 @output_option("text", "json")
@@ -98,8 +68,7 @@ def simulate(trace: Path, start: Instant, days: float, policies: Path, cadence: 
     from solver.program.highs import optimise
 
     replay = Replay(compiled.nodes, policy, None if greedy else optimise, _duration(cadence))
-    seconds, stages = _run(replay, jobs, start, end)
-    report = report_of(replay, jobs, start, end, seconds, stages)
+    report = report_of(replay, jobs, start, end, _run(replay, jobs, start, end))
     if output == "json":
         print_json(report)
     else:
@@ -143,17 +112,14 @@ def _with_queues_of(jobs: Sequence[TraceJob], compiled: Compiled) -> Policy:
     return policy_of((*queues, *added), compiled.policy.priority_classes, compiled.policy.scheduling)
 
 
-def _run(replay: Replay, jobs: Sequence[TraceJob], start: Instant, end: Instant) -> tuple[list[float], Counter[str]]:
-    """Hold every round; returns how long each took, and which stage decided how many."""
-    seconds: list[float] = []
-    stages: Counter[str] = Counter()
+def _run(replay: Replay, jobs: Sequence[TraceJob], start: Instant, end: Instant) -> RoundTally:
+    tally = RoundTally()
     before = perf_counter()
     for decided in _with_progress(replay.rounds(jobs, end), start, end):
         now = perf_counter()
-        seconds.append(now - before)
-        stages[decided.plan.certificate.stage] += 1
+        tally.count(decided.plan, 1000 * (now - before))
         before = now
-    return seconds, stages
+    return tally
 
 
 def _with_progress(rounds: Iterator[Round], start: Instant, end: Instant) -> Iterator[Round]:
@@ -173,60 +139,6 @@ def _with_progress(rounds: Iterator[Round], start: Instant, end: Instant) -> Ite
         progress.update(task, completed=int(end - start))
 
 
-def report_of(
-    replay: Replay,
-    jobs: Sequence[TraceJob],
-    start: Instant,
-    end: Instant,
-    seconds: Sequence[float],
-    stages: Counter[str],
-) -> SimulationReport:
-    """The figures of a finished replay."""
-    gpus = sum(len(node.gpus) for node in replay.nodes)
-    runs = replay.runs.values()
-    by_queue: dict[QueueName, list[Run]] = defaultdict(list)
-    for run in runs:
-        by_queue[run.queue].append(run)
-    held_ms = sum(_gpu_ms(run, end) for run in runs)
-    return SimulationReport(
-        start=start,
-        end=end,
-        gpus=gpus,
-        jobs=len(jobs),
-        started=sum(run.started_at is not None for run in runs),
-        utilisation=held_ms / (gpus * (end - start)),
-        rounds=len(seconds),
-        rounds_by_stage=dict(sorted(stages.items())),
-        round_ms_p50=1000 * quantile(seconds, 0.5),
-        round_ms_p99=1000 * quantile(seconds, 0.99),
-        queues=tuple(_queue_waits(queue, by_queue[queue], end) for queue in sorted(by_queue)),
-    )
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank quantile; 0 of nothing."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
-
-
-def _gpu_ms(run: Run, end: Instant) -> int:
-    return 0 if run.started_at is None else run.gpus * (min(run.ended_at or end, end) - run.started_at)
-
-
-def _queue_waits(queue: QueueName, runs: Sequence[Run], end: Instant) -> QueueWaits:
-    waits = [run.wait_ms / 1000 for run in runs if run.wait_ms is not None]
-    return QueueWaits(
-        queue,
-        len(runs),
-        len(waits),
-        sum(_gpu_ms(run, end) for run in runs) / 3_600_000,
-        mean(waits) if waits else 0.0,
-        quantile(waits, 0.5),
-        quantile(waits, 0.9),
-        max(waits, default=0.0),
-    )
-
-
 def _print(report: SimulationReport) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -242,9 +154,8 @@ def _print(report: SimulationReport) -> None:
     click.echo(
         f"{report.started} of {report.jobs} jobs started; {report.utilisation:.1%} of {report.gpus} GPUs in use on average"
     )
-    click.echo(
-        f"{report.rounds} rounds ({stages}), {report.round_ms_p50:.0f} ms each at the median, {report.round_ms_p99:.0f} ms at p99"
-    )
+    click.echo(f"{report.rounds} rounds ({stages}), {report.rounds_within_gap} proven or within the gap in every layer")
+    click.echo(f"a round took {report.round_ms_p50:.0f} ms at the median, {report.round_ms_p99:.0f} ms at p99")
 
 
 def _span(seconds: float) -> str:

@@ -13,9 +13,18 @@ from solver.plan.plan import Certificate, Plan
 
 @click.command(short_help="Decide one round from files.")
 @click.option(
-    "--snapshot", "snapshot_file", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "--snapshot",
+    "snapshot_file",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The cluster, its jobs and what is in flight, as JSON.",
 )
-@click.option("--policies", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--policies",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A policy repository, or its folder of policies.",
+)
 @output_option("text", "json")
 def solve(snapshot_file: Path, policies: Path, output: str) -> None:
     """Decide one round: who starts on which devices, who waits and why. Reads files, touches nothing.

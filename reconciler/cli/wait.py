@@ -11,7 +11,7 @@ from reconciler.api.payloads import JobList, JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json
-from reconciler.cli.parameters import DurationParam
+from reconciler.cli.params import DurationParam
 from reconciler.cli.wording import state_line
 from reconciler.client import Client
 from reconciler.clock import SystemClock
@@ -25,7 +25,14 @@ POLL_S = 0.5
 
 @click.command(short_help="Wait until jobs run or have ended.")
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
-@click.option("--for", "goal", type=click.Choice(["running", "ended"]), default="ended", show_default=True)
+@click.option(
+    "--for",
+    "goal",
+    type=click.Choice(["running", "ended"]),
+    default="ended",
+    show_default=True,
+    help="What to wait for.",
+)
 @click.option("--timeout", type=DurationParam(), help="Give up after this long, with exit code 7. Default: never.")
 @click.option("--propagate", is_flag=True, help="Exit with the exit code of the first JOB that did not succeed.")
 @output_option("text", "json")

@@ -67,7 +67,7 @@ def standing(job: JobView) -> str:
 def state_line(job: JobView, now: Instant) -> str:
     """Its state, since when and in which attempt."""
     if job.outcome is not None:
-        code = f" with exit code {job.outcome.exit_code}" if job.outcome.exit_code else ""
+        code = f" with exit code {job.outcome.exit_code}," if job.outcome.exit_code else ""
         return f"{job.state}{code} {span(now - job.outcome.at)} ago{_attempt(job.outcome.attempt)}"
     since = job.running_since or job.since or job.submitted_at
     return f"{job.state} for {span(now - since)}{_attempt(job.attempt)}"

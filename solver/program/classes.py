@@ -38,13 +38,9 @@ class JobClass:
 
 def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
     """Group candidates that differ in nothing the program sees, in the order of their first member."""
-    alike: dict[object, list[Candidate]] = defaultdict(list)
+    alike: dict[tuple[int, SubLayer, int], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
-        spec = candidate.job.spec
-        groups = tuple((group.shape, group.replicas) for group in spec.task_groups)
-        option_types = tuple(option.gpu_types for option in candidate.options)
-        key = (spec.queue, candidate.sub_layer, candidate.band, groups, spec.effective_topology, option_types)
-        alike[key].append(candidate)
+        alike[candidate.likeness, candidate.sub_layer, candidate.band].append(candidate)
     return tuple(_class(tuple(members)) for members in alike.values())
 
 

@@ -52,16 +52,20 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pending job that may start, with its place in the order. `weight` is what one of its GPUs counts for."""
+    """A pending job that may start, with its place in the order.
+
+    `likeness` is the same number for jobs of one queue that ask for the same: what one can't have, none of them can.
+    """
 
     job: Job
     sub_layer: SubLayer
     band: int
     options: tuple[Option, ...]
+    likeness: int
 
     @property
     def weight(self) -> float:
-        """Between 1 (last in the order) and 1.07 (first)."""
+        """What one of its GPUs counts for: between 1 (last in the order) and 1.07 (first)."""
         return 1 + FIRST_OVER_LAST * (BANDS - 1 - self.band) / (BANDS - 1)
 
     @property
@@ -91,11 +95,16 @@ def in_order(jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, sha
     per_layer: dict[SubLayer, list[Job]] = defaultdict(list)
     for job in ordered:
         per_layer[layers[job.name]].append(job)
+    likeness: dict[object, int] = {}
     return tuple(
-        Candidate(job, layer, place * BANDS // len(members), options[job.name])
+        Candidate(job, layer, place * BANDS // len(members), options[job.name], _likeness(job.spec, likeness))
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
+
+
+def _likeness(spec: JobSpec, known: dict[object, int]) -> int:
+    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology), len(known))
 
 
 def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:

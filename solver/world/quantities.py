@@ -13,10 +13,12 @@ from typing import Any, ClassVar, Self
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _MEMORY = re.compile(r"(\d{1,18})(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?")
-_CPU = re.compile(r"(\d{1,9})m")
+_CPU = re.compile(r"(\d{1,18})m")
 _SECOND_MS = 1_000
 _DURATION_UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_DURATION = re.compile(r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?(?:(\d{1,9})ms)?")
+_DURATION = re.compile(
+    r"(?:(\d{1,15})w)?(?:(\d{1,15})d)?(?:(\d{1,15})h)?(?:(\d{1,15})m)?(?:(\d{1,15})s)?(?:(\d{1,15})ms)?"
+)
 _INSTANT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|z|[+-]\d\d:\d\d)",
 )
@@ -77,7 +79,7 @@ class Cpu(Quantity):
         match = _CPU.fullmatch(written)
         if match:
             return int(match[1])
-        return int(written) * 1000 if written.isdecimal() and len(written) <= 9 else None
+        return int(written) * 1000 if written.isdecimal() and len(written) <= 15 else None
 
     def __str__(self) -> str:
         cores, rest = divmod(int(self), 1000)

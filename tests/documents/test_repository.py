@@ -22,7 +22,7 @@ def test_the_shipped_example_is_valid() -> None:
     assert example.problems == ()
     compiled = example.checked()
     assert [node.name for node in compiled.nodes] == sorted(node.name for node in compiled.nodes)
-    assert sum(len(node.gpus) for node in compiled.nodes) == 160
+    assert sum(len(node.gpus) for node in compiled.nodes) == 384
     assert {queue.name for queue in compiled.policy.queues if queue.parent is None} == {"org"}
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.backend import BackendUnreachableError, TaskStatus
-from reconciler.jobs.tail import TAIL_BYTES, TAIL_LINES, last_lines
+from reconciler.jobs.tail import TAIL_BYTES, TAIL_LINES, last_lines, length_of, start_of_last_lines
 from solver.world.cluster import NodeName
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
@@ -51,3 +53,23 @@ def test_a_log_that_can_not_be_read_is_said(error: Exception) -> None:
             raise error
 
     assert last_lines(Unreadable(), TASK).startswith("(its log can't be read: ")
+
+
+@given(st.binary(max_size=300).map(lambda text: bytes(b"\nab"[byte % 3] for byte in text)), st.integers(0, 400))
+def test_the_last_lines_begin_where_splitting_would_say(text: bytes, lines: int) -> None:
+    def read(offset: int, limit: int) -> bytes:
+        return text[offset : offset + limit]
+
+    assert length_of(read) == len(text)
+    expected = b"".join(text.splitlines(keepends=True)[-lines:]) if lines else b""
+    assert text[start_of_last_lines(read, lines) :] == expected
+
+
+def test_the_last_lines_of_a_log_of_many_blocks() -> None:
+    text = b"".join(b"line %d\n" % number for number in range(100_000))
+
+    def read(offset: int, limit: int) -> bytes:
+        return text[offset : offset + limit]
+
+    for lines in (1, 5_000, 60_000, 100_000, 200_000):
+        assert text[start_of_last_lines(read, lines) :].splitlines() == text.splitlines()[-lines:]

@@ -1,0 +1,141 @@
+"""`quorate queues`, `nodes`, `rounds` and `status`, in words and as data."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import msgspec
+import pytest
+
+from reconciler.api.serve import ApiServer
+from reconciler.cli.nodes import state_of
+from reconciler.cli.rounds import RoundDocument
+from reconciler.cli.tables import print_table
+from solver.solve import solve
+from solver.world.cluster import Node
+from solver.world.document import decode
+from tests.api.conftest import Site
+from tests.cli.conftest import Now, Quorate, on, submitted
+from tests.contracts.simulated_worlds import NODES
+
+QUEUES = """\
+QUEUE    RUNNING  PENDING  GPU TYPE  GUARANTEED   MAX  USED  BORROWED  WAITING
+org            1        1  H100               8  none     5         0        4
+  other        0        0  H100               4  none     0         0        0
+  team         1        1  H100               4     6     5         1        4
+"""
+NODES_SHOWN = """\
+NODE  POOL  GPU TYPE  GPUS   CPU   MEMORY  STATE  JOBS
+n1    pool  H100       4/4  0/64  0/256Gi  ready  llama
+n2    pool  H100       1/4  0/64  0/256Gi  ready  llama
+"""
+ROUNDS = """\
+ROUND  TIME                        POLICY  STARTS  WAITS  NEVER  DECIDED BY  MS
+    1  2023-11-15 00:13:20 +02:00  abc123       0      1      0  none        14
+"""
+ROUND = """\
+Round   1
+Time    2023-11-15 00:13:20 +02:00
+Policy  abc123
+Plan    {plan}
+Took    act 2 ms, solve 12 ms
+
+wait     big: queue team holds 5 of max 6 H100; this job needs 4; needs 4 H100, 3 free
+"""
+STATUS = """\
+Server           {url}
+Leader           test, epoch 1
+Policy in force  abc123
+Jobs             1 queued, 1 starting
+
+CONDITION  STATUS  REASON  MESSAGE
+Ready      True
+"""
+
+
+@pytest.fixture(autouse=True)
+def two_jobs(site: Site, at_server: ApiServer, now: Now) -> None:
+    """One that borrows, one that waits."""
+    submitted(site, "llama", gpus=4, replicas=2)
+    submitted(site, "big", gpus=4)
+    site.bind("llama", on(NODES[0], 0, 1, 2, 3), on(NODES[1], 0, index=1))
+
+
+@pytest.mark.parametrize(("command", "expected"), [("queues", QUEUES), ("nodes", NODES_SHOWN)])
+def test_the_cluster_is_shown(quorate: Quorate, command: str, expected: str) -> None:
+    assert quorate(command) == (0, expected, "")
+
+
+def test_rounds_are_listed_and_one_is_told(quorate: Quorate, site: Site) -> None:
+    plan = site.record_round().plan
+    assert quorate("rounds") == (0, ROUNDS, "")
+    assert quorate("rounds", "1") == (0, ROUND.format(plan=plan.digest), "")
+
+
+def test_status_is_shown(quorate: Quorate, at_server: ApiServer) -> None:
+    assert quorate("status") == (0, STATUS.format(url=at_server.url), "")
+
+
+@pytest.mark.parametrize("command", ["queues", "nodes", "rounds"])
+def test_lists_are_one_document_for_programs(quorate: Quorate, command: str, site: Site) -> None:
+    site.record_round()
+    document = json.loads(quorate(command, "-o", "json").out)
+    assert document["apiVersion"] == "quorate.dev/v1"
+    assert document["items"]
+
+
+def test_status_is_data_for_programs(quorate: Quorate) -> None:
+    status = json.loads(quorate("status", "-o", "json").out)
+    assert (status["apiVersion"], status["liveJobs"]) == ("quorate.dev/v1", {"queued": 1, "starting": 1})
+
+
+def test_a_round_as_data_can_be_solved_again(quorate: Quorate, site: Site) -> None:
+    site.record_round()
+    printed = quorate("rounds", "1", "-o", "json").out
+    assert (json.loads(printed)["apiVersion"], json.loads(printed)["kind"]) == ("quorate.dev/v1", "Round")
+    record = decode(printed, RoundDocument)
+    assert solve(record.snapshot, record.policy, None) == record.plan
+
+
+@pytest.mark.parametrize(
+    ("node", "state"),
+    [
+        (NODES[0], "ready"),
+        (msgspec.structs.replace(NODES[0], ready=False), "not ready"),
+        (msgspec.structs.replace(NODES[0], cordoned=True), "cordoned"),
+        (msgspec.structs.replace(NODES[0], ready=False, cordoned=True), "not ready, cordoned"),
+        (
+            msgspec.structs.replace(
+                NODES[0], gpus=tuple(msgspec.structs.replace(gpu, healthy=gpu.index > 0) for gpu in NODES[0].gpus)
+            ),
+            "ready, 1 unhealthy GPU",
+        ),
+    ],
+)
+def test_what_keeps_a_node_from_work_is_said(node: Node, state: str) -> None:
+    assert state_of(node) == state
+
+
+def test_nothing_is_cut_where_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 500
+    print_table(("NAME", "[b]N"), ((long, "1"), ("a\x1b[2J", "22")), right=("[b]N",))
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME" + " " * 496 + "  [b]N",
+        long + "     1",
+        "a\\x1b[2J" + " " * 492 + "    22",
+    ]
+
+
+def test_a_terminal_gets_colour_and_folded_cells(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_table(("NAME",), (("x" * 25,),))
+    out = capsys.readouterr().out
+    assert "\x1b[1m" in out
+    assert out.count("x") == 25
+    assert max(map(len, out.splitlines()[1:])) <= 10

@@ -1,0 +1,159 @@
+"""`quorate get`, `describe` and `why`, in the words that people read and as the data that programs do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reconciler.api.serve import ApiServer
+from reconciler.jobs.record import JobOutcome
+from reconciler.store.protocols import Event
+from solver.world.workload import JobName
+from tests.api.conftest import NOW, Site
+from tests.cli.conftest import Now, Quorate, on, submitted
+from tests.contracts.simulated_worlds import NODES
+
+TWO_DAYS_AGO = NOW.after(-50 * 3_600_000)
+
+GET = """\
+NAME   QUEUE  CLASS      STATE     GPUS    AGE  WHERE
+huge   team   (default)  queued       8  1m30s
+bad    team   (default)  failed       1  1m30s  exit code 3
+big    team   (default)  queued       4  1m30s
+llama  team   (default)  starting     4   2d2h  n1, n2
+"""
+GET_WIDE = """\
+NAME   QUEUE  CLASS      STATE     GPUS   AGE  WHERE   TASKS  ATTEMPT  USER  SUBMITTED
+llama  team   (default)  starting     4  2d2h  n1, n2      2        1  ada   2023-11-12 22:13:20 +02:00
+"""
+DESCRIBE = """\
+Name       llama
+Queue      team
+Class      (default)
+User       ada
+Submitted  2023-11-12 22:13:20 +02:00
+State      starting for 1m30s
+Gang       2 tasks, 4 GPUs
+  worker   2 x 2 GPUs
+           true
+Why        it holds its devices in attempt 1, on n1, n2
+
+2 tasks of attempt 1:
+TASK      NODE  DEVICES
+worker/0  n1    n1/0, n1/1
+worker/1  n2    n2/0, n2/1
+
+Events:
+TIME                        EVENT  BY    CAUSE
+2023-11-15 00:13:20 +02:00  bound  loop  attempt 1 on n1, n2
+"""
+WHY_QUEUED = """\
+big: queued for 1m30s
+  - queue team holds 4 of max 6 H100; this job needs 4
+  - group worker needs room for 1 x 4 H100, room for 0: the free GPUs are scattered
+"""
+WHY_NEVER = """\
+huge: queued for 1m30s
+It can't run under this policy on this cluster, however long it waits:
+  needs 8 H100; queue team may never hold more than 6
+"""
+WHY_HOLDING = """\
+llama: starting for 1m30s
+  it holds its devices in attempt 1, on n1, n2
+"""
+WHY_FAILED = """\
+bad: failed with exit code 3, 1m30s ago, in attempt 2
+  task worker/0 on n1 failed with exit code 3
+  | Traceback
+  | ValueError: \\x1b[2J
+"""
+
+
+@pytest.fixture(autouse=True)
+def four_jobs(site: Site, at_server: ApiServer, now: Now) -> None:
+    """One that holds devices, one that waits, one that failed, one that can never run."""
+    llama = submitted(site, "llama", gpus=2, replicas=2, at=TWO_DAYS_AGO)
+    submitted(site, "big", gpus=4)
+    bad = submitted(site, "bad")
+    submitted(site, "huge", gpus=8)
+    site.bind("llama", on(NODES[0], 0, 1), on(NODES[1], 0, 1, index=1))
+    said = "task worker/0 on n1 failed with exit code 3\nTraceback\nValueError: \x1b[2J"
+    site.store.jobs.finish(site.epoch(), bad, JobOutcome("failed", NOW, 3, said, attempt=2))
+    site.store.history.record_event(Event(NOW, "bound", llama, "attempt 1 on n1, n2", "loop"))
+    now.advance(90)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("get",), GET),
+        (("get", "llama", "-o", "wide"), GET_WIDE),
+        (("describe", "llama"), DESCRIBE),
+        (("why", "big"), WHY_QUEUED),
+        (("why", "huge"), WHY_NEVER),
+        (("why", "llama"), WHY_HOLDING),
+        (("why", "bad"), WHY_FAILED),
+    ],
+)
+def test_jobs_are_shown(quorate: Quorate, arguments: tuple[str, ...], expected: str) -> None:
+    assert quorate(*arguments) == (0, expected, "")
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        (("--queue", "team"), ["huge", "bad", "big", "llama"]),
+        (("--queue", "org"), ["huge", "bad", "big", "llama"]),
+        (("--queue", "other"), []),
+        (("--state", "queued"), ["huge", "big"]),
+        (("--state", "failed", "--state", "starting"), ["bad", "llama"]),
+        (("--limit", "1"), ["huge"]),
+        (("llama", "--state", "queued"), []),
+    ],
+)
+def test_jobs_are_filtered(quorate: Quorate, filters: tuple[str, ...], names: list[str]) -> None:
+    listed = json.loads(quorate("get", *filters, "-o", "json").out)
+    assert listed["apiVersion"] == "quorate.dev/v1"
+    assert [job["name"] for job in listed["items"]] == names
+    if not names:
+        assert quorate("get", *filters).out == "no jobs\n"
+
+
+def test_times_are_utc_in_json(quorate: Quorate) -> None:
+    (job,) = json.loads(quorate("get", "llama", "-o", "json").out)["items"]
+    assert job["submittedAt"] == "2023-11-12T20:13:20Z"
+
+
+def test_why_is_data_for_programs(quorate: Quorate) -> None:
+    why = json.loads(quorate("why", "big", "-o", "json").out)
+    assert (why["apiVersion"], why["state"], why["verdict"]["verdict"]) == ("quorate.dev/v1", "queued", "waits")
+    assert [reason["code"] for reason in why["verdict"]["reasons"]] == ["quota-max", "no-room"]
+
+
+def test_a_description_is_data_for_programs(quorate: Quorate) -> None:
+    described = json.loads(quorate("describe", "llama", "-o", "json").out)
+    assert (described["apiVersion"], described["kind"]) == ("quorate.dev/v1", "JobDescription")
+    assert [event["kind"] for event in described["events"]] == ["bound"]
+    assert [task["node"] for task in described["job"]["tasks"]] == ["n1", "n2"]
+
+
+def test_values_of_the_environment_are_not_described(quorate: Quorate) -> None:
+    quorate("submit", "--name", "secretive", "--queue", "team", "--env", "API_KEY=canary", "--", "true")
+    ran = quorate("describe", "secretive")
+    assert "Environment  API_KEY\n" in ran.out
+    assert "canary" not in ran.out
+
+
+def test_a_cancelled_job_says_by_whom(quorate: Quorate, site: Site) -> None:
+    site.store.jobs.request_cancel(JobName("big"), "bob")
+    assert "Cancel     asked for by bob\n" in quorate("describe", "big").out
+
+
+@pytest.mark.parametrize("command", ["get", "describe", "why", "logs", "wait", "cancel"])
+def test_the_nearest_job_is_offered(quorate: Quorate, command: str) -> None:
+    assert quorate(command, "lama") == (1, "", "error: There is no job lama.\n  Did you mean llama?\n")
+
+
+def test_the_nearest_queue_is_offered(quorate: Quorate) -> None:
+    assert quorate("get", "--queue", "taem") == (1, "", "error: there is no queue taem\n  Did you mean team?\n")

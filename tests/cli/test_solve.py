@@ -1,0 +1,75 @@
+"""`quorate solve`: what it prints for people and for programs, and what it says of files it can't use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.exits import Exit
+from reconciler.cli.main import run
+from reconciler.documents.schemas import validator_of
+from reconciler.shipped import shipped
+
+POLICIES = shipped("policies")
+MORNING = shipped("cluster-state") / "examples" / "morning.json"
+
+
+def test_the_example_morning_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(POLICIES)]) == Exit.OK
+    assert capsys.readouterr().out == (
+        "start    serve-7b: 3 tasks on h100-a-05, cpu-a-1\n"
+        "start    tuning: 2 tasks on h100-a-06, h100-a-07\n"
+        "wait     ranking-sweep: jobs that come before it take the room: serve-7b, tuning; "
+        "needs 24 H100-SXM5-80GB, 8 free\n"
+        "never    too-wide: group worker needs 6 x 8 H100-SXM5-80GB; "
+        "one rack of the empty cluster has room for 4 such tasks\n"
+        "decided by greedy; all layers proven\n"
+    )
+
+
+def test_the_json_keeps_its_schema_and_names_every_job(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["solve", "--snapshot", str(MORNING), "--policies", str(POLICIES), "-o", "json"])
+    plan = json.loads(capsys.readouterr().out)
+    assert list(validator_of("Plan").iter_errors(plan)) == []
+    jobs = {job["name"] for job in json.loads(MORNING.read_text())["jobs"]}
+    assert {verdict["job"] for verdict in plan["verdicts"]} == jobs
+
+
+def test_a_folder_of_documents_without_inventory_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for queue in ("research-language", "research-vision", "product-ranking", "product-inference"):
+        (tmp_path / f"{queue}.yaml").write_text(
+            f"apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {{name: {queue}}}\nspec: {{}}\n"
+        )
+    (tmp_path / "classes.yaml").write_text((POLICIES / "priorities.yaml").read_text())
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.OK
+    assert "start    tuning" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "said"),
+    [
+        ("{", "snapshot.json:1:1: not JSON"),
+        ('{"time": "2026-11-20T09:00:00Z", "nodes": []}', "missing required field `jobs`"),
+        ('{"time": "noon", "nodes": [], "jobs": []}', "expected a time with its zone"),
+        ('{"time": "2026-11-20T09:00:00Z",\n "nodes": [{"nmae": 1}], "jobs": []}', "snapshot.json:2:"),
+    ],
+)
+def test_a_broken_snapshot_is_one_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: str, said: str
+) -> None:
+    path = tmp_path / "snapshot.json"
+    path.write_text(snapshot)
+    assert run(["solve", "--snapshot", str(path), "--policies", str(POLICIES)]) == Exit.ERROR
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def test_an_invalid_policy_has_its_own_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "queue.yaml").write_text(
+        "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: a}\nspec: {wieght: 2}\n"
+    )
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.POLICY_INVALID
+    assert "weight" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""The documentation keeps up with the code: commands, options, exit codes, reasons, kinds, dependencies, links."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import click
+import pytest
+
+from reconciler.backend import StartGang
+from reconciler.backends.local.environment import task_environments
+from reconciler.cli.exits import Exit
+from reconciler.cli.main import COMMANDS, cli
+from reconciler.documents.schemas import FOLDER_OF_KIND
+from reconciler.jobs.states import FOLLOWERS
+from solver.plan.reasons import AnyReason
+from solver.world.cluster import NodeName
+from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from tests.house.tracked import ROOT, name_of, tracked
+
+WITHOUT_JSON = {"init", "logs", "run"}
+"""One writes files, one prints a task's own bytes, one runs until it is stopped: none has a result to print."""
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def doc(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def sections(text: str, level: str = "##") -> dict[str, str]:
+    """Headings of a level with what stands below them."""
+    parts = re.split(
+        rf"^{level} +(.+)$", FENCE.sub(lambda fence: fence[0].replace("#", "\0"), text), flags=re.MULTILINE
+    )
+    return dict(zip(parts[1::2], (part.replace("\0", "#") for part in parts[2::2]), strict=True))
+
+
+def command_of(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_its_section_with_an_example_and_every_option(name: str) -> None:
+    section = sections(doc("cli.md"))[f"quorate {name}"]
+    assert re.search(rf"^(\$ )?quorate {name}\b", section, re.MULTILINE), "no example"
+    options = [option for option in command_of(name).params if isinstance(option, click.Option)]
+    assert [option.opts[-1] for option in options if f"`{option.opts[-1]}" not in section] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_prints_json_and_explains_its_options(name: str) -> None:
+    options = [option for option in command_of(name).params if isinstance(option, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+    outputs = [option.type for option in options if option.name == "output"]
+    assert name in WITHOUT_JSON or (isinstance(outputs[0], click.Choice) and "json" in outputs[0].choices)
+
+
+def test_every_exit_code_is_in_the_table() -> None:
+    assert {f"| {code.value} |" for code in Exit} <= set(re.findall(r"^\| \d+ \|", doc("cli.md"), re.MULTILINE))
+
+
+def test_every_reason_is_explained_and_no_other() -> None:
+    codes = {reason.__struct_config__.tag for reason in get_args(AnyReason)}
+    assert {f"`{code}`" for code in codes} == set(sections(doc("reasons.md"), "###"))
+
+
+def test_every_kind_of_document_is_described() -> None:
+    assert set(FOLDER_OF_KIND) <= set(sections(doc("policy.md")))
+
+
+def test_every_variable_that_a_task_sees_is_described() -> None:
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape()),))
+    order = StartGang(JobName("job"), 1, (TaskPlacement("worker", 0, NodeName("n1")),), spec)
+    ((_, environment),) = task_environments(order, {}, 1)
+    assert [name for name in environment if f"`{name}`" not in doc("jobs.md")] == []
+
+
+def test_every_state_of_a_job_is_described() -> None:
+    assert [state for state in FOLLOWERS if f"`{state}`" not in doc("jobs.md")] == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    assert [name for name in _dependencies() if f"`{name}`" not in doc("dependencies.md")] == []
+
+
+def _dependencies() -> Iterator[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = [wish for wishes in project["project"]["optional-dependencies"].values() for wish in wishes]
+    for wish in (*project["project"]["dependencies"], *extras, *project["dependency-groups"]["dev"]):
+        name = re.split(r"[\[<>=]", wish)[0]
+        if name != project["project"]["name"]:
+            yield name
+
+
+@pytest.mark.parametrize("path", tracked("*.md"), ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert list(_broken_links(path)) == []
+
+
+def _broken_links(path: Path) -> Iterator[str]:
+    for target in LINK.findall(FENCE.sub("", path.read_text())):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        to = (path.parent / file).resolve() if file else path
+        if not to.exists() or (anchor and anchor not in _anchors(to)):
+            yield target
+
+
+def _anchors(path: Path) -> set[str]:
+    """As GitHub makes them: lower case, spaces as hyphens, other punctuation left out."""
+    headings = HEADING.findall(FENCE.sub("", path.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

@@ -1,0 +1,71 @@
+"""What queues are guaranteed, in tables that can be checked by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.rules.entitlement import Headroom, Line, Shares, by_weight, guarantees
+from solver.rules.policy import Queue, Quota, policy_of
+from solver.rules.tree import QueueTree
+from solver.world.cluster import GpuType
+from solver.world.workload import QueueName
+
+H = GpuType("H100")
+Row = tuple[str, str | None, int | None, int]
+"""Queue, parent, guaranteed (None: unset), weight."""
+
+
+def tree(*rows: Row) -> QueueTree:
+    queues = [
+        Queue(QueueName(name), QueueName(parent) if parent else None, (Quota(H, guaranteed),), weight)
+        for name, parent, guaranteed, weight in rows
+    ]
+    return QueueTree.of(policy_of(tuple(queues)))
+
+
+@pytest.mark.parametrize(
+    ("why", "rows", "expected"),
+    [
+        ("explicit guarantees stand", [("a", None, 4, 1), ("b", None, 6, 1)], {"a": 4, "b": 6}),
+        ("unset is an equal share of the cluster", [("a", None, None, 1), ("b", None, None, 1)], {"a": 8, "b": 8}),
+        ("unset is shared by weight", [("a", None, None, 3), ("b", None, None, 1)], {"a": 12, "b": 4}),
+        ("unset shares what others left", [("a", None, 10, 1), ("b", None, None, 1)], {"a": 10, "b": 6}),
+        ("an explicit 0 is none", [("a", None, 0, 1), ("b", None, None, 1)], {"a": 0, "b": 16}),
+        (
+            "leftovers are stable",
+            [("a", None, None, 1), ("b", None, None, 1), ("c", None, None, 1)],
+            {"a": 6, "b": 5, "c": 5},
+        ),
+        (
+            "children share what their parent has",
+            [("p", None, 8, 1), ("x", "p", 2, 1), ("y", "p", None, 1), ("z", "p", None, 2)],
+            {"p": 8, "x": 2, "y": 2, "z": 4},
+        ),
+        ("nobody is guaranteed more than the parent has", [("p", None, 4, 1), ("x", "p", 6, 1)], {"p": 4, "x": 4}),
+        ("nor more than there is", [("a", None, 99, 1)], {"a": 16}),
+    ],
+)
+def test_guarantees(why: str, rows: list[Row], expected: dict[str, int]) -> None:
+    assert guarantees(tree(*rows), {H: 16}) == {Line(QueueName(q), H): n for q, n in expected.items()}, why
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 50), min_size=1, max_size=20))
+def test_a_split_by_weight_gives_out_everything_and_is_fair_to_one_gpu(gpus: int, weights: list[int]) -> None:
+    split = by_weight(gpus, weights)
+    total = sum(weights)
+    assert sum(split) == (gpus if total else 0)
+    assert all(abs(part - gpus * weight / total) < 1 for part, weight in zip(split, weights, strict=True) if total)
+
+
+def test_headroom_counts_every_level_and_says_which_ceiling_blocks() -> None:
+    known = tree(("p", None, 8, 1), ("x", "p", 8, 1), ("y", "p", 8, 1))
+    shares = Shares(known, guarantees(known, {H: 16}), {Line(QueueName("p"), H): 10}, {Line(QueueName("p"), H): 2})
+    headroom = Headroom(shares)
+    x, y = QueueName("x"), QueueName("y")
+    assert headroom.entitled_part(x, {H: 8}) == 6, "the parent's guarantee of 8 has 6 left"
+    assert headroom.take(x, {H: 5}) == 5
+    assert headroom.entitled_part(y, {H: 4}) == 1
+    assert headroom.blocking(y, {H: 3}) == ()
+    assert headroom.blocking(y, {H: 4}) == (Line(QueueName("p"), H),)

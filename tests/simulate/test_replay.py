@@ -1,0 +1,99 @@
+"""A replay starts what fits, keeps the cadence, and loses nobody; its figures can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.replayed import RoundTally, report_of
+from reconciler.traces import TraceUnreadableError, read_philly
+from solver.plan.check import violations
+from solver.rules.policy import Queue, policy_of
+from solver.simulate import Replay, TraceJob
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import QueueName
+from tests.solver.worlds import job, node
+
+MINUTE = 60_000
+POLICY = policy_of((Queue(QueueName("a")), Queue(QueueName("b"))))
+PHILLY = Path(__file__).parents[3] / "shared" / "traces" / "philly" / "philly.csv"
+
+
+def trace(*jobs: tuple[str, str, int, int, int, int]) -> Iterator[TraceJob]:
+    """Jobs as (name, queue, tasks, GPUs per task, submitted minute, minutes)."""
+    for name, queue, tasks, gpus, submitted, minutes in jobs:
+        yield TraceJob(job(name, queue, tasks, gpus, submitted=submitted * MINUTE), Duration(minutes * MINUTE))
+
+
+def replay(cadence_ms: int = 1000) -> Replay:
+    return Replay((node("n1", 8), node("n2", 8)), POLICY, None, Duration(cadence_ms))
+
+
+def test_a_gang_waits_until_it_fits_and_its_wait_is_counted() -> None:
+    held = replay()
+    jobs = tuple(trace(("one", "a", 1, 8, 0, 30), ("both", "b", 2, 8, 10, 60), ("small", "a", 1, 4, 11, 5)))
+    rounds = list(held.rounds(jobs, Instant(120 * MINUTE)))
+    starts = {name: run.started_at for name, run in held.runs.items()}
+    assert starts == {"one": 0, "small": 11 * MINUTE, "both": 30 * MINUTE}
+    report = report_of(held, jobs, Instant(0), Instant(120 * MINUTE), RoundTally())
+    # 8 x 30 min + 16 x 60 min + 4 x 5 min of 16 x 120 min.
+    assert report.utilisation == pytest.approx((240 + 960 + 20) / 1920)
+    assert {row.queue: row.wait_max_s for row in report.queues} == {"a": 0.0, "b": 20 * 60.0}
+    assert all(violations(r.snapshot, POLICY, r.plan) == () for r in rounds)
+
+
+def test_at_most_one_round_per_cadence_and_nobody_is_lost() -> None:
+    held = replay(cadence_ms=10 * MINUTE)
+    jobs = tuple(trace(*((f"j{number}", "a", 1, 8, number, 7) for number in range(20))))
+    times = [r.snapshot.time for r in held.rounds(jobs, Instant(1000 * MINUTE))]
+    assert all(later - earlier >= 10 * MINUTE for earlier, later in pairwise(times))
+    assert len(held.runs) == 20
+    assert all(run.ended_at is not None for run in held.runs.values())
+
+
+def test_a_philly_table_is_read_as_gangs_of_exactly_their_gpus(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    rows = [
+        "2017-10-09 07:01:55,66.0,20,1320.0,vc1",
+        "2017-10-09 07:00:00,10.5,2,21.0,vc2",
+        "2017-10-10 00:00:00,1,1,1,vc1",
+    ]
+    path.write_text("timestamp,duration,num_gpus,gpu_time,cluster\n" + "\n".join(rows) + "\n")
+    read = read_philly(path, Instant.parse("2017-10-09T00:00:00Z"), Instant.parse("2017-10-10T00:00:00Z"))
+    assert [(t.job.spec.queue, t.job.spec.task_groups[0].replicas, t.job.spec.gpus, t.duration) for t in read] == [
+        ("vc2", 1, 2, 10_500),
+        ("vc1", 5, 20, 66_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "no column timestamp"),
+        ("timestamp,duration,num_gpus,cluster\nyesterday,1,1,vc\n", ":2: expected a time"),
+        ("timestamp,duration,num_gpus,cluster\n2017-10-09 07:00:00,1,many,vc\n", ":2: invalid literal"),
+    ],
+)
+def test_a_broken_trace_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with pytest.raises(TraceUnreadableError, match=said):
+        read_philly(path, Instant(0), Instant.parse("2030-01-01T00:00:00Z"))
+
+
+@pytest.mark.skipif(
+    not PHILLY.exists(), reason="the Philly trace is not beside this checkout (../shared/traces/philly)"
+)
+def test_a_morning_of_philly_replays_without_a_violation() -> None:
+    start = Instant.parse("2017-10-09T06:00:00Z")
+    jobs = read_philly(PHILLY, start, start.after(6 * 60 * MINUTE))
+    queues = policy_of(tuple(Queue(QueueName(name)) for name in sorted({t.job.spec.queue for t in jobs})))
+    nodes = tuple(msgspec.structs.replace(node(f"n{i:02}", 8), rack=f"r{i // 4}", block="b") for i in range(6))
+    held = Replay(nodes, queues, None, Duration(MINUTE))
+    for decided in held.rounds(jobs, start.after(6 * 60 * MINUTE)):
+        assert violations(decided.snapshot, queues, decided.plan) == ()
+    assert len(held.runs) == len(jobs) > 200

@@ -1,0 +1,54 @@
+"""What would fit instead, in the words that a refused job is answered with."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.plan.advice import OTHERWISE, what_would_fit
+from solver.plan.reasons import AboveMax, AnyReason, NeverFits, UnknownGpuType, UnknownPriorityClass, UnknownQueue
+from solver.world.cluster import GpuType
+from solver.world.workload import QueueName
+
+H100 = GpuType("H100")
+TEAM = QueueName("team")
+
+
+def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
+    return NeverFits("worker", H100, tasks, gpus, fit, largest)
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        (AboveMax(TEAM, H100, 6, 8), "Up to 6 H100 would fit in queue team."),
+        (AboveMax(TEAM, H100, 0, 8), "Queue team holds no H100: choose another queue or GPU type."),
+        (never(2, 16, 0), "Tasks of up to 8 H100 would fit a node."),
+        (never(4, 8, 3), "Up to 3 tasks of group worker would fit."),
+        (
+            NeverFits("worker", H100, 4, 8, 3, 8, "rack"),
+            "Up to 3 tasks of group worker would fit, or ask for a wider domain than one rack.",
+        ),
+        (
+            never(4, 8, 0),
+            "Ask for less CPU and memory per task of group worker: no node has that much beside its GPUs.",
+        ),
+        (never(4, 8, 4), "Each task group fits alone, but not all of them together: ask for fewer tasks."),
+        (never(4, 8, 0, largest=0), OTHERWISE),
+        (UnknownGpuType("worker", (GpuType("H200"),), (H100, GpuType("A100"))), "The cluster has H100, A100."),
+        (UnknownGpuType("worker", (GpuType("H200"),)), OTHERWISE),
+        (UnknownQueue(QueueName("taem"), ("team",)), "Submit to team."),
+        (UnknownQueue(QueueName("org"), children=("team", "other")), "Submit to team or other."),
+        (UnknownQueue(QueueName("xyz")), OTHERWISE),
+        (UnknownPriorityClass("trainnig", ("training",)), "Use the priority class training."),
+        (UnknownPriorityClass("xyz"), OTHERWISE),
+    ],
+)
+def test_each_reason_has_its_advice(reason: AnyReason, advice: str) -> None:
+    assert what_would_fit((reason,)) == advice
+
+
+def test_advice_is_said_once() -> None:
+    above = AboveMax(TEAM, H100, 6, 8)
+    assert what_would_fit((above, never(4, 8, 3), above)) == (
+        "Up to 6 H100 would fit in queue team. Up to 3 tasks of group worker would fit."
+    )

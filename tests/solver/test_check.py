@@ -1,0 +1,145 @@
+"""The checker finds every fault that is put into a good plan on purpose. A checker that never objects proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from solver.plan.check import violations
+from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
+from solver.program.highs import optimise
+from solver.rules.policy import Queue, Quota, policy_of
+from solver.solve import solve
+from solver.world.cluster import DeviceId, GpuType, NodeName
+from solver.world.inflight import InFlight, Intent
+from solver.world.quantities import Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from tests.solver.worlds import job, node
+
+POLICY = policy_of((Queue(QueueName("q"), quota=(Quota(GpuType("H100"), 16, 24),)),))
+
+
+def running(name: str, on: str, first: int, gpus: int) -> Job:
+    devices = tuple(DeviceId(f"{on}/{index}") for index in range(first, first + gpus))
+    placement = (TaskPlacement("worker", 0, NodeName(on), devices),)
+    return msgspec.structs.replace(job(name, "q", 1, gpus), phase="running", attempt=1, placement=placement)
+
+
+def asked(name: str, on: str, first: int, gpus: int) -> Intent:
+    placement = running(name, on, first, gpus).placement
+    return Intent("start", JobName(name), 1, Instant(0), Instant(9_999), placement)
+
+
+NODES = [
+    node("n1", 8, rack="r1", block="b"),
+    node("n2", 8, rack="r1", block="b"),
+    node("n3", 8, rack="r2", block="b"),
+    msgspec.structs.replace(node("n4", 8, rack="r2", block="b"), cordoned=True),
+    node("a1", 8, "A100"),
+]
+WORLD = snapshot_of(
+    Instant(1_000),
+    NODES,
+    [
+        running("held", "n3", 0, 4),
+        msgspec.structs.replace(running("asked", "n3", 4, 1), phase="starting"),
+        job("gang", "q", 2, 8, types=["H100"], required="rack", cpu=40),
+        job("late", "q", 2, 8, types=["H100"]),
+    ],
+    InFlight(intents=(asked("asked", "n3", 4, 1),)),
+)
+Change = Callable[[Plan], Plan]
+
+
+def good() -> Plan:
+    return solve(WORLD, POLICY, optimise)
+
+
+def bind_of(plan: Plan) -> Bind:
+    (bind,) = (step for step in plan.steps if isinstance(step, Bind))
+    return bind
+
+
+def with_bind(**fields: Any) -> Change:
+    return lambda plan: msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind_of(plan), **fields),))
+
+
+def with_task(number: int, **fields: Any) -> Change:
+    def change(plan: Plan) -> Plan:
+        tasks = list(bind_of(plan).tasks)
+        tasks[number] = msgspec.structs.replace(tasks[number], **fields)
+        return with_bind(tasks=tuple(tasks))(plan)
+
+    return change
+
+
+def devices(on: str, first: int = 0, count: int = 8) -> tuple[DeviceId, ...]:
+    return tuple(DeviceId(f"{on}/{index}") for index in range(first, first + count))
+
+
+def test_the_plan_is_good_before_it_is_spoilt() -> None:
+    assert [task.node for task in bind_of(good()).tasks] == ["n1", "n2"]
+    assert violations(WORLD, POLICY, good()) == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("S1", with_task(1, node="n1", devices=devices("n1"))),
+        ("S1", with_task(1, node="n3", devices=devices("n3"))),
+        ("S1", with_task(1, node="n4", devices=devices("n4"))),
+        ("S1", with_task(1, node="nowhere")),
+        ("S1", with_task(1, devices=devices("n1"))),
+        ("S1", with_task(1, devices=(*devices("n2", 0, 7), DeviceId("n2/99")))),
+        ("S2", with_task(1, devices=devices("n2", 0, 7))),
+        ("S2", with_task(1, index=0)),
+        ("S2", with_task(1, index=7)),
+        ("S2", with_task(1, node="a1", devices=devices("a1"))),
+        ("S2", with_bind(attempt=3)),
+        ("S2", with_bind(job="held")),
+        ("S2", with_bind(job="nobody")),
+        ("S2", lambda plan: with_bind(tasks=bind_of(plan).tasks[:1])(plan)),
+        ("S2", lambda plan: msgspec.structs.replace(plan, steps=plan.steps * 2)),
+        ("S2", lambda plan: msgspec.structs.replace(plan, steps=(*plan.steps, Release(JobName("asked"), 1)))),
+        ("S5", with_task(1, node="n3", devices=devices("n3"))),
+        ("verdicts", lambda plan: msgspec.structs.replace(plan, verdicts=plan.verdicts[1:])),
+        ("verdicts", lambda plan: msgspec.structs.replace(plan, steps=())),
+        (
+            "verdicts",
+            lambda plan: msgspec.structs.replace(
+                plan,
+                verdicts=tuple(Waits(v.job, v.queue, ()) if v.job == "held" else v for v in plan.verdicts),
+            ),
+        ),
+        ("stale", lambda plan: msgspec.structs.replace(plan, snapshot="sha256:0")),
+        ("stale", lambda plan: msgspec.structs.replace(plan, policy="sha256:0")),
+        (
+            "bound",
+            lambda plan: msgspec.structs.replace(
+                plan,
+                certificate=msgspec.structs.replace(
+                    plan.certificate, layers=(LayerResult("entitled", 9.0, 8.0, "proven"),)
+                ),
+            ),
+        ),
+    ],
+)
+def test_a_fault_is_found(rule: str, change: Change) -> None:
+    assert rule in {violation.rule for violation in violations(WORLD, POLICY, change(good()))}
+
+
+def test_going_above_a_max_is_found() -> None:
+    tighter = policy_of((Queue(QueueName("q"), quota=(Quota(GpuType("H100"), 16, 20),)),))
+    plan = msgspec.structs.replace(good(), policy=tighter.digest)
+    assert [str(v) for v in violations(WORLD, tighter, plan)] == ["S3 q: 5 + 16 H100 is above max 20"]
+
+
+def test_filling_a_node_beyond_its_cores_is_found() -> None:
+    nodes = [msgspec.structs.replace(n, cpu=type(n.cpu)(39_000)) if n.name == "n2" else n for n in WORLD.nodes]
+    small: Snapshot = msgspec.structs.replace(WORLD, nodes=tuple(nodes))
+    plan = msgspec.structs.replace(good(), snapshot=small.digest)
+    assert [v.rule for v in violations(small, POLICY, plan)] == ["S1"]
