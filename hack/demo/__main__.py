@@ -10,9 +10,9 @@ import click
 
 from hack.demo.stage import DemoFailedError, Stage
 
-QUEUE_FILE = "policies/queues/research-vision.yaml"
-BRANCH = "more-for-vision"
-SUBMITTED = ("vision-pretrain", "vision-finetune", "vision-sweep", "language-eval", "ranking-train")
+QUEUE_FILE = "policies/queues/product-ranking.yaml"
+BRANCH = "more-for-ranking"
+SUBMITTED = ("ranking-pretrain", "ranking-finetune", "ranking-sweep", "language-eval", "vision-train")
 
 
 def main() -> None:
@@ -51,21 +51,21 @@ def _jobs(stage: Stage) -> None:
     _say("Five jobs in three queues. The first is a gang of 8 tasks with 8 GPUs each.")
     for name in SUBMITTED:
         stage.run("quorate", "submit", "-f", f"jobs/{name}.yaml", expect=f"submitted {name}")
-    stage.run("quorate", "wait", "vision-pretrain", "ranking-train", "--for", "running", "--timeout", "1m")
+    stage.run("quorate", "wait", "ranking-pretrain", "vision-train", "--for", "running", "--timeout", "1m")
     stage.run("quorate", "wait", "language-eval", "--propagate", "--timeout", "1m", expect="succeeded")
-    stage.run("quorate", "get", expect="vision-finetune  research-vision")
+    stage.run("quorate", "get", expect="ranking-finetune  product-ranking")
 
 
 def _running_gang(stage: Stage) -> None:
     _say("The gang runs whole, in one block. Each task is a process that knows its rank, its peers and its GPUs.")
-    stage.run("quorate", "describe", "vision-pretrain", expect="worker/7")
+    stage.run("quorate", "describe", "ranking-pretrain", expect="worker/7")
     _all_logs_can_be_read(stage)
-    stage.run("quorate", "logs", "vision-pretrain", "--index", "3", expect="RANK=3\nWORLD_SIZE=8")
+    stage.run("quorate", "logs", "ranking-pretrain", "--index", "3", expect="RANK=3\nWORLD_SIZE=8")
 
 
 def _waiting_job(stage: Stage) -> None:
     _say("Nobody waits without a reason. This one names the line in Git that stands in the job's way.")
-    stage.run("quorate", "why", "vision-finetune", expect=f"holds 64 of max 64 H100-SXM5-80GB ({QUEUE_FILE}:")
+    stage.run("quorate", "why", "ranking-finetune", expect=f"holds 64 of max 64 H100-SXM5-80GB ({QUEUE_FILE}:")
 
 
 def _change(stage: Stage) -> None:
@@ -76,10 +76,10 @@ def _change(stage: Stage) -> None:
     stage.run(
         "git", "-C", "policy", "diff", "--unified=0", expect="+    - {gpuType: H100-SXM5-80GB, guaranteed: 32, max: 96}"
     )
-    stage.run("git", "-C", "policy", "commit", "--quiet", "--all", "-m", "Let vision borrow up to 96 H100")
+    stage.run("git", "-C", "policy", "commit", "--quiet", "--all", "-m", "Let ranking borrow up to 96 H100")
     stage.run(
         "quorate", "plan", "--repo", "policy", "--base", "main", "--head", BRANCH,
-        expect="vision-sweep  waits",
+        expect="ranking-sweep  waits",
     )  # fmt: skip
 
 
@@ -87,9 +87,9 @@ def _merge(stage: Stage) -> None:
     _say("It is merged. The loop picks the commit up and starts the job; nobody restarts anything.")
     stage.run("git", "-C", "policy", "switch", "--quiet", "main")
     stage.run("git", "-C", "policy", "merge", "--quiet", BRANCH)
-    stage.run("quorate", "wait", "vision-finetune", "--for", "running", "--timeout", "1m")
+    stage.run("quorate", "wait", "ranking-finetune", "--for", "running", "--timeout", "1m")
     stage.run("quorate", "status", expect=stage.commit_in_force()[:12])
-    stage.run("quorate", "get", expect="vision-finetune")
+    stage.run("quorate", "get", expect="ranking-finetune")
 
 
 def _revert(stage: Stage) -> None:
@@ -97,9 +97,9 @@ def _revert(stage: Stage) -> None:
     stage.run("git", "-C", "policy", "revert", "--no-edit", "HEAD")
     stage.run("quorate", "status", expect=stage.commit_in_force()[:12])
     with stage.client() as client:
-        stage.until("a round was decided under it", lambda: "of max 64" in client.why("vision-sweep").words[0])
-    stage.run("quorate", "why", "vision-sweep", expect="holds 96 of max 64")
-    stage.run("quorate", "queues", expect="research-vision")
+        stage.until("a round was decided under it", lambda: "of max 64" in client.why("ranking-sweep").words[0])
+    stage.run("quorate", "why", "ranking-sweep", expect="holds 96 of max 64")
+    stage.run("quorate", "queues", expect="product-ranking")
 
 
 def _curtain(stage: Stage) -> None:
@@ -107,7 +107,7 @@ def _curtain(stage: Stage) -> None:
     stage.run("quorate", "rounds")
     stage.run("quorate", "replay", "1", expect="identical")
     _say("The end: cancel what runs, and stop the control plane.")
-    names = ("vision-pretrain", "vision-finetune", "vision-sweep", "ranking-train")
+    names = ("ranking-pretrain", "ranking-finetune", "ranking-sweep", "vision-train")
     stage.run("quorate", "cancel", *names)
     with stage.client() as client:
         stage.until("every job has ended", lambda: all(client.job(name).outcome for name in names))

@@ -24,10 +24,10 @@ class Subcommand(NamedTuple):
 COMMANDS: Final = {
     "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
     "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
-    "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do, before it is merged."),
+    "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
-    "run": Subcommand("reconciler.cli.run:run", "Run the control plane: follow a policy repository and decide rounds."),
+    "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
     "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
     "get": Subcommand("reconciler.cli.get:get", "List jobs."),
     "describe": Subcommand("reconciler.cli.describe:describe", "Show everything about a job."),

@@ -139,13 +139,16 @@ def _count(number: int, noun: str) -> str:
 
 
 def _document_lines(changed: DocumentChange) -> Iterator[str]:
-    added_or_removed = "" if changed.change == "changed" else f" {changed.change}"
-    if len(changed.fields) == 1 and not added_or_removed:
+    if changed.change != "changed":
+        yield f"  {changed.document} {changed.change}{':' * bool(changed.fields)}"
+        for field in changed.fields:
+            yield f"    {field.field} {field.after or field.before}"
+    elif len(changed.fields) == 1:
         yield f"  {changed.document}: {_field(changed.fields[0])}"
-        return
-    yield f"  {changed.document}{added_or_removed}{':' * bool(changed.fields)}"
-    for field in changed.fields:
-        yield f"    {_field(field)}"
+    else:
+        yield f"  {changed.document}:"
+        for field in changed.fields:
+            yield f"    {_field(field)}"
 
 
 def _field(change: FieldChange) -> str:

@@ -7,50 +7,64 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.shipped import shipped
+from reconciler.cli.inputs import read_policies
 from solver.plan.plan import Bind
 from solver.solve import solve
 from solver.world.document import encode
-from solver.world.quantities import Instant
+from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
 from tests.cli.conftest import Quorate
 from tests.gitsource.origin import Origin
 
-VISION = "policies/queues/research-vision.yaml"
+QUEUE_FILE = "policies/vision.yaml"
+QUEUE = """\
+apiVersion: quorate.dev/v1
+kind: Queue
+metadata: {name: vision}
+spec:
+  parent: research
+  quota:
+    # Of 32 in all.
+    - {gpuType: H100, guaranteed: 8, max: 16}
+"""
+HEAD = "apiVersion: quorate.dev/v1\nkind: "
+FILES = {
+    QUEUE_FILE: QUEUE,
+    "policies/research.yaml": HEAD + "Queue\nmetadata: {name: research}\nspec: {}\n",
+    "policies/language.yaml": HEAD + "Queue\nmetadata: {name: language}\nspec: {parent: research}\n",
+    "cluster-state/pool.yaml": HEAD
+    + """NodePool
+metadata: {name: pool}
+spec: {gpuType: H100, gpusPerNode: 4, cpu: 32, memory: 64Gi, nodes: {prefix: n, count: 8}}
+""",
+}
 EXPECTED = """\
 main → more: 2 jobs would start (+1), 1 would wait; 1 document changed
 
 Documents
-  Queue research-vision: quota[H100-SXM5-80GB].max 64 → 96
+  Queue vision: quota[H100].max 16 → 24
 
 Jobs that fare differently
-  finetune  waits → starts  (32 GPUs, queue research-vision)
+  finetune  waits → starts  (8 GPUs, queue vision)
 
 Start under both
-  eval  starts  (8 GPUs, queue research-language)
+  eval  starts  (4 GPUs, queue language)
 
 Would still wait
-  sweep  waits  (40 GPUs, queue research-vision)
-    queue research-vision holds 96 of max 96 H100-SXM5-80GB (policies/queues/research-vision.yaml:8); this job needs 40
-    needs 40 H100-SXM5-80GB, 24 free
+  sweep  waits  (4 GPUs, queue vision)
+    jobs that come before it take the room: eval, finetune
+    queue vision holds 24 of max 24 H100 (policies/vision.yaml:8); this job needs 4
 
 main ({base}): decided by greedy; all layers proven
-more ({head}): decided by greedy; all layers proven
+more ({head}): decided by mip; all layers proven
 """
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Origin:
     made = Origin(tmp_path / "policy")
-    for folder in ("policies", "cluster-state"):
-        made.write(
-            {
-                str(file.relative_to(shipped(folder).parent)): file.read_text()
-                for file in shipped(folder).rglob("*.yaml")
-            }
-        )
-    made.commit()
+    made.commit(FILES)
     return made
 
 
@@ -62,40 +76,34 @@ def snapshot_file(repository: Origin, tmp_path: Path) -> Path:
 
 
 def _world(repository: Origin) -> Snapshot:
-    """64 GPUs of vision run; three jobs are pending."""
-    from reconciler.cli.inputs import read_policies
-
+    """16 GPUs of vision run; three jobs are pending."""
     compiled = read_policies(repository.folder)
-    pretrain = _job("pretrain", "research-vision", 8, at=1)
+    pretrain = _job("pretrain", "vision", 4, at=1)
     (bind,) = solve(snapshot_of(Instant(5), compiled.nodes, [pretrain]), compiled.policy, None).steps
     assert isinstance(bind, Bind)
     running = Job(
         pretrain.name, Instant(1), pretrain.spec, "ada", "running", 1, started_at=Instant(2), placement=bind.tasks
     )
-    waiting = [
-        _job("finetune", "research-vision", 4, at=2),
-        _job("sweep", "research-vision", 5, at=3),
-        _job("eval", "research-language", 1, at=4),
-    ]
+    waiting = [_job("finetune", "vision", 2, at=2), _job("sweep", "vision", 1, at=3), _job("eval", "language", 1, at=4)]
     return snapshot_of(Instant(5), compiled.nodes, [running, *waiting])
 
 
 def _job(name: str, queue: str, tasks: int, at: int) -> Job:
-    group = TaskGroup("worker", tasks, Shape(gpus=8, gpu_types=("H100-SXM5-80GB",)))  # type: ignore[arg-type]
-    return Job(JobName(name), Instant(at), JobSpec(QueueName(queue), (group,)), "ada")
+    shape = Shape(gpus=4, cpu=Cpu(1), memory=Memory(1))
+    return Job(JobName(name), Instant(at), JobSpec(QueueName(queue), (TaskGroup("worker", tasks, shape),)), "ada")
 
 
 def _change(repository: Origin, before: str, after: str) -> str:
     repository.git("switch", "--quiet", "--create", "more")
-    text = (repository.folder / VISION).read_text()
+    text = (repository.folder / QUEUE_FILE).read_text()
     assert before in text
-    return repository.commit({VISION: text.replace(before, after)})
+    return repository.commit({QUEUE_FILE: text.replace(before, after)})
 
 
 def test_the_review_of_a_quota_change(
     quorate: Quorate, repository: Origin, snapshot_file: Path, tmp_path: Path
 ) -> None:
-    base, head = repository.git("rev-parse", "HEAD"), _change(repository, "max: 64", "max: 96")
+    base, head = repository.git("rev-parse", "HEAD"), _change(repository, "max: 16", "max: 24")
     out = tmp_path / "review.json"
     arguments = ("--repo", str(repository.folder), "--base", "main", "--head", "more", "--snapshot", str(snapshot_file))
     ran = quorate("plan", *arguments, "--out", str(out))
@@ -105,16 +113,16 @@ def test_the_review_of_a_quota_change(
     assert (written["apiVersion"], written["kind"], written["base"]["commit"]) == ("quorate.dev/v1", "Review", base)
     assert written["documents"] == [
         {
-            "document": "Queue research-vision",
+            "document": "Queue vision",
             "change": "changed",
-            "fields": [{"field": "quota[H100-SXM5-80GB].max", "before": "64", "after": "96"}],
+            "fields": [{"field": "quota[H100].max", "before": "16", "after": "24"}],
         }
     ]
     assert quorate("plan", *arguments, "--detailed-exitcode").exit_code == 2
 
 
 def test_a_comment_is_no_change(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
-    _change(repository, "# 32", "# Moved down a line.\n# 32")
+    _change(repository, "    # Of 32 in all.\n", "")
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file), "--detailed-exitcode")
     assert ran.exit_code == 0
     assert "The change has no effect" in ran.out
@@ -123,36 +131,29 @@ def test_a_comment_is_no_change(quorate: Quorate, repository: Origin, snapshot_f
 def test_a_queue_that_loses_a_limit_and_one_that_is_new(
     quorate: Quorate, repository: Origin, snapshot_file: Path
 ) -> None:
-    _change(repository, ", max: 64", "")
-    repository.commit(
-        {
-            "policies/queues/new.yaml": (repository.folder / VISION)
-            .read_text()
-            .replace("research-vision", "new")
-            .split("  quota")[0]
-        }
-    )
+    _change(repository, ", max: 16", "")
+    repository.commit({"policies/new.yaml": FILES["policies/language.yaml"].replace("language", "new")})
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
-    assert "  Queue new added:\n    parent research (was not set)\n" in ran.out
-    assert "  Queue research-vision: quota[H100-SXM5-80GB].max not set (was 64)\n" in ran.out
+    assert "  Queue new added:\n    parent research\n" in ran.out
+    assert "  Queue vision: quota[H100].max not set (was 16)\n" in ran.out
 
 
 def test_nodes_that_go_are_told_by_their_pool(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
     repository.git("switch", "--quiet", "--create", "less")
-    pool = repository.folder / "cluster-state/cpu-a.yaml"
-    repository.commit({"cluster-state/cpu-a.yaml": pool.read_text().replace("count: 4", "count: 3")})
+    pool = repository.folder / "cluster-state/pool.yaml"
+    repository.commit({"cluster-state/pool.yaml": pool.read_text().replace("count: 8", "count: 7")})
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file), "--detailed-exitcode")
     assert ran.exit_code == 2
-    assert "  NodePool cpu-a: nodes 4 → 3\n" in ran.out
+    assert "  NodePool pool: nodes 8 → 7\n" in ran.out
 
 
 def test_an_invalid_policy_is_refused_with_its_revision(
     quorate: Quorate, repository: Origin, snapshot_file: Path
 ) -> None:
-    head = _change(repository, "guaranteed: 32", "guarenteed: 32")
+    head = _change(repository, "guaranteed: 8", "guarenteed: 8")
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
     assert (ran.exit_code, ran.out) == (3, "")
-    assert f"error: --head HEAD ({head[:12]}): {VISION}:8:33: there is no field 'guarenteed'" in ran.err
+    assert f"error: --head HEAD ({head[:12]}): {QUEUE_FILE}:8:23: there is no field 'guarenteed'" in ran.err
     assert "Did you mean guaranteed?" in ran.err
     ran = quorate(
         "plan", "--repo", str(repository.folder), "--base", "more", "--head", "main", "--snapshot", str(snapshot_file)

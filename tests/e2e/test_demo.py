@@ -10,21 +10,21 @@ import pytest
 from hack.demo.stage import DemoFailedError, Stage
 
 KEY_LINES = (
-    "submitted vision-pretrain to research-vision: 8 tasks, 64 GPUs",
-    "vision-pretrain: running",
+    "submitted ranking-pretrain to product-ranking: 8 tasks, 64 GPUs",
+    "ranking-pretrain: running",
     "language-eval: succeeded",
     "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7",
     "MASTER_ADDR=127.0.0.1",
     "MASTER_PORT=",
     "RANK=3",
     "WORLD_SIZE=8",
-    "queue research-vision holds 64 of max 64 H100-SXM5-80GB (policies/queues/research-vision.yaml:8)",
-    "main → more-for-vision: 1 job would start (+1), 1 would wait; 1 document changed",
-    "Queue research-vision: quota[H100-SXM5-80GB].max 64 → 96",
-    "vision-finetune  waits → starts",
-    "vision-finetune: running",
-    'Revert "Let vision borrow up to 96 H100"',
-    "queue research-vision holds 96 of max 64 H100-SXM5-80GB (policies/queues/research-vision.yaml:8)",
+    "queue product-ranking holds 64 of max 64 H100-SXM5-80GB (policies/queues/product-ranking.yaml:",
+    "main → more-for-ranking: 1 job would start (+1), 1 would wait; 1 document changed",
+    "Queue product-ranking: quota[H100-SXM5-80GB].max 64 → 96",
+    "ranking-finetune  waits → starts",
+    "ranking-finetune: running",
+    'Revert "Let ranking borrow up to 96 H100"',
+    "queue product-ranking holds 96 of max 64 H100-SXM5-80GB (policies/queues/product-ranking.yaml:",
     "round 1: identical",
     "Nothing is left running, and the folder is gone.",
 )
@@ -56,7 +56,7 @@ def _play_and_fail(stage: Stage) -> None:
     stage.run("git", "-C", "policy", "commit", "--quiet", "-m", "first")
     stage.start_server("run", "--policies-repo", "policy", "--state", "state", "--listen", "127.0.0.1:0")
     stage.commit_in_force()
-    stage.run("quorate", "submit", "-f", "jobs/vision-finetune.yaml")
-    stage.run("quorate", "wait", "vision-finetune", "--for", "running")
+    stage.run("quorate", "submit", "-f", "jobs/ranking-finetune.yaml")
+    stage.run("quorate", "wait", "ranking-finetune", "--for", "running")
     assert len(stage.left_running()) > 4, "four tasks and their supervisors, or the test shows nothing"
     stage.run("quorate", "status", expect="never said")
