@@ -31,14 +31,13 @@ def connected(server: str | None) -> Iterator[Client]:
     except TokenFileError as error:
         raise CommandFailedError(str(error), exit_code=Exit.NOT_AUTHORISED) from error
     except NotAuthorisedError as error:
-        raise refused(error, Exit.NOT_AUTHORISED) from error
+        raise _refused(error, Exit.NOT_AUTHORISED) from error
     except ApiError as error:
-        raise refused(error, Exit.ERROR) from error
+        raise _refused(error, Exit.ERROR) from error
 
 
-def refused(error: ApiError, exit_code: Exit) -> CommandFailedError:
-    """What the server said, the details one a line."""
+def _refused(error: ApiError, exit_code: Exit) -> CommandFailedError:
+    """What the server said: its message, which has the first problem of a document, and the others below it."""
     problem = error.problem
-    details = [str(each) for each in problem.problems or problem.reasons]
-    message = problem.message if len(details) < 2 else "\n  - ".join([f"{problem.code}:", *details])
-    return CommandFailedError(message, fix=problem.fix, exit_code=exit_code)
+    others = (str(other) for other in problem.problems[1:])
+    return CommandFailedError("\n  ".join([problem.message, *others]), fix=problem.fix, exit_code=exit_code)

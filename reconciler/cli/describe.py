@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Literal
 
@@ -62,7 +63,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     yield "Gang", size_of(spec)
     for group in spec.task_groups:
         yield f"  {group.name}", f"{group.replicas} x {shape_words(group.shape)}"
-        yield "", " ".join(group.command or spec.command)
+        yield "", shlex.join(group.command or spec.command)
     yield from _wishes(spec)
     yield "Why", "\n".join(description.why.words)
 

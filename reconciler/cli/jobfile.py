@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from solver.world.cluster import LEVELS
 from solver.world.document import API_VERSION, encode
 from solver.world.workload import JobName, QueueName
 
-GROUP = "worker"
+_GROUP = "worker"
 """The one task group of a job in the short form."""
 
 
@@ -40,7 +40,7 @@ class ShortForm:
     @property
     def is_empty(self) -> bool:
         """None of its options was given."""
-        return not any(value or value == 0 for value in map(self.__getattribute__, self.__slots__))
+        return all(value is None or value == () for value in astuple(self))
 
     def job(self, name: str | None, queue: str | None) -> NamedJob:
         """The job; raises CommandFailedError for what its schema does not allow, UsageError for what is missing."""
@@ -66,12 +66,12 @@ class ShortForm:
         shape = {"gpus": self.gpus, "gpuTypes": list(self.types), "cpu": self.cpu, "memory": self.memory}
         return {
             "queue": queue,
-            **_given({"priorityClass": self.priority_class, "topology": topology_of(self.topology)}),
+            **_given({"priorityClass": self.priority_class, "topology": _topology_of(self.topology)}),
             "taskGroups": [
-                {"name": GROUP, "replicas": 1 if self.tasks is None else self.tasks, "shape": _given(shape)}
+                {"name": _GROUP, "replicas": 1 if self.tasks is None else self.tasks, "shape": _given(shape)}
             ],
             "command": list(self.command),
-            "env": dict(pairs(self.env, "--env", "NAME=VALUE")),
+            "env": dict(_pairs(self.env, "--env", "NAME=VALUE")),
         }
 
 
@@ -88,9 +88,9 @@ def job_in_file(path: str, name: str | None, queue: str | None) -> NamedJob:
     return NamedJob(JobName(name or job.name), spec)
 
 
-def topology_of(written: Iterable[str]) -> dict[str, str]:
+def _topology_of(written: Iterable[str]) -> dict[str, str]:
     """`required=rack` and `preferred=island` as the fields they are."""
-    wishes = dict(pairs(written, "--topology", "required=LEVEL or preferred=LEVEL"))
+    wishes = dict(_pairs(written, "--topology", "required=LEVEL or preferred=LEVEL"))
     if wishes.keys() - {"required", "preferred"} or set(wishes.values()) - set(LEVELS):
         raise click.BadParameter(
             f"expected required=LEVEL or preferred=LEVEL with a level of {', '.join(LEVELS)}", param_hint="--topology"
@@ -98,7 +98,7 @@ def topology_of(written: Iterable[str]) -> dict[str, str]:
     return wishes
 
 
-def pairs(written: Iterable[str], option: str, expected: str) -> Iterable[tuple[str, str]]:
+def _pairs(written: Iterable[str], option: str, expected: str) -> Iterable[tuple[str, str]]:
     """Each `NAME=VALUE`; raises a usage error for one that is not."""
     for pair in written:
         name, separator, value = pair.partition("=")

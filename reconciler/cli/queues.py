@@ -27,18 +27,18 @@ def queues(output: str, server: str | None) -> None:
     if output == "json":
         print_json(found)
     else:
-        rows = [row for depth, queue in in_tree_order(found.items) for row in _rows(depth, queue)]
+        rows = [row for depth, queue in _in_tree_order(found.items) for row in _rows(depth, queue)]
         print_table(_HEADINGS, rows, right=set(_HEADINGS) - {"QUEUE", "GPU TYPE"})
 
 
-def in_tree_order(
+def _in_tree_order(
     items: tuple[QueueView, ...], parent: str | None = None, depth: int = 0
 ) -> Iterator[tuple[int, QueueView]]:
     """Every queue below a parent with its depth: parents before their children, siblings by name."""
     for queue in items:
         if queue.parent == parent:
             yield depth, queue
-            yield from in_tree_order(items, queue.name, depth + 1)
+            yield from _in_tree_order(items, queue.name, depth + 1)
 
 
 def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:

@@ -10,8 +10,10 @@ import click
 
 from reconciler.cli.inputs import read_policies, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.tables import print_table
+from reconciler.cli.times import span
 from reconciler.documents.repository import Compiled
-from reconciler.replayed import RoundTally, SimulationReport, report_of
+from reconciler.replayed import QueueWaits, RoundTally, SimulationReport, report_of
 from reconciler.traces import TraceUnreadableError, read_philly
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.tree import QueueTree
@@ -19,6 +21,8 @@ from solver.simulate import Replay, Round, TraceJob
 from solver.world.quantities import Duration, Instant
 
 DAY_MS = 86_400_000
+
+_HEADINGS = ("QUEUE", "JOBS", "STARTED", "GPU-HOURS", "MEAN WAIT", "P50", "P90", "MAX")
 
 
 class InstantParam(click.ParamType[Instant]):
@@ -140,16 +144,8 @@ def _with_progress(rounds: Iterator[Round], start: Instant, end: Instant) -> Ite
 
 
 def _print(report: SimulationReport) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("queue", title=f"{report.start} to {report.end}", title_justify="left")
-    for heading in ("jobs", "started", "GPU-hours", "mean wait", "p50", "p90", "max"):
-        table.add_column(heading, justify="right")
-    for row in report.queues:
-        waits = (_span(seconds) for seconds in (row.wait_mean_s, row.wait_p50_s, row.wait_p90_s, row.wait_max_s))
-        table.add_row(row.queue, str(row.jobs), str(row.started), f"{row.gpu_hours:,.0f}", *waits)
-    Console().print(table)
+    click.echo(f"{report.start} to {report.end}")
+    print_table(_HEADINGS, map(_row, report.queues), right=_HEADINGS[1:])
     stages = ", ".join(f"{count} by {stage}" for stage, count in report.rounds_by_stage.items())
     click.echo(
         f"{report.started} of {report.jobs} jobs started; {report.utilisation:.1%} of {report.gpus} GPUs in use on average"
@@ -158,8 +154,6 @@ def _print(report: SimulationReport) -> None:
     click.echo(f"a round took {report.round_ms_p50:.0f} ms at the median, {report.round_ms_p99:.0f} ms at p99")
 
 
-def _span(seconds: float) -> str:
-    """A wait for people: two units at most."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+def _row(queue: QueueWaits) -> list[str]:
+    waits = (span(1000 * round(s)) for s in (queue.wait_mean_s, queue.wait_p50_s, queue.wait_p90_s, queue.wait_max_s))
+    return [queue.queue, str(queue.jobs), str(queue.started), f"{queue.gpu_hours:,.0f}", *waits]

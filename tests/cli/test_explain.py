@@ -12,9 +12,10 @@ from tests.cli.conftest import Quorate
 GUARANTEED = """\
 Queue.spec.quota[].guaranteed  <number of GPUs>
 
-  GPUs that the queue always gets when it has demand for them. While idle they are lent to others.
-  Children's guarantees may not add up to more than their parent's. Absent: the weighted share of
-  what the parent has not given to its other children; an explicit 0 is none.
+  GPUs that the queue always gets when it has demand for them. While idle they are lent to others,
+  and come back as the borrowers' jobs end. Children's guarantees may not add up to more than their
+  parent's. Absent: the weighted share of what the parent has not given to its other children; an
+  explicit 0 is none.
   Limits: at least 0, at most 1000000.
 """
 SOLVER = """\

@@ -25,7 +25,7 @@ class SqlJobSource:
         with self._database.writing() as connection:
             known = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
             if known is not None and (not idempotency_key or known.idempotency_key != idempotency_key):
-                raise DuplicateJobError(f"a job {name} exists already; names are never used again, choose another")
+                raise DuplicateJobError(f"a job {name} exists already, and names are never used again")
             if known is None:
                 values = {"user": user, "submitted_at": at, "idempotency_key": idempotency_key}
                 connection.execute(insert(jobs).values(name=name, spec=encode(spec).decode(), **values))
