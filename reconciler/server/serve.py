@@ -108,21 +108,8 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
-    plane = _plane(store, standing, optimiser, LocalBackend(folder.tasks, lambda: standing.current().nodes, clock), log)
-    metrics = Metrics()
-    runner = Runner(plane, report=Reporter(metrics, log).hear)
-    follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
-    return _Parts(store, plane, standing, runner, follower, optimiser, metrics)
-
-
-def _plane(
-    store: SqlStore,
-    standing: StandingPolicy,
-    optimiser: KillableOptimiser,
-    backend: LocalBackend,
-    log: FilteringBoundLogger,
-) -> ControlPlane:
-    return ControlPlane(
+    backend = LocalBackend(folder.tasks, lambda: standing.current().nodes, clock)
+    plane = ControlPlane(
         holder=HOLDER,
         jobs=store.jobs,
         ledger=store.ledger,
@@ -131,8 +118,12 @@ def _plane(
         logs=backend,
         policies=standing,
         solve=solver_with(optimiser),
-        clock=SystemClock(),
+        clock=clock,
     )
+    metrics = Metrics()
+    runner = Runner(plane, report=Reporter(metrics, log).hear)
+    follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
+    return _Parts(store, plane, standing, runner, follower, optimiser, metrics)
 
 
 @dataclass

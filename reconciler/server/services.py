@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from reconciler.api.payloads import LEADING, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
@@ -51,7 +49,7 @@ class Watch:
         self._plane = plane
         self._standing = standing
         self._runner = runner
-        self._emptied = lru_cache(maxsize=1)(_emptied)
+        self._emptied: tuple[str, Shares, Room] | None = None
 
     def policy(self) -> tuple[str, Policy]:
         """The revision in force and its policy. Raises NoPolicyError."""
@@ -70,7 +68,11 @@ class Watch:
     def admit(self, spec: JobSpec) -> tuple[AnyReason, ...]:
         """Why a job could never run under the policy in force, on the cluster as declared. Raises NoPolicyError."""
         current = self._standing.current()
-        shares, room = self._emptied(current)
+        # One tuple, replaced whole: whoever meets another thread here works it out twice, and both are right.
+        emptied = self._emptied
+        if emptied is None or emptied[0] != current.revision:
+            self._emptied = emptied = current.revision, *_emptied(current)
+        _, shares, room = emptied
         return Gate(current.policy, shares, room).admit(Job(JobName(""), Instant(0), spec)).reasons
 
     def status(self) -> Status:

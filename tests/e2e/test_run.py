@@ -93,6 +93,9 @@ def test_before_there_is_a_policy_it_serves_and_says_so(plane: ControlPlane, tmp
             empty.commit(POLICY)
             waiting.until_ready()
             until("it is ready", lambda: client.health().ready)
+            with pytest.raises(ApiError, match="could never run") as never:
+                submit(client, ["never"], sh("true", gpus=5))
+            assert never.value.status == 422
             submit(client, ["job"], sh("true"))
             until("it has ended", lambda: client.job("job").state == "succeeded")
     finally:

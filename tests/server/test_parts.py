@@ -10,15 +10,22 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from reconciler.api.problems import NotReadyError
+from reconciler.control import NoPolicyError
+from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
-from reconciler.runner import LoopStatus
+from reconciler.runner import LoopStatus, Runner
 from reconciler.server.crew import Crew
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.serve import Reporter
+from reconciler.server.services import services_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.protocols import Event
 from reconciler.store.sql.store import open_store
 from solver.world.quantities import Instant
+from solver.world.workload import JobName, JobSpec, QueueName
+from tests.loop.plane import site_at
 
 
 def test_the_first_failure_ends_the_wait_and_is_raised() -> None:
@@ -72,7 +79,24 @@ def test_events_are_logged_without_the_output_of_tasks(tmp_path: Path) -> None:
         history.record_event(Event(Instant(1), "failed", "job", "exit code 3\nthe task's password", "control-plane"))
     store.close()
     assert [(line["event"], line["subject"], line["cause"]) for line in lines] == [("failed", "job", "exit code 3")]
-    assert history is not None
+
+
+def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
+    with site_at(tmp_path / "quorate.db") as site:
+        runner = Runner(site.only_plane)
+        standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
+        services = services_of(site.only_plane, standing, runner, Metrics())
+        assert services.verdict(JobName("job")) is None
+        with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
+            services.snapshot()
+        for asked in (services.policy, lambda: services.admit(JobSpec(QueueName("q"), ()))):
+            with pytest.raises(NoPolicyError, match="no revision has been fetched yet"):
+                asked()
+        status = services.status()
+        assert (status.epoch, status.holder, status.last_applied_revision) == (0, "only", "")
+        assert {each.type: each.status for each in status.conditions} == {
+            "Ready": False, "Reconciling": True, "Stalled": False, "Leading": False
+        }  # fmt: skip
 
 
 def test_the_loop_is_reported_when_its_condition_changes() -> None:
