@@ -16,6 +16,7 @@ from reconciler.api.payloads import (
     LOG_BYTES_MAX,
     ApiProblem,
     EventList,
+    Health,
     JobList,
     JobView,
     NodeList,
@@ -139,6 +140,10 @@ class Client:
     def status(self) -> Status:
         """Conditions, revisions and the leader."""
         return self._get("/v1/status", Status)
+
+    def health(self) -> Health:
+        """Whether the server decides rounds; that it answers says that it lives."""
+        return self._get("/healthz", Health)
 
     def policy(self) -> PolicyView:
         """The policy in force."""

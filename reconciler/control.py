@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from reconciler.backend import Backend, Logs
 from reconciler.clock import Clock
@@ -18,14 +18,26 @@ from solver.world.snapshot import Snapshot
 LEASE = Duration(10_000)
 """How long a leader that is not heard of keeps the lead. The loop renews every second; a pass may take some seconds."""
 
-Solve = Callable[[Snapshot, Policy], Plan]
+
+class Solved(NamedTuple):
+    """A plan, and what the optimiser answered where a clock may have decided it ("" where solving again gives the same)."""
+
+    plan: Plan
+    solution: str = ""
+
+
+Solve = Callable[[Snapshot, Policy], Solved]
+
+
+class NoPolicyError(Exception):
+    """There has not been a good revision yet, so nothing can be decided."""
 
 
 class PolicySource(Protocol):
     """Where the policy comes from: Git, or a test."""
 
     def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
-        """The revision in force, its policy, and the nodes it declares."""
+        """The revision in force, its policy, and the nodes it declares. Raises NoPolicyError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class Pass:
 def one_pass(plane: ControlPlane) -> Pass:
     """Take one step towards what Git wants.
 
-    Raises NotLeaderError or StaleEpochError (another leads: stand by), BackendUnreachableError (try again),
-    PlanRefusedError (report it), StoreUnusableError (a person must act). It may be killed anywhere and called again.
+    Raises NotLeaderError or StaleEpochError (another leads: stand by), NoPolicyError or BackendUnreachableError (try
+    again), PlanRefusedError (report it), StoreUnusableError (a person must act). It may be killed anywhere and called again.
     """
     laps = _Laps(plane.clock)
     leader = Leader(plane, plane.ledger.lead(plane.holder, plane.clock.now(), plane.lease))
@@ -60,12 +60,12 @@ def one_pass(plane: ControlPlane) -> Pass:
     laps.end("settle")
     snapshot = observe(plane, sighted, declared)
     laps.end("observe")
-    plan = plane.solve(snapshot, policy)
+    plan, solution = plane.solve(snapshot, policy)
     laps.end("solve")
     _refuse_unsafe(snapshot, policy, plan)
     laps.end("check")
     # The record comes before the deed, so that no deed is ever without one.
-    number = _record(leader, RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms))
+    number = _record(leader, RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution))
     refused = leader.act(plan)
     laps.end("act")
     return Pass(leader.epoch, revision, snapshot, plan, number, settled, refused, laps.phase_ms)

@@ -5,33 +5,26 @@ Pure but for the optimiser that is handed in: the same revisions and snapshot gi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from reconciler.documents.repository import Compiled
+from reconciler.meaning import DocumentChange, document_changes
 from solver.plan.plan import Certificate, Inadmissible, Plan, Runs, Starts, Verdict, Waits
 from solver.program.optimiser import Optimiser
-from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.cluster import Node
-from solver.world.document import API_VERSION, Document, to_builtins
+from solver.world.document import API_VERSION, Document, digest
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
 
 Outcome = Literal["starts", "waits", "inadmissible"]
 
 
-class FieldChange(Document, frozen=True, omit_defaults=False):
-    """One field of one document that means something else at the head; None: not there."""
-
-    document: str
-    field: str
-    before: str | None
-    after: str | None
-
-
 class JobChange(Document, frozen=True, omit_defaults=False):
-    """One live job, and what the next round would do with it under each revision; `reasons` are the head's, in words."""
+    """One pending job, and what the next round would do with it under each revision; `reasons` are the head's, in words."""
 
     job: JobName
     queue: QueueName
@@ -46,99 +39,78 @@ class JobChange(Document, frozen=True, omit_defaults=False):
         return self.before != self.after
 
 
+class RevisionReviewed(Document, frozen=True, omit_defaults=False):
+    """One side of a review: how it was named, its commit, its meaning by digest, and how good its plan is."""
+
+    name: str
+    commit: str
+    policy: str
+    inventory: str
+    certificate: Certificate
+
+
 class Review(Document, frozen=True, omit_defaults=False):
     """The effect of a change, before it is merged. Jobs are all that are pending, sorted by name."""
 
-    base: str
-    head: str
+    base: RevisionReviewed
+    head: RevisionReviewed
     snapshot: str
-    base_policy: str
-    head_policy: str
-    documents: tuple[FieldChange, ...]
+    documents: tuple[DocumentChange, ...]
     jobs: tuple[JobChange, ...]
-    base_certificate: Certificate
-    head_certificate: Certificate
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 
     @property
     def has_changes(self) -> bool:
-        """A document means something else, or a job fares differently."""
-        return bool(self.documents) or any(job.changed for job in self.jobs)
+        """The policy or the inventory means something else, or a job fares differently."""
+        meant = (self.base.policy, self.base.inventory) != (self.head.policy, self.head.inventory)
+        return meant or any(job.changed for job in self.jobs)
 
 
-def review(
-    snapshot: Snapshot, base: tuple[str, Compiled], head: tuple[str, Compiled], optimiser: Optimiser | None
-) -> Review:
-    """Solve one snapshot under the policies of two revisions, given as (name, compiled)."""
-    (base_name, before), (head_name, after) = base, head
-    base_plan = solve(on_inventory(snapshot, before.nodes), before.policy, optimiser)
-    head_plan = solve(on_inventory(snapshot, after.nodes), after.policy, optimiser)
+class Side(NamedTuple):
+    """A revision to review: as its user names it, its full commit id, and what it says."""
+
+    name: str
+    commit: str
+    compiled: Compiled
+
+
+def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | None) -> Review:
+    """Solve one snapshot under the policies and on the inventories of two revisions."""
+    base_plan, head_plan = (
+        solve(on_inventory(snapshot, side.compiled.nodes), side.compiled.policy, optimiser) for side in (base, head)
+    )
     return Review(
-        base_name,
-        head_name,
+        _reviewed(base, base_plan),
+        _reviewed(head, head_plan),
         snapshot.digest,
-        before.policy.digest,
-        after.policy.digest,
-        tuple(field_changes(documents_of(before), documents_of(after))),
+        tuple(document_changes(base.compiled, head.compiled)),
         tuple(_job_changes(snapshot.pending, base_plan, head_plan)),
-        base_plan.certificate,
-        head_plan.certificate,
     )
 
 
 def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...]) -> Snapshot:
-    """The snapshot as it will be on a declared inventory: known nodes keep their health, new ones count as ready."""
-    known = {node.name: node for node in snapshot.nodes}
-    nodes = [known.get(node.name, node) for node in declared] if declared else snapshot.nodes
+    """The snapshot as it will be on a declared inventory: nodes that were seen keep their health, new ones count as ready.
+
+    A revision that declares no nodes at all is taken to leave the inventory to somebody else.
+    """
+    seen = {node.name: node for node in snapshot.nodes}
+    nodes = [_as_seen(node, seen.get(node.name)) for node in declared] if declared else snapshot.nodes
     return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight)
 
 
-def documents_of(compiled: Compiled) -> dict[str, dict[str, str]]:
-    """Every document as flat fields, by `Kind name`: what is compared, so that layout and comments don't count."""
-    policy: Policy = compiled.policy
-    documents = {f"Queue {queue.name}": flat(to_builtins(queue)) for queue in policy.queues}
-    documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
-    documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
-    pools: dict[str, int] = {}
-    for node in compiled.nodes:
-        pools[node.pool] = pools.get(node.pool, 0) + 1
-    return documents | {f"NodePool {name}": {"nodes": str(count)} for name, count in pools.items()}
+def _as_seen(declared: Node, seen: Node | None) -> Node:
+    """What the node will be by declaration, and its health as it was seen."""
+    if seen is None:
+        return declared
+    health = {gpu.id: gpu.healthy for gpu in seen.gpus}
+    gpus = tuple(msgspec.structs.replace(gpu, healthy=health.get(gpu.id, gpu.healthy)) for gpu in declared.gpus)
+    return msgspec.structs.replace(declared, ready=seen.ready, cordoned=seen.cordoned, gpus=gpus)
 
 
-def field_changes(
-    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
-) -> Iterable[FieldChange]:
-    """What differs, by document and field."""
-    for document in sorted(before.keys() | after.keys()):
-        old, new = before.get(document, {}), after.get(document, {})
-        for field in sorted(old.keys() | new.keys()):
-            if old.get(field) != new.get(field):
-                yield FieldChange(document, field, old.get(field), new.get(field))
-
-
-def flat(value: Any, path: str = "") -> dict[str, str]:
-    """Nested fields as `a.b`, list entries by what names them (`quota[H100].max`). Places in files are left out."""
-    if isinstance(value, dict):
-        inside = {key: entry for key, entry in value.items() if key not in ("origin", "name")}
-        return {
-            field: text
-            for key, entry in inside.items()
-            for field, text in flat(entry, f"{path}.{key}" if path else key).items()
-        }
-    if isinstance(value, list):
-        named = [
-            (entry.get("gpuType", number) if isinstance(entry, dict) else number, entry)
-            for number, entry in enumerate(value)
-        ]
-        return {field: text for name, entry in named for field, text in _entry(entry, f"{path}[{name}]").items()}
-    return {path: str(value)}
-
-
-def _entry(entry: Any, path: str) -> dict[str, str]:
-    if isinstance(entry, dict):
-        entry = {key: inside for key, inside in entry.items() if key != "gpuType"}
-    return flat(entry, path)
+def _reviewed(side: Side, plan: Plan) -> RevisionReviewed:
+    inventory = digest(side.compiled.nodes)
+    return RevisionReviewed(side.name, side.commit, side.compiled.policy.digest, inventory, plan.certificate)
 
 
 def _job_changes(pending: tuple[Job, ...], base: Plan, head: Plan) -> Iterable[JobChange]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from reconciler.backend import BackendUnreachableError, StaleEpochError
-from reconciler.control import ControlPlane
+from reconciler.control import ControlPlane, NoPolicyError
 from reconciler.loop import Pass, PlanRefusedError, one_pass
 from reconciler.store.protocols import NotLeaderError, StoreUnusableError
 
 Condition = Literal[
-    "beginning", "leading", "standing-by", "backend-unreachable", "plan-refused", "store-unusable", "ended"
+    "beginning", "leading", "standing-by", "no-policy", "backend-unreachable", "plan-refused", "store-unusable", "ended"
 ]
 
 
@@ -43,10 +43,10 @@ class LoopStatus:
 
 
 class Runner:
-    """Call `run` in a thread of its own; `wake`, `stop` and `status` from any."""
+    """Call `run` in a thread of its own; `wake`, `stop` and `status` from any. `report` hears what came of each pass."""
 
     def __init__(
-        self, plane: ControlPlane, pace: Pace = Pace(), report: Callable[[Pass], None] = lambda _: None
+        self, plane: ControlPlane, pace: Pace = Pace(), report: Callable[[LoopStatus], None] = lambda _: None
     ) -> None:
         self.status = LoopStatus()
         self._plane = plane
@@ -75,6 +75,7 @@ class Runner:
         try:
             while self._wait():
                 self.status = self._one_pass()
+                self._report(self.status)
             if self.status.condition == "leading" and self.status.last is not None:
                 self._plane.ledger.resign(self.status.last.epoch)
         except StoreUnusableError as error:
@@ -101,9 +102,10 @@ class Runner:
             done = one_pass(self._plane)
         except (NotLeaderError, StaleEpochError) as other:
             return replace(self.status, condition="standing-by", message=str(other))
+        except NoPolicyError as error:
+            return replace(self.status, condition="no-policy", message=str(error))
         except BackendUnreachableError as error:
             return replace(self.status, condition="backend-unreachable", message=str(error))
         except PlanRefusedError as error:
             return replace(self.status, condition="plan-refused", message=str(error))
-        self._report(done)
         return LoopStatus("leading", "", done)

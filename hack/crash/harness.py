@@ -20,9 +20,9 @@ from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND
 from reconciler.control import ControlPlane
 from reconciler.loop import one_pass
+from reconciler.optimiser.recording import solver_with
 from reconciler.store.protocols import NotLeaderError
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.solve import solve
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
 
@@ -145,7 +145,7 @@ class Run:
             doors.backend,
             self.backend,
             FixedPolicy(),
-            lambda snapshot, policy: solve(snapshot, policy, None),
+            solver_with(None),
             self.clock,
             LEASE,
         )

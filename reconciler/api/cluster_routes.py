@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from reconciler.api.answers import answer, answers
-from reconciler.api.payloads import Health, NodeList, PolicyView, QueueList, RoundList, Status
+from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, node_views, queue_views
@@ -76,5 +76,7 @@ class ClusterRoutes:
         return Response(self._services.metrics.text(), media_type=CONTENT_TYPE)
 
     def health(self) -> Response:
-        """Whether the server answers."""
-        return answer(Health())
+        """Whether the server answers, and whether its loop decides rounds."""
+        waiting = (state for state in self._services.status().conditions if state.type == LEADING and not state.status)
+        unready = next(waiting, None)
+        return answer(Health(ready=unready is None, message=unready.message if unready else ""))

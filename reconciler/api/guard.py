@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -28,7 +27,7 @@ class Guard:
 
     token: str | None
     user: str
-    hosts: Collection[str] = LOOPBACK_NAMES
+    hosts: frozenset[str] = LOOPBACK_NAMES
 
     def __call__(self, request: Request) -> None:
         """Let the request pass, with the caller's name in its state; raises RefusedError."""

@@ -134,8 +134,12 @@ class PolicyView(Payload, frozen=True, kw_only=True):
     policy: Policy
 
 
+LEADING: Final = "Leading"
+"""The condition that says whether this server's loop decides rounds."""
+
+
 class Condition(Document, frozen=True, omit_defaults=False):
-    """One statement on the control plane, such as Ready, Reconciling or Stalled."""
+    """One statement on the control plane, such as Ready, Reconciling, Stalled or Leading."""
 
     type: str
     status: bool
@@ -155,9 +159,11 @@ class Status(Payload, frozen=True, kw_only=True):
 
 
 class Health(Payload, frozen=True, kw_only=True):
-    """The server answers."""
+    """The server answers. `ready`: its loop decides rounds; where it does not, `message` says why."""
 
     healthy: bool = True
+    ready: bool
+    message: str = ""
 
 
 class ApiProblem(Payload, frozen=True, kw_only=True):

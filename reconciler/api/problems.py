@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from reconciler.api.answers import answer
 from reconciler.api.payloads import ApiProblem
 from reconciler.backend import BackendUnreachableError
+from reconciler.control import NoPolicyError
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.store.protocols import DuplicateJobError, StoreUnusableError
 from solver.plan.reasons import AnyReason
@@ -28,9 +29,15 @@ class RefusedError(Exception):
         self.problem = ApiProblem(code=code, message=message, fix=fix, reasons=reasons)
 
 
+class NotReadyError(Exception):
+    """The loop has not decided a round yet, so there is nothing to show."""
+
+
 _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (DuplicateJobError, 409, "job-exists", "Choose another name; to try again, repeat the idempotency key."),
     (StoreUnusableError, 503, "store-unusable", "See the server's log."),
+    (NoPolicyError, 503, "no-policy", "`quorate status` says why. Try again once a revision is in force."),
+    (NotReadyError, 503, "not-ready", "Try again in a moment."),
     (BackendUnreachableError, 503, "backend-unreachable", "Try again in a moment."),
 )
 

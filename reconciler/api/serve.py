@@ -34,12 +34,17 @@ class ApiServer:
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._socket.getsockname()[1]}"
         started = Event()
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, server_header=False)
         self._server = _Server(config, started)
         self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="api", daemon=True)
         self._thread.start()
         if not started.wait(_START_LIMIT_S):
             raise AddressError(f"{self.url}: the server did not start; see the log")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread.is_alive()
 
     def close(self) -> None:
         """Finish the requests in progress, then stop listening."""

@@ -22,7 +22,8 @@ class Services:
     """The stores, and functions that any thread may call.
 
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
-    job. `snapshot` is the world as last observed. `wake` tells the loop that there is something new.
+    job. `snapshot` is the world as last observed; it raises NotReadyError before there is one. `policy` and `admit` raise
+    NoPolicyError. `wake` tells the loop that there is something new.
     """
 
     jobs: JobSource

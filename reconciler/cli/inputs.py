@@ -34,11 +34,11 @@ def read_snapshot_file(path: Path) -> Snapshot:
         raise unreadable(error, path) from error
 
 
-def invalid(error: InvalidDocumentsError, exit_code: Exit) -> CommandFailedError:
-    """All problems of the documents, the first as the error's place."""
+def invalid(error: InvalidDocumentsError, exit_code: Exit, where: str = "") -> CommandFailedError:
+    """All problems of the documents, the first as the error's place; `where` says which documents, if that is not plain."""
     first, *more = error.problems
     others = "".join(f"\n  {problem}" for problem in more)
-    place = f"{first.file}:{first.line}:{first.column}"
+    place = f"{where}: " * bool(where) + f"{first.file}:{first.line}:{first.column}"
     return CommandFailedError(f"{first.message}{others}", place=place, fix=first.fix, exit_code=exit_code)
 
 

@@ -24,8 +24,10 @@ class Subcommand(NamedTuple):
 COMMANDS: Final = {
     "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
     "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
+    "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
+    "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
     "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
     "get": Subcommand("reconciler.cli.get:get", "List jobs."),
     "describe": Subcommand("reconciler.cli.describe:describe", "Show everything about a job."),
@@ -36,6 +38,7 @@ COMMANDS: Final = {
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
+    "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
     "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
     "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
 }

@@ -8,7 +8,7 @@ import click
 
 from reconciler.cli.inputs import read_policies, read_snapshot_file
 from reconciler.cli.output import output_option, print_json, printable
-from solver.plan.plan import Plan
+from solver.plan.plan import Certificate, Plan
 
 
 @click.command(short_help="Decide one round from files.")
@@ -61,12 +61,20 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def certificate_lines(plan: Plan) -> list[str]:
-    """Which part of the solve decided, and what is not proven."""
-    certificate = plan.certificate
-    unproven = [layer for layer in certificate.layers if layer.status != "proven"]
-    proof = (
-        "all layers proven"
-        if not unproven
-        else ", ".join(f"{layer.name} {layer.gap:.2%} from bound" for layer in unproven)
-    )
-    return [f"decided by {certificate.stage}; {proof}"] if certificate.stage != "none" else []
+    """Which part of the solve decided, and what is not proven; nothing where there was nothing to decide."""
+    return [proof_of(plan.certificate)] if plan.certificate.stage != "none" else []
+
+
+def proof_of(certificate: Certificate) -> str:
+    """A certificate in a line."""
+    if certificate.stage == "none":
+        return "nothing to decide"
+    statuses = {layer.status for layer in certificate.layers}
+    unproven = [layer for layer in certificate.layers if layer.status == "unproven"]
+    if unproven:
+        proof = ", ".join(f"{layer.name} {layer.gap:.2%} from bound" for layer in unproven)
+    elif "within-gap" in statuses:
+        proof = "all layers proven, or within the gap that the policy allows"
+    else:
+        proof = "all layers proven"
+    return f"decided by {certificate.stage}; {proof}"

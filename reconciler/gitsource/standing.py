@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from reconciler.control import NoPolicyError
 from reconciler.documents.problem import Problem
 from reconciler.documents.repository import read_repository
 from reconciler.gitsource.errors import FetchFailedError, GitSourceError
@@ -16,10 +17,6 @@ from solver.world.cluster import Node
 from solver.world.document import Document
 
 ConditionType = Literal["Ready", "Reconciling", "Stalled"]
-
-
-class NoPolicyError(Exception):
-    """There has not been a good revision yet, so nothing can be decided."""
 
 
 class PolicyInForce(NamedTuple):

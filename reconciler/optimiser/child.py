@@ -34,6 +34,8 @@ def main() -> None:
     """Serve HiGHS. What the solver prints goes to standard error, so that it can't garble an answer."""
     from solver.program.highs import optimise
 
+    # Ctrl-C in a terminal reaches every process in it. The parent decides when this one ends, by closing the stream.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         serve(optimise, sys.stdin.buffer, answers)

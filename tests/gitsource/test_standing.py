@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.control import NoPolicyError
 from reconciler.gitsource.mirror import APPLIED, Mirror
-from reconciler.gitsource.standing import NoPolicyError, PolicyStatus, StandingPolicy
+from reconciler.gitsource.standing import PolicyStatus, StandingPolicy
 from tests.gitsource.origin import INVALID, QUEUE, Origin
 
 

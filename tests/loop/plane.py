@@ -19,9 +19,9 @@ from reconciler.jobs.record import JobState
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
 from reconciler.loop import Pass, one_pass
+from reconciler.optimiser.recording import solver_with
 from reconciler.store.sql.store import open_store
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
-from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.quantities import Duration
 from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
@@ -55,7 +55,7 @@ class Site:
             self.backend,
             self.backend,
             self,
-            lambda snapshot, policy: solve(snapshot, policy, None),
+            solver_with(None),
             self.clock,
         )
 

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from reconciler.backend import BackendUnreachableError, StopGang
+from reconciler.control import Solved
 from reconciler.loop import PlanRefusedError, one_pass
 from reconciler.store.protocols import Claim
-from solver.plan.plan import Bind, Inadmissible, Plan, Release, Starts, Waits
+from solver.plan.plan import Bind, Inadmissible, Release, Starts, Waits
 from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
@@ -180,12 +181,12 @@ def test_a_recorded_round_gives_the_same_plan_again(site: Site) -> None:
 def test_an_unsafe_plan_is_refused_and_nothing_is_done(site: Site) -> None:
     name = site.submit("job", ("sleep", "forever"))
 
-    def unsafe(snapshot: Snapshot, policy: Policy) -> Plan:
+    def unsafe(snapshot: Snapshot, policy: Policy) -> Solved:
         plan = solve(snapshot, policy, None)
         (bind,) = plan.steps
         assert isinstance(bind, Bind)
         elsewhere = (TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n2/0"),)),)
-        return msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind, tasks=elsewhere),))
+        return Solved(msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind, tasks=elsewhere),)))
 
     with pytest.raises(PlanRefusedError, match="S1 job: device n2/0 is not a healthy device of n1"):
         one_pass(replace(site.only_plane, solve=unsafe))
@@ -199,14 +200,14 @@ def test_a_claim_that_the_ledger_refuses_is_skipped(site: Site) -> None:
     rival = site.submit("rival", ("sleep", "forever"))
     taken = (TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"),)),)
 
-    def overtaken(snapshot: Snapshot, policy: Policy) -> Plan:
+    def overtaken(snapshot: Snapshot, policy: Policy) -> Solved:
         plan = solve(snapshot, policy, None)
         now = site.clock.now()
         epoch = site.store.ledger.lead("only", now, site.only_plane.lease)
         site.store.ledger.claim(
             epoch, Claim(rival, 1, taken, now), Intent("start", rival, 1, now, now.after(60_000), taken)
         )
-        return plan
+        return Solved(plan)
 
     done = one_pass(replace(site.only_plane, solve=overtaken))
     assert done.refused == len(done.plan.steps) > 0

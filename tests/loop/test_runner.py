@@ -12,13 +12,12 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane
-from reconciler.loop import Pass
-from reconciler.runner import Pace, Runner
+from reconciler.control import ControlPlane, NoPolicyError, Solved
+from reconciler.runner import LoopStatus, Pace, Runner
 from reconciler.store.protocols import StoreUnusableError
-from solver.plan.plan import Plan
 from solver.rules.policy import Policy
 from solver.solve import solve
+from solver.world.cluster import Node
 from solver.world.snapshot import Snapshot
 from tests.loop.plane import Site
 
@@ -65,7 +64,7 @@ def until(reached: Callable[[], bool]) -> None:
 
 
 def test_it_acts_when_woken_and_reports_each_pass(site: Site) -> None:
-    reported: list[Pass] = []
+    reported: list[LoopStatus] = []
     runner = Runner(plane_of(site), ONLY_WHEN_WOKEN, reported.append)
     with running(runner):
         until(lambda: len(reported) == 1)  # the first pass needs nobody to wake it
@@ -74,13 +73,13 @@ def test_it_acts_when_woken_and_reports_each_pass(site: Site) -> None:
         until(lambda: len(reported) == 2)
         assert site.state("job") == "starting"
         assert runner.status.condition == "leading"
-        assert runner.status.last is reported[-1]
+        assert runner.status is reported[-1]
     ended: str = runner.status.condition
     assert ended == "ended"
 
 
 def test_many_wake_ups_at_once_are_one_pass(site: Site) -> None:
-    reported: list[Pass] = []
+    reported: list[LoopStatus] = []
     runner = Runner(plane_of(site), Pace(debounce_s=0.2, apart_s=0.0, poll_s=3_600), reported.append)
     with running(runner):
         until(lambda: len(reported) == 1)
@@ -91,7 +90,7 @@ def test_many_wake_ups_at_once_are_one_pass(site: Site) -> None:
 
 
 def test_it_polls_when_nobody_wakes_it(site: Site) -> None:
-    reported: list[Pass] = []
+    reported: list[LoopStatus] = []
     with running(Runner(plane_of(site), Pace(poll_s=0.01), reported.append)):
         until(lambda: len(reported) >= 3)
 
@@ -119,12 +118,30 @@ def test_it_waits_for_a_backend_that_is_away(site: Site) -> None:
         until(lambda: runner.status.condition == "leading")
 
 
+def test_it_waits_for_a_policy(site: Site) -> None:
+    class Source:
+        found = False
+
+        def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
+            if not self.found:
+                raise NoPolicyError("no revision has been fetched yet")
+            return site.current()
+
+    source = Source()
+    runner = Runner(replace(plane_of(site), policies=source), Pace(poll_s=0.01))
+    with running(runner):
+        until(lambda: runner.status.condition == "no-policy")
+        assert runner.status.message == "no revision has been fetched yet"
+        source.found = True
+        until(lambda: runner.status.condition == "leading")
+
+
 def test_it_says_that_a_plan_was_refused_and_goes_on(site: Site) -> None:
     broken = threading.Event()
 
-    def solve_or_break(snapshot: Snapshot, policy: Policy) -> Plan:
+    def solve_or_break(snapshot: Snapshot, policy: Policy) -> Solved:
         plan = solve(snapshot, policy, None)
-        return msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan
+        return Solved(msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan)
 
     runner = Runner(replace(plane_of(site), solve=solve_or_break), Pace(poll_s=0.01))
     broken.set()

@@ -31,9 +31,11 @@ class Database:
     """One SQLite file (given as a path) or PostgreSQL database (given as a URL). Threads may share it.
 
     Every method raises StoreUnusableError where the database can't do its work; what was committed is kept.
+    `failure` is the first of these, for whoever has to end what depends on the database.
     """
 
     def __init__(self, where: Path | str) -> None:
+        self.failure: StoreUnusableError | None = None
         self.place = str(where) if isinstance(where, Path) else make_url(where).render_as_string(hide_password=True)
         with self._errors():
             self.engine = _engine(where)
@@ -78,7 +80,9 @@ class Database:
             yield
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else None
-            raise StoreUnusableError(f"{self.place}: {explain(cause or error)}") from error
+            failure = StoreUnusableError(f"{self.place}: {explain(cause or error)}")
+            self.failure = self.failure or failure
+            raise failure from error
 
     def _prepare(self) -> None:
         with self._writer.begin() as connection:

@@ -1,0 +1,1 @@
+"""The story that `make demo` tells: one commit followed from Git to running processes and back."""

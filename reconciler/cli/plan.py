@@ -1,0 +1,166 @@
+"""`quorate plan`: what a change of policy would do, before it is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.exits import Exit
+from reconciler.cli.inputs import invalid, read_snapshot_file, unreadable
+from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
+from reconciler.cli.solve import proof_of
+from reconciler.meaning import DocumentChange, FieldChange
+from reconciler.review import JobChange, Review, Side, review
+from solver.world.snapshot import Snapshot
+
+
+@click.command(short_help="Show what a change of policy would do.")
+@click.option("--base", default="main", show_default=True, metavar="REV", help="The revision to compare with.")
+@click.option("--head", default="HEAD", show_default=True, metavar="REV", help="The revision that is proposed.")
+@click.option(
+    "--repo",
+    default=".",
+    show_default=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The policy repository, or a folder in it. What is not committed is not read.",
+)
+@click.option(
+    "--snapshot",
+    "snapshot_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The cluster and its jobs from a file; without it, from the server.",
+)
+@server_option
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the review as JSON to a file too.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 where the change has any effect.")
+@output_option("text", "json")
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    base: str,
+    head: str,
+    repo: Path,
+    snapshot_file: Path | None,
+    server: str | None,
+    out: Path | None,
+    detailed_exitcode: bool,
+    output: str,
+) -> None:
+    """Solve the cluster as it is under two revisions of the policy, and say what differs. Changes nothing."""
+    if snapshot_file and server:
+        raise click.UsageError("--snapshot and --server exclude each other: the snapshot comes from one of them", ctx)
+    sides = _side(repo, base, "--base"), _side(repo, head, "--head")
+    from solver.program.highs import optimise
+
+    found = review(_snapshot(snapshot_file, server), *sides, optimise)
+    if out:
+        _write(found, out)
+    if output == "json":
+        print_json(found)
+    else:
+        click.echo("\n".join(printable(line) for line in review_lines(found)))
+    ctx.exit(Exit.CHANGES if detailed_exitcode and found.has_changes else Exit.OK)
+
+
+def _side(repo: Path, name: str, option: str) -> Side:
+    from reconciler.documents.problem import InvalidDocumentsError
+    from reconciler.documents.repository import read_repository
+    from reconciler.gitsource.errors import GitSourceError
+    from reconciler.gitsource.tree import read_revision
+
+    try:
+        revision = read_revision(repo, name)
+    except GitSourceError as error:
+        raise CommandFailedError(str(error), place=option, fix=error.fix) from error
+    try:
+        compiled = read_repository(revision.files).checked()
+    except InvalidDocumentsError as error:
+        raise invalid(error, Exit.POLICY_INVALID, where=f"{option} {name} ({revision.commit[:12]})") from error
+    return Side(name, revision.commit, compiled)
+
+
+def _snapshot(snapshot_file: Path | None, server: str | None) -> Snapshot:
+    if snapshot_file:
+        return read_snapshot_file(snapshot_file)
+    with connected(server) as client:
+        return client.snapshot()
+
+
+def _write(found: Review, out: Path) -> None:
+    from solver.world.document import encode
+
+    try:
+        out.write_bytes(encode(found) + b"\n")
+    except OSError as error:
+        raise unreadable(error, out) from error
+
+
+def review_lines(found: Review) -> Iterator[str]:
+    """The review for people: what changes first, what stays as it is last."""
+    yield from _headline(found)
+    if found.documents:
+        yield from ("", "Documents")
+        for document in found.documents:
+            yield from _document_lines(document)
+    changed = [job for job in found.jobs if job.changed]
+    for title, jobs in (
+        ("Jobs that fare differently", changed),
+        ("Start under both", [job for job in found.jobs if not job.changed and job.after == "starts"]),
+        ("Would still wait", [job for job in found.jobs if not job.changed and job.after != "starts"]),
+    ):
+        if jobs:
+            yield from ("", title)
+            for job in jobs:
+                yield from _job_lines(job)
+    yield ""
+    for side in (found.base, found.head):
+        yield f"{side.name} ({side.commit[:12]}): {proof_of(side.certificate)}"
+
+
+def _headline(found: Review) -> Iterator[str]:
+    starts = sum(job.after == "starts" for job in found.jobs)
+    more = starts - sum(job.before == "starts" for job in found.jobs)
+    compared = f" ({more:+d})" if more else ""
+    yield (
+        f"{found.base.name} → {found.head.name}: {_count(starts, 'job')} would start{compared}, "
+        f"{len(found.jobs) - starts} would wait; {_count(len(found.documents), 'document')} changed"
+    )
+    if not found.has_changes:
+        yield "The change has no effect: same policy, same inventory."
+    elif found.base.inventory != found.head.inventory and not any("NodePool" in d.document for d in found.documents):
+        yield "Nodes have changed places within their pools."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _document_lines(changed: DocumentChange) -> Iterator[str]:
+    if changed.change != "changed":
+        yield f"  {changed.document} {changed.change}{':' * bool(changed.fields)}"
+        for field in changed.fields:
+            yield f"    {field.field} {field.after or field.before}"
+    elif len(changed.fields) == 1:
+        yield f"  {changed.document}: {_field(changed.fields[0])}"
+    else:
+        yield f"  {changed.document}:"
+        for field in changed.fields:
+            yield f"    {_field(field)}"
+
+
+def _field(change: FieldChange) -> str:
+    if change.before is None:
+        return f"{change.field} {change.after} (was not set)"
+    if change.after is None:
+        return f"{change.field} not set (was {change.before})"
+    return f"{change.field} {change.before} → {change.after}"
+
+
+def _job_lines(job: JobChange) -> Iterator[str]:
+    fate = f"{job.before} → {job.after}" if job.changed else job.after
+    yield f"  {job.job}  {fate}  ({_count(job.gpus, 'GPU')}, queue {job.queue})"
+    for reason in job.reasons:
+        yield f"    {reason}"

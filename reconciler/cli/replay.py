@@ -1,0 +1,74 @@
+"""`quorate replay`: solves a recorded round again; it must come out the same, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.exits import Exit
+from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
+from reconciler.store.protocols import RoundRecord
+
+
+@click.command(short_help="Solve a recorded round again and compare.")
+@click.argument("number", metavar="ROUND", type=click.IntRange(min=1))
+@server_option
+@click.option(
+    "--state",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Read the round from a control plane's state folder; no server needs to run.",
+)
+@output_option("text", "json")
+@click.pass_context
+def replay(ctx: click.Context, number: int, server: str | None, state: Path | None, output: str) -> None:
+    """Solve round ROUND again from its recorded snapshot and policy, and compare the plans byte for byte.
+
+    Exits with 1 where they differ.
+    """
+    if server and state:
+        raise click.UsageError("--server and --state exclude each other: the round comes from one of them", ctx)
+    from reconciler.optimiser.recording import BadRecordingError
+    from reconciler.replay import replay as replay_round
+    from solver.program.highs import optimise
+
+    record = _from_folder(state, number) if state else _from_server(server, number)
+    try:
+        replayed = replay_round(record, optimise)
+    except BadRecordingError as error:
+        raise CommandFailedError(str(error), place=f"round {number}") from error
+    if output == "json":
+        print_json(replayed)
+    elif replayed.identical:
+        how = ", from the optimiser's recorded answer: a clock had cut it" * replayed.from_recorded_answer
+        click.echo(f"round {number}: identical, {replayed.replayed_plan}{how}")
+    else:
+        click.echo(f"round {number}: different. {printable(replayed.difference)}")
+    ctx.exit(Exit.OK if replayed.identical else Exit.ERROR)
+
+
+def _from_server(server: str | None, number: int) -> RoundRecord:
+    with connected(server) as client:
+        return client.round(number)
+
+
+def _from_folder(state: Path, number: int) -> RoundRecord:
+    from reconciler.server.folder import StateFolder
+    from reconciler.store.protocols import StoreUnusableError
+    from reconciler.store.sql.store import open_store
+
+    database = StateFolder(state).database
+    if not database.exists():
+        fix = "Name the folder that `quorate run` was given as --state."
+        raise CommandFailedError("no control plane's state here", place=str(state), fix=fix)
+    try:
+        store = open_store(database)
+        try:
+            return store.history.round(number)
+        finally:
+            store.close()
+    except KeyError:
+        raise CommandFailedError(f"there is no round {number}", place=str(database)) from None
+    except StoreUnusableError as error:
+        raise CommandFailedError(str(error)) from error

@@ -1,0 +1,94 @@
+"""`quorate run`: the control plane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.output import CommandFailedError
+from reconciler.cli.params import Address, AddressParam, DurationParam
+from solver.world.quantities import Duration
+
+
+@click.command(short_help="Run the control plane.")
+@click.option(
+    "--policies-repo",
+    required=True,
+    metavar="URL|PATH",
+    help="The Git repository that holds the policy: https, ssh, or the path of a local one.",
+)
+@click.option("--branch", default="main", show_default=True, help="The branch to follow.")
+@click.option("--poll", type=DurationParam(), default="5s", show_default=True, help="How often to look for commits.")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder for what must not be lost: jobs, history, logs, the token.  [default: $QUORATE_STATE, else quorate in the "
+    "user's state folder]",
+)
+@click.option(
+    "--listen",
+    type=AddressParam(),
+    default="127.0.0.1:7717",
+    show_default=True,
+    help="Where the API listens; port 0: any.",
+)
+@click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to.")
+@click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
+def run(
+    policies_repo: str,
+    branch: str,
+    poll: Duration,
+    state: Path | None,
+    listen: Address,
+    allow_host: tuple[str, ...],
+    insecure_no_auth: bool,
+) -> None:
+    """Follow a policy repository, decide rounds, and run jobs as processes of this machine on its declared GPUs.
+
+    Stop it with Ctrl-C or SIGTERM: tasks that run go on, and the next start on the same state folder finds them.
+    """
+    from reconciler.server.folder import StateFolder
+    from reconciler.server.logs import configure_logs, logger
+    from reconciler.server.serve import Settings, serve
+    from reconciler.token_file import default_state_folder
+
+    settings = Settings(
+        policies=policies_repo,
+        branch=branch,
+        folder=StateFolder((state or default_state_folder()).absolute()),
+        host=listen.host,
+        port=listen.port,
+        poll=poll,
+        hosts=allow_host,
+        authenticate=not insecure_no_auth,
+    )
+    configure_logs()
+    try:
+        serve(settings, logger())
+    except _failures() as failure:
+        fix = getattr(failure, "fix", "")
+        raise CommandFailedError(str(failure), fix=fix) from failure
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
+    from reconciler.api.guard import InsecureBindingError
+    from reconciler.api.serve import AddressError
+    from reconciler.backends.local import StateFolderError
+    from reconciler.gitsource.errors import GitSourceError
+    from reconciler.server.folder import FolderUnusableError
+    from reconciler.server.serve import ServerEndedError
+    from reconciler.store.protocols import StoreUnusableError
+    from reconciler.token_file import TokenFileError
+
+    return (
+        AddressError,
+        FolderUnusableError,
+        GitSourceError,
+        InsecureBindingError,
+        ServerEndedError,
+        StateFolderError,
+        StoreUnusableError,
+        TokenFileError,
+    )

@@ -1,0 +1,108 @@
+"""What differs in meaning between two revisions: documents compared field by field, so that layout and comments don't count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from reconciler.documents.repository import Compiled
+from solver.world.cluster import Node
+from solver.world.document import Document, to_builtins
+
+Fields = Mapping[str, str]
+"""A document as flat fields: `quota[H100-SXM5-80GB].max` and what it says."""
+
+
+class FieldChange(Document, frozen=True, omit_defaults=False):
+    """One field that says something else at the head; None: nothing."""
+
+    field: str
+    before: str | None
+    after: str | None
+
+
+class DocumentChange(Document, frozen=True, omit_defaults=False):
+    """One document, named as `Kind name`, that is new, gone, or means something else. Fields are sorted by name."""
+
+    document: str
+    change: Literal["added", "removed", "changed"]
+    fields: tuple[FieldChange, ...]
+
+
+def document_changes(before: Compiled, after: Compiled) -> Iterator[DocumentChange]:
+    """What differs, sorted by document."""
+    old, new = documents_of(before), documents_of(after)
+    for document in sorted(old.keys() | new.keys()):
+        fields = tuple(_field_changes(old.get(document, {}), new.get(document, {})))
+        if document not in old:
+            yield DocumentChange(document, "added", fields)
+        elif document not in new:
+            yield DocumentChange(document, "removed", fields)
+        elif fields:
+            yield DocumentChange(document, "changed", fields)
+
+
+def documents_of(compiled: Compiled) -> dict[str, Fields]:
+    """Every document by `Kind name`. Inventory is told pool by pool."""
+    policy = compiled.policy
+    documents: dict[str, Fields] = {f"Queue {queue.name}": flat(to_builtins(queue)) for queue in policy.queues}
+    documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
+    documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
+    pools: dict[str, list[Node]] = {}
+    for node in compiled.nodes:
+        pools.setdefault(node.pool, []).append(node)
+    return documents | {f"NodePool {name}": _pool_fields(nodes) for name, nodes in pools.items()}
+
+
+def flat(value: Any, path: str = "") -> dict[str, str]:
+    """Nested fields as `a.b`, list entries by what names them (`quota[H100].max`). Names and places in files are left out."""
+    if isinstance(value, dict):
+        inside = [(f"{path}.{key}" if path else key, entry) for key, entry in value.items() if key not in _NOT_MEANING]
+    elif isinstance(value, list | tuple):
+        inside = [(f"{path}[{_name_of(entry, number)}]", entry) for number, entry in enumerate(value)]
+    else:
+        return {path: str(value)}
+    return {field: text for where, entry in inside for field, text in flat(entry, where).items()}
+
+
+_NOT_MEANING = ("name", "origin", "gpuType")
+"""What a document or an entry is called, and where it stands."""
+
+
+def _name_of(entry: Any, number: int) -> str:
+    return str(entry.get("gpuType", number)) if isinstance(entry, dict) else str(number)
+
+
+def _field_changes(before: Fields, after: Fields) -> Iterator[FieldChange]:
+    for field in sorted(before.keys() | after.keys()):
+        if before.get(field) != after.get(field):
+            yield FieldChange(field, before.get(field), after.get(field))
+
+
+def _pool_fields(nodes: Iterable[Node]) -> Fields:
+    """A pool by what its nodes have: `cpu: 96`, or `64 (2 nodes), 96 (14 nodes)` where they differ; and by its domains."""
+    nodes = tuple(nodes)
+    machines: dict[str, list[object]] = {
+        "gpuType": [node.gpu_type for node in nodes],
+        "gpusPerNode": [len(node.gpus) for node in nodes],
+        "cpu": [node.cpu for node in nodes],
+        "memory": [node.memory for node in nodes],
+    }
+    domains = {
+        "islands": {node.island for node in nodes},
+        "racks": {node.rack for node in nodes},
+        "blocks": {node.block for node in nodes},
+    }
+    return {
+        "nodes": str(len(nodes)),
+        **{field: _summary(values) for field, values in machines.items() if any(values)},
+        **{field: str(len(names)) for field, names in domains.items() if any(names)},
+    }
+
+
+def _summary(values: Iterable[object]) -> str:
+    tally = Counter(str(value) for value in values)
+    if len(tally) == 1:
+        return next(iter(tally))
+    return ", ".join(f"{value or 'none'} ({nodes} node{'s' * (nodes > 1)})" for value, nodes in sorted(tally.items()))

@@ -1,0 +1,90 @@
+"""Keeps what an optimiser answered in a round where a clock may have decided it, so that the round can be solved again."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import msgspec
+
+from reconciler.control import Solve, Solved
+from reconciler.optimiser.wire import Answer, WireError, decode, encode
+from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
+from solver.rules.policy import Policy
+from solver.solve import solve
+from solver.world.snapshot import Snapshot
+
+NO_CLOCK_S = 1e6
+"""A time limit that nobody meets: solving again must not be cut where the first time was not."""
+
+
+class BadRecordingError(Exception):
+    """A recorded answer can't be read, or is not one to what the round asks."""
+
+
+def solver_with(optimiser: Optimiser | None) -> Solve:
+    """Rounds decided with an optimiser, and recorded so that `optimiser_of` can decide them again."""
+
+    def solve_once(snapshot: Snapshot, policy: Policy) -> Solved:
+        if optimiser is None:
+            return Solved(solve(snapshot, policy, None))
+        recording = Recording(optimiser)
+        return Solved(solve(snapshot, policy, recording), recording.text)
+
+    return solve_once
+
+
+class Recording:
+    """An Optimiser that asks another, and remembers its answers."""
+
+    def __init__(self, optimiser: Optimiser) -> None:
+        self._optimiser = optimiser
+        self._answers: list[Solution | None] = []
+
+    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
+        """The other's answer."""
+        self._answers.append(self._optimiser(program, start, effort))
+        return self._answers[-1]
+
+    @property
+    def text(self) -> str:
+        """The answers in their order; "" where each came in its own time, so that asking again gives the same."""
+        if all(answer is not None and not answer.cut_by_clock for answer in self._answers):
+            return ""
+        frames = [encode(Answer(answer)) for answer in self._answers]
+        return base64.b64encode(msgspec.msgpack.encode(frames)).decode("ascii")
+
+
+def optimiser_of(recorded: str, optimiser: Optimiser) -> Optimiser:
+    """What answers a round again: its recorded answers, or where there are none the optimiser, without a time limit.
+
+    Raises BadRecordingError, also when asked for more than was recorded.
+    """
+    if recorded:
+        return _Recorded(recorded)
+
+    def without_clock(program: Program, start: Floats, effort: Effort) -> Solution | None:
+        return optimiser(program, start, replace(effort, time_limit_s=NO_CLOCK_S))
+
+    return without_clock
+
+
+class _Recorded:
+    """An Optimiser that answers as it once did."""
+
+    def __init__(self, recorded: str) -> None:
+        try:
+            frames = msgspec.msgpack.decode(base64.b64decode(recorded, validate=True), type=list[bytes])
+            self._answers = iter([decode(frame, Answer).solution for frame in frames])
+        except (ValueError, msgspec.MsgspecError, WireError) as error:
+            raise BadRecordingError(f"the recorded answer can't be read: {error}") from error
+
+    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:  # noqa: ARG002  (Optimiser's)
+        """The next recorded answer."""
+        try:
+            solution = next(self._answers)
+        except StopIteration:
+            raise BadRecordingError("the round asks the optimiser more often than it did") from None
+        if solution is not None and not program.is_satisfied_by(solution.values):
+            raise BadRecordingError("the recorded answer is none to the program that the round states now")
+        return solution

@@ -1,0 +1,73 @@
+"""The state folder: what a control plane must not lose, and the lock that keeps a second one out of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class FolderUnusableError(Exception):
+    """The state folder can't be used: another control plane has it, or the disk refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """Where each part keeps its own."""
+
+    path: Path
+
+    @property
+    def database(self) -> Path:
+        """Jobs, who holds what, history."""
+        return self.path / "quorate.db"
+
+    @property
+    def mirror(self) -> Path:
+        """The bare mirror of the policy repository."""
+        return self.path / "policy.git"
+
+    @property
+    def tasks(self) -> Path:
+        """What the local backend keeps: tasks and their logs."""
+        return self.path / "tasks"
+
+    @property
+    def token(self) -> Path:
+        """What clients prove themselves with."""
+        return self.path / "token"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other control plane out. The system gives the lock back when this process ends, however it ends.
+
+        Raises FolderUnusableError.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise FolderUnusableError(
+                f"{self.path}: can't be used ({error.strerror}). Choose a folder you can write with --state"
+            ) from error
+        try:
+            _take(lock, self.path)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _take(lock: int, path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        raise FolderUnusableError(
+            f"{path}: another control plane (process {holder}) uses this state folder. "
+            "Stop it, or choose another folder with --state"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

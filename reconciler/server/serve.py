@@ -1,0 +1,179 @@
+"""Wires a control plane on this machine together, runs it until it is told to stop or fails, and takes it apart again."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.api.guard import LOOPBACK_NAMES, Guard
+from reconciler.api.serve import ApiServer
+from reconciler.backends.local import LocalBackend
+from reconciler.clock import SystemClock
+from reconciler.control import ControlPlane
+from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.standing import StandingPolicy
+from reconciler.metrics import Metrics
+from reconciler.optimiser import KillableOptimiser
+from reconciler.optimiser.recording import solver_with
+from reconciler.runner import LoopStatus, Runner
+from reconciler.server.crew import Crew
+from reconciler.server.folder import StateFolder
+from reconciler.server.follow import PolicyFollower
+from reconciler.server.services import services_of
+from reconciler.server.told import ToldHistory
+from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.token_file import read_or_make_token
+from solver.world.quantities import Duration
+
+HOLDER: Final = "control-plane"
+"""The database lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""
+
+
+class ServerEndedError(Exception):
+    """The API stopped serving, though nobody asked it to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to."""
+
+    policies: str
+    branch: str
+    folder: StateFolder
+    host: str
+    port: int
+    poll: Duration
+    hosts: Collection[str] = ()
+    authenticate: bool = True
+
+
+def serve(settings: Settings, log: FilteringBoundLogger) -> None:
+    """Run until SIGTERM or SIGINT. Tasks go on when it ends, and the next start on the same folder finds them.
+
+    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError;
+    and whatever ended a thread.
+    """
+    with ExitStack() as closing:
+        closing.enter_context(settings.folder.locked())
+        parts = _assemble(settings, log, closing)
+        guard = _guard(settings)
+        services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics)
+        api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
+        crew = Crew()
+        with _told_by_signals(crew.dismiss):
+            log.info("listening", url=api.url, state=str(settings.folder.path), authentication=guard.token is not None)
+            crew.start("loop", parts.decide)
+            crew.start("policy", parts.follower.run)
+            crew.wait(lambda: api.alive and parts.store.database.failure is None)
+            log.info("stopping", tasks="they go on; the next start on this state folder finds them")
+        parts.runner.stop()
+        parts.follower.stop()
+        crew.join()
+        if parts.store.database.failure is not None:
+            # A request met it, and the loop not yet: its connection may still live on what it has in memory.
+            raise parts.store.database.failure
+        if not api.alive:
+            raise ServerEndedError(f"{api.url}: the API stopped serving. See the log above; start again")
+    log.info("stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    store: SqlStore
+    plane: ControlPlane
+    standing: StandingPolicy
+    runner: Runner
+    follower: PolicyFollower
+    optimiser: KillableOptimiser
+    metrics: Metrics
+
+    def decide(self) -> None:
+        """The loop's thread."""
+        self.optimiser.warm_up()
+        self.runner.run()
+
+
+def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> _Parts:
+    folder, clock = settings.folder, SystemClock()
+    store = open_store(folder.database)
+    closing.callback(store.close)
+    standing = StandingPolicy(Mirror(folder.mirror, settings.policies), settings.branch)
+    optimiser = closing.enter_context(
+        KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
+    )
+    plane = _plane(store, standing, optimiser, LocalBackend(folder.tasks, lambda: standing.current().nodes, clock), log)
+    metrics = Metrics()
+    runner = Runner(plane, report=Reporter(metrics, log).hear)
+    follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
+    return _Parts(store, plane, standing, runner, follower, optimiser, metrics)
+
+
+def _plane(
+    store: SqlStore,
+    standing: StandingPolicy,
+    optimiser: KillableOptimiser,
+    backend: LocalBackend,
+    log: FilteringBoundLogger,
+) -> ControlPlane:
+    return ControlPlane(
+        holder=HOLDER,
+        jobs=store.jobs,
+        ledger=store.ledger,
+        history=ToldHistory(store.history, log),
+        backend=backend,
+        logs=backend,
+        policies=standing,
+        solve=solver_with(optimiser),
+        clock=SystemClock(),
+    )
+
+
+@dataclass
+class Reporter:
+    """Hears what came of each pass: feeds the metrics, and logs when the loop's condition changes."""
+
+    metrics: Metrics
+    log: FilteringBoundLogger
+    _said: tuple[str, str] = field(default=("", ""))
+
+    def hear(self, status: LoopStatus) -> None:
+        """One pass is over."""
+        if status.condition == "leading" and status.last is not None:
+            self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms)
+        saying = status.condition, status.message
+        if saying != self._said:
+            self._said = saying
+            say = self.log.info if status.condition == "leading" else self.log.warning
+            say(status.condition, **({"message": status.message} if status.message else {}))
+
+
+def _guard(settings: Settings) -> Guard:
+    token = read_or_make_token(settings.folder.token) if settings.authenticate else None
+    wildcard = settings.host in ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened to)
+    own_name = () if wildcard else (settings.host,)
+    return Guard(token, _user_name(), LOOPBACK_NAMES.union(own_name, settings.hosts))
+
+
+def _user_name() -> str:
+    """Who the token file belongs to; a container may run under a number that has no name."""
+    with suppress(KeyError):
+        return pwd.getpwuid(os.geteuid()).pw_name
+    return f"uid-{os.geteuid()}"
+
+
+@contextmanager
+def _told_by_signals(tell: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT tell; after the block, and so while the parts stop, another one ends the process at once."""
+    before = {number: signal.signal(number, lambda *_: tell()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

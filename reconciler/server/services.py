@@ -1,0 +1,99 @@
+"""What the API is told of a running control plane: read from the loop's last pass, the policy in force and the stores."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from reconciler.api.payloads import LEADING, Condition, Status
+from reconciler.api.problems import NotReadyError
+from reconciler.api.services import Services
+from reconciler.backend import Epoch
+from reconciler.control import ControlPlane
+from reconciler.gitsource.standing import PolicyInForce, StandingPolicy
+from reconciler.loop import Pass
+from reconciler.metrics import Metrics
+from reconciler.runner import Runner
+from solver.admission import Gate
+from solver.plan.plan import Verdict
+from solver.plan.reasons import AnyReason
+from solver.rules.entitlement import Shares, shares_of
+from solver.rules.policy import Policy
+from solver.rules.tree import QueueTree
+from solver.world.quantities import Instant
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, JobSpec
+
+
+def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, metrics: Metrics) -> Services:
+    """Everything the API needs."""
+    watch = Watch(plane, standing, runner)
+    return Services(
+        plane.jobs,
+        plane.ledger,
+        plane.history,
+        plane.logs,
+        plane.clock,
+        metrics,
+        watch.policy,
+        watch.snapshot,
+        watch.verdict,
+        watch.admit,
+        watch.status,
+        runner.wake,
+    )
+
+
+class Watch:
+    """Looks at the parts of a control plane while they work. Any thread may ask."""
+
+    def __init__(self, plane: ControlPlane, standing: StandingPolicy, runner: Runner) -> None:
+        self._plane = plane
+        self._standing = standing
+        self._runner = runner
+        self._emptied = lru_cache(maxsize=1)(_emptied)
+
+    def policy(self) -> tuple[str, Policy]:
+        """The revision in force and its policy. Raises NoPolicyError."""
+        current = self._standing.current()
+        return current.revision, current.policy
+
+    def snapshot(self) -> Snapshot:
+        """What the last pass saw. Raises NotReadyError."""
+        return self._last_pass().snapshot
+
+    def verdict(self, name: JobName) -> Verdict | None:
+        """What the last pass says of a job."""
+        last = self._runner.status.last
+        return next((verdict for verdict in last.plan.verdicts if verdict.job == name), None) if last else None
+
+    def admit(self, spec: JobSpec) -> tuple[AnyReason, ...]:
+        """Why a job could never run under the policy in force, on the cluster as declared. Raises NoPolicyError."""
+        current = self._standing.current()
+        shares, room = self._emptied(current)
+        return Gate(current.policy, shares, room).admit(Job(JobName(""), Instant(0), spec)).reasons
+
+    def status(self) -> Status:
+        """How following the branch goes, and whether the loop decides rounds."""
+        policy, loop = self._standing.status(), self._runner.status
+        conditions = [Condition(own.type, own.status, own.reason, own.message) for own in policy.conditions]
+        leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
+        return Status(
+            conditions=(*conditions, leading),
+            last_applied_revision=policy.last_applied_revision,
+            last_attempted_revision=policy.last_attempted_revision,
+            epoch=loop.last.epoch if loop.last else Epoch(0),
+            holder=self._plane.holder,
+        )
+
+    def _last_pass(self) -> Pass:
+        status = self._runner.status
+        if status.last is None:
+            raise NotReadyError(f"The loop has not decided a round yet: {status.message or status.condition}.")
+        return status.last
+
+
+def _emptied(current: PolicyInForce) -> tuple[Shares, Room]:
+    """The declared cluster with nothing on it."""
+    bare = snapshot_of(Instant(0), current.nodes, ())
+    return shares_of(bare, QueueTree.of(current.policy)), Room.empty(bare.nodes)

@@ -1,0 +1,53 @@
+"""A History that also tells the log: one line per recorded round and event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backend import Epoch
+from reconciler.store.protocols import Event, History, RoundRecord, RoundSummary, summarise
+
+
+@dataclass(frozen=True, slots=True)
+class ToldHistory:
+    """Implements History on another one. What it logs was committed before."""
+
+    kept: History
+    log: FilteringBoundLogger
+
+    def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
+        """Keep a round, and say what it decided."""
+        number = self.kept.record_round(epoch, record)
+        line = summarise(record)
+        self.log.info(
+            "round",
+            number=number,
+            revision=line.revision[:12],
+            starts=line.starts,
+            waits=line.waits,
+            inadmissible=line.inadmissible,
+            stage=line.stage,
+            ms=round(line.duration_ms, 1),
+        )
+        return number
+
+    def round(self, number: int) -> RoundRecord:
+        """As kept."""
+        return self.kept.round(number)
+
+    def rounds(self, limit: int = 20) -> tuple[RoundSummary, ...]:
+        """As kept."""
+        return self.kept.rounds(limit)
+
+    def record_event(self, event: Event) -> None:
+        """Append an event, and say it."""
+        self.kept.record_event(event)
+        # Below the first line there may be a task's output, which is its owner's to read and may hold secrets.
+        cause, *_ = event.cause.splitlines() or [""]
+        self.log.info(event.kind, subject=event.subject, cause=cause, by=event.actor)
+
+    def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
+        """As kept."""
+        return self.kept.events(subject, limit)

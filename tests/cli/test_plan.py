@@ -1,0 +1,190 @@
+"""`quorate plan` on a real repository: what it says, in which order, and how it exits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.inputs import read_policies
+from solver.plan.plan import Bind
+from solver.solve import solve
+from solver.world.document import encode
+from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from tests.cli.conftest import Quorate
+from tests.gitsource.origin import Origin
+
+QUEUE_FILE = "policies/vision.yaml"
+QUEUE = """\
+apiVersion: quorate.dev/v1
+kind: Queue
+metadata: {name: vision}
+spec:
+  parent: research
+  quota:
+    # Of 32 in all.
+    - {gpuType: H100, guaranteed: 8, max: 16}
+"""
+HEAD = "apiVersion: quorate.dev/v1\nkind: "
+FILES = {
+    QUEUE_FILE: QUEUE,
+    "policies/research.yaml": HEAD + "Queue\nmetadata: {name: research}\nspec: {}\n",
+    "policies/language.yaml": HEAD + "Queue\nmetadata: {name: language}\nspec: {parent: research}\n",
+    "cluster-state/pool.yaml": HEAD
+    + """NodePool
+metadata: {name: pool}
+spec: {gpuType: H100, gpusPerNode: 4, cpu: 32, memory: 64Gi, nodes: {prefix: n, count: 8}}
+""",
+}
+EXPECTED = """\
+main → more: 2 jobs would start (+1), 1 would wait; 1 document changed
+
+Documents
+  Queue vision: quota[H100].max 16 → 24
+
+Jobs that fare differently
+  finetune  waits → starts  (8 GPUs, queue vision)
+
+Start under both
+  eval  starts  (4 GPUs, queue language)
+
+Would still wait
+  sweep  waits  (4 GPUs, queue vision)
+    jobs that come before it take the room: eval, finetune
+    queue vision holds 24 of max 24 H100 (policies/vision.yaml:8); this job needs 4
+
+main ({base}): decided by greedy; all layers proven
+more ({head}): decided by mip; all layers proven
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Origin:
+    made = Origin(tmp_path / "policy")
+    made.commit(FILES)
+    return made
+
+
+@pytest.fixture
+def snapshot_file(repository: Origin, tmp_path: Path) -> Path:
+    path = tmp_path / "snapshot.json"
+    path.write_bytes(encode(_world(repository)))
+    return path
+
+
+def _world(repository: Origin) -> Snapshot:
+    """16 GPUs of vision run; three jobs are pending."""
+    compiled = read_policies(repository.folder)
+    pretrain = _job("pretrain", "vision", 4, at=1)
+    (bind,) = solve(snapshot_of(Instant(5), compiled.nodes, [pretrain]), compiled.policy, None).steps
+    assert isinstance(bind, Bind)
+    running = Job(
+        pretrain.name, Instant(1), pretrain.spec, "ada", "running", 1, started_at=Instant(2), placement=bind.tasks
+    )
+    waiting = [_job("finetune", "vision", 2, at=2), _job("sweep", "vision", 1, at=3), _job("eval", "language", 1, at=4)]
+    return snapshot_of(Instant(5), compiled.nodes, [running, *waiting])
+
+
+def _job(name: str, queue: str, tasks: int, at: int) -> Job:
+    shape = Shape(gpus=4, cpu=Cpu(1), memory=Memory(1))
+    return Job(JobName(name), Instant(at), JobSpec(QueueName(queue), (TaskGroup("worker", tasks, shape),)), "ada")
+
+
+def _change(repository: Origin, before: str, after: str) -> str:
+    repository.git("switch", "--quiet", "--create", "more")
+    text = (repository.folder / QUEUE_FILE).read_text()
+    assert before in text
+    return repository.commit({QUEUE_FILE: text.replace(before, after)})
+
+
+def test_the_review_of_a_quota_change(
+    quorate: Quorate, repository: Origin, snapshot_file: Path, tmp_path: Path
+) -> None:
+    base, head = repository.git("rev-parse", "HEAD"), _change(repository, "max: 16", "max: 24")
+    out = tmp_path / "review.json"
+    arguments = ("--repo", str(repository.folder), "--base", "main", "--head", "more", "--snapshot", str(snapshot_file))
+    ran = quorate("plan", *arguments, "--out", str(out))
+    assert ran == (0, EXPECTED.format(base=base[:12], head=head[:12]), "")
+    written = json.loads(out.read_text())
+    assert written == json.loads(quorate("plan", *arguments, "-o", "json").out)
+    assert (written["apiVersion"], written["kind"], written["base"]["commit"]) == ("quorate.dev/v1", "Review", base)
+    assert written["documents"] == [
+        {
+            "document": "Queue vision",
+            "change": "changed",
+            "fields": [{"field": "quota[H100].max", "before": "16", "after": "24"}],
+        }
+    ]
+    assert quorate("plan", *arguments, "--detailed-exitcode").exit_code == 2
+
+
+def test_a_comment_is_no_change(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
+    _change(repository, "    # Of 32 in all.\n", "")
+    ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file), "--detailed-exitcode")
+    assert ran.exit_code == 0
+    assert "The change has no effect" in ran.out
+
+
+def test_a_queue_that_loses_a_limit_and_one_that_is_new(
+    quorate: Quorate, repository: Origin, snapshot_file: Path
+) -> None:
+    _change(repository, ", max: 16", "")
+    repository.commit({"policies/new.yaml": FILES["policies/language.yaml"].replace("language", "new")})
+    ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
+    assert "  Queue new added:\n    parent research\n" in ran.out
+    assert "  Queue vision: quota[H100].max not set (was 16)\n" in ran.out
+
+
+def test_nodes_that_go_are_told_by_their_pool(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
+    repository.git("switch", "--quiet", "--create", "less")
+    pool = repository.folder / "cluster-state/pool.yaml"
+    repository.commit({"cluster-state/pool.yaml": pool.read_text().replace("count: 8", "count: 7")})
+    ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file), "--detailed-exitcode")
+    assert ran.exit_code == 2
+    assert "  NodePool pool: nodes 8 → 7\n" in ran.out
+
+
+def test_an_invalid_policy_is_refused_with_its_revision(
+    quorate: Quorate, repository: Origin, snapshot_file: Path
+) -> None:
+    head = _change(repository, "guaranteed: 8", "guarenteed: 8")
+    ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
+    assert (ran.exit_code, ran.out) == (3, "")
+    assert f"error: --head HEAD ({head[:12]}): {QUEUE_FILE}:8:23: there is no field 'guarenteed'" in ran.err
+    assert "Did you mean guaranteed?" in ran.err
+    ran = quorate(
+        "plan", "--repo", str(repository.folder), "--base", "more", "--head", "main", "--snapshot", str(snapshot_file)
+    )
+    assert ran.exit_code == 3
+    assert "--base more" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "problem"),
+    [
+        (("--head", "nowhere"), 1, "error: --head: there is no revision 'nowhere'"),
+        (("--base", "--help-me"), 1, "error: --base: there is no revision '--help-me'"),
+        (("--snapshot", "/nowhere"), 64, "does not exist"),
+        (("--server", "http://127.0.0.1:1"), 8, "http://127.0.0.1:1: no answer"),
+    ],
+)
+def test_what_can_not_be_planned(
+    quorate: Quorate, repository: Origin, arguments: tuple[str, ...], exit_code: int, problem: str
+) -> None:
+    ran = quorate("plan", "--repo", str(repository.folder), *arguments)
+    assert (ran.exit_code, ran.out) == (exit_code, "")
+    assert problem in ran.err
+
+
+def test_a_folder_without_git_is_an_error(quorate: Quorate, tmp_path: Path) -> None:
+    ran = quorate("plan", "--repo", str(tmp_path))
+    assert ran.exit_code == 1
+    assert "no Git repository" in ran.err
+
+
+def test_a_snapshot_comes_from_one_place(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
+    ran = quorate("plan", "--snapshot", str(snapshot_file), "--server", "http://127.0.0.1:1")
+    assert ran.exit_code == 64

@@ -1,0 +1,87 @@
+"""The parts of the server's process, one by one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import Event as Signal
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from reconciler.metrics import Metrics
+from reconciler.runner import LoopStatus
+from reconciler.server.crew import Crew
+from reconciler.server.folder import FolderUnusableError, StateFolder
+from reconciler.server.serve import Reporter
+from reconciler.server.told import ToldHistory
+from reconciler.store.protocols import Event
+from reconciler.store.sql.store import open_store
+from solver.world.quantities import Instant
+
+
+def test_the_first_failure_ends_the_wait_and_is_raised() -> None:
+    crew, told = Crew(), Signal()
+
+    def fail() -> None:
+        raise ValueError("why")
+
+    def steady() -> None:
+        told.wait(60)
+
+    crew.start("steady", steady)
+    crew.start("failing", fail)
+    crew.wait(lambda: True, look_every_s=60)
+    told.set()
+    with pytest.raises(ValueError, match="why"):
+        crew.join()
+
+
+def test_a_crew_is_dismissed_or_found_unwell() -> None:
+    crew = Crew()
+    crew.dismiss()
+    crew.wait(lambda: True, look_every_s=60)
+    crew.wait(lambda: False, look_every_s=60)
+    crew.join()
+
+
+def test_one_state_folder_has_one_control_plane(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "state")
+    with folder.locked():
+        with (
+            pytest.raises(FolderUnusableError, match=rf"another control plane \(process {os.getpid()}\)"),
+            folder.locked(),
+        ):
+            pass
+        assert folder.path.stat().st_mode & 0o777 == 0o700
+    with folder.locked():
+        pass
+
+
+def test_a_state_folder_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderUnusableError, match="--state"), StateFolder(tmp_path / "file" / "state").locked():
+        pass
+
+
+def test_events_are_logged_without_the_output_of_tasks(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "quorate.db")
+    with capture_logs() as lines:
+        history = ToldHistory(store.history, structlog.get_logger())
+        history.record_event(Event(Instant(1), "failed", "job", "exit code 3\nthe task's password", "control-plane"))
+    store.close()
+    assert [(line["event"], line["subject"], line["cause"]) for line in lines] == [("failed", "job", "exit code 3")]
+    assert history is not None
+
+
+def test_the_loop_is_reported_when_its_condition_changes() -> None:
+    with capture_logs() as lines:
+        reporter = Reporter(Metrics(), structlog.get_logger())
+        for condition in ("no-policy", "no-policy", "leading", "leading", "backend-unreachable"):
+            reporter.hear(LoopStatus(condition, "" if condition == "leading" else "why"))
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("no-policy", "warning"),
+        ("leading", "info"),
+        ("backend-unreachable", "warning"),
+    ]
