@@ -57,7 +57,7 @@ Would still wait
     queue vision holds 24 of max 24 H100 (policies/vision.yaml:8); this job needs 4
 
 main ({base}): decided by greedy; all layers proven
-more ({head}): decided by mip; all layers proven
+more ({head}): decided by greedy; all layers proven, or within the gap that the policy allows
 """
 
 
