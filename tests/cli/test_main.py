@@ -69,7 +69,10 @@ def test_help_imports_nothing_heavy() -> None:
         "sqlalchemy",
         "httpx2",
         "pulp",
+        "highspy",
+        "networkx",
         "fastapi",
+        "uvicorn",
         "asyncio",
     }
     listing = (

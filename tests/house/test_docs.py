@@ -15,7 +15,9 @@ from reconciler.backend import StartGang
 from reconciler.backends.local.environment import task_environments
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import COMMANDS, cli
+from reconciler.documents.reader import read_yaml
 from reconciler.documents.schemas import FOLDER_OF_KIND
+from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.jobs.states import FOLLOWERS
 from solver.plan.reasons import AnyReason
 from solver.world.cluster import NodeName
@@ -27,6 +29,7 @@ WITHOUT_JSON = {"init", "logs", "run"}
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -75,6 +78,17 @@ def test_every_reason_is_explained_and_no_other() -> None:
 
 def test_every_kind_of_document_is_described() -> None:
     assert set(FOLDER_OF_KIND) <= set(sections(doc("policy.md")))
+
+
+@pytest.mark.parametrize("page", ["jobs.md", "policy.md"])
+def test_the_documents_on_a_page_are_valid(page: str) -> None:
+    examples = YAML.findall(doc(page))
+    assert examples
+    for example in examples:
+        (document,) = read_yaml(example.encode(), page)
+        kind = kind_of(document, page)
+        assert isinstance(kind, str), kind
+        assert list(shape_problems(document, kind, page)) == []
 
 
 def test_every_variable_that_a_task_sees_is_described() -> None:
