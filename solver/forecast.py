@@ -52,9 +52,9 @@ def estimates(
             break
         for start in world.round(left, now):
             found[start.candidate.job.name] = EarliestStart(now)
-    without = BeyondHorizon(horizon) if world.ends else NoEndHelps()
+    otherwise = BeyondHorizon(horizon) if world.ends else NoEndHelps()
     return {
-        candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or without
+        candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
         for candidate in first
     }
 
@@ -108,7 +108,7 @@ class _World:
     def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""
         shares = replace(self.shares, used=dict(self.used))
-        ordered = in_order(((candidate.job, candidate.options) for candidate in waiting), self.policy, shares)
+        ordered = in_order([(candidate.job, candidate.options) for candidate in waiting], self.policy, shares)
         free = {gpu_type: self.room.gpus_free(gpu_type) for gpu_type in self.room.gpu_types}
         able = [candidate for candidate in ordered if _has_gpus(candidate, free)]
         starts = greedy(able, self.room, shares) if able else ()

@@ -256,10 +256,14 @@ class _Court:
             at, spec = verdict.estimate.at, self.jobs[verdict.job].spec
             if not self.snapshot.time < at <= horizon:
                 yield Violation("estimate", verdict.job, f"{at} is in the past or beyond the horizon")
-            free = sum(len(node.gpus) for node in self.nodes.values() if node.ready and not node.cordoned)
-            free -= sum(len(task.devices) for job in self.snapshot.jobs if self._holds_at(job, at) for task in job.placement)
+            free = self._free_at(at)
             if spec.gpus > free:
                 yield Violation("estimate", verdict.job, f"needs {spec.gpus} GPUs; at {at} {free} can be free")
+
+    def _free_at(self, at: Instant) -> int:
+        usable = {name: len(node.gpus) for name, node in self.nodes.items() if node.ready and not node.cordoned}
+        held = [task for job in self.snapshot.jobs if self._holds_at(job, at) for task in job.placement]
+        return sum(usable.values()) - sum(len(task.devices) for task in held if task.node in usable)
 
     def _holds_at(self, job: Job, at: Instant) -> bool:
         """A job that nobody has asked to stop runs until its limit."""

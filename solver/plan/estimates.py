@@ -57,4 +57,6 @@ AnyEstimate = EarliestStart | EndUnknown | BeyondHorizon | NoEndHelps
 
 
 def _jobs(number: int) -> str:
-    return "1 job that holds what it could use has" if number == 1 else f"{number} jobs that hold what it could use have"
+    return (
+        "1 job that holds what it could use has" if number == 1 else f"{number} jobs that hold what it could use have"
+    )

@@ -89,5 +89,5 @@ class Job(Document, frozen=True):
     phase: Phase = "pending"
     attempt: int = 0
     started_at: Instant | None = None
-    time_limit: Duration | None = None
     placement: tuple[TaskPlacement, ...] = ()
+    time_limit: Duration | None = None
