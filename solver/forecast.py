@@ -179,8 +179,10 @@ class _Ends:
             return stop.deadline
         if job.time_limit is None:
             return None
+        if job.started_at is not None:
+            return job.started_at.after(job.time_limit)
         start = self._intents.get(("start", job.name, job.attempt))
-        return (job.started_at or (start.asked_at if start else self._now)).after(job.time_limit)
+        return (start.asked_at if start else self._now).after(job.time_limit)
 
 
 def _has_gpus(candidate: Candidate, free: dict[GpuType, int]) -> bool:

@@ -159,7 +159,7 @@ class _Court:
     def _limit(self, job: Job) -> Duration | None:
         name = job.spec.priority_class or self.policy.scheduling.default_priority_class
         defaults = {known.name: known.default_time_limit for known in self.policy.priority_classes}
-        return job.spec.time_limit or defaults.get(name)
+        return defaults.get(name) if job.spec.time_limit is None else job.spec.time_limit
 
     def _whole(self, job: Job, bind: Bind) -> Iterable[Violation]:
         wanted = {(group.name, index) for group in job.spec.task_groups for index in range(group.replicas)}

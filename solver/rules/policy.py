@@ -99,8 +99,10 @@ class Policy(Document, frozen=True, omit_defaults=False):
 
     def time_limit(self, job: Job) -> Duration | None:
         """The limit under which a job starts: its own, else its class's; None: it may run for ever."""
+        if job.spec.time_limit is not None:
+            return job.spec.time_limit
         known = self.priority_class(job)
-        return job.spec.time_limit or (known.default_time_limit if known else None)
+        return known.default_time_limit if known else None
 
 
 def policy_of(
