@@ -57,17 +57,31 @@ def lost_jobs(accepted: set[JobName], records: Iterable[JobRecord]) -> Iterable[
 def false_outcomes(ran: Iterable[Interval], records: Iterable[JobRecord], cancelled: set[JobName]) -> Iterable[str]:
     """Outcomes that what really ran does not bear out."""
     states: defaultdict[JobName, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    spans: defaultdict[JobName, defaultdict[int, list[Interval]]] = defaultdict(lambda: defaultdict(list))
     for interval in ran:
         states[interval.job][interval.attempt].append(interval.state)
+        spans[interval.job][interval.attempt].append(interval)
     for record in records:
         if record.outcome is None:
             continue
         attempts = states[record.name].values()
         well = any(found == ["succeeded"] * record.spec.tasks for found in attempts)
         broken = any(state in ("failed", "lost") for found in attempts for state in found)
-        borne_out = {"succeeded": well, "failed": broken, "cancelled": record.name in cancelled}[record.outcome.state]
+        too_long = any(_reached_limit(record, attempt) for attempt in spans[record.name].values())
+        borne_out = {"succeeded": well, "failed": broken or too_long, "cancelled": record.name in cancelled}[
+            record.outcome.state
+        ]
         if not borne_out:
             yield f"false outcome: {record.name} is {record.outcome.state}, its tasks {list(attempts)}"
+
+
+def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:
+    """Some task ran until the limit, which counts from when all of them ran."""
+    limit = record.spec.time_limit
+    if limit is None or len(attempt) < record.spec.tasks:
+        return False
+    reached_at = max(interval.begin for interval in attempt) + limit
+    return any(interval.end is not None and interval.end >= reached_at for interval in attempt)
 
 
 def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:

@@ -60,8 +60,11 @@ def workload(chance: random.Random, start: Instant) -> tuple[Happening, ...]:
     for number in range(chance.randint(5, 8)):
         name, at = f"job-{number}", start.after(chance.randint(0, USERS_BUSY_MS // 2))
         command = _command(chance)
-        happenings.append(Happening(at, "submit", name, _spec(chance, command)))
-        if command == ("sleep", "forever") or chance.random() < 0.15:
+        spec = _spec(chance, command)
+        happenings.append(Happening(at, "submit", name, spec))
+        # What would run for ever ends by its limit, or because somebody cancels it.
+        endless = command == ("sleep", "forever") and spec.time_limit is None
+        if endless or chance.random() < 0.15:
             happenings.append(Happening(at.after(chance.randint(0, USERS_BUSY_MS // 2)), "cancel", name))
     if chance.random() < 0.5:
         at, node = start.after(chance.randint(0, USERS_BUSY_MS)), chance.choice(NODES).name
@@ -87,4 +90,5 @@ def _command(chance: random.Random) -> tuple[str, ...]:
 
 def _spec(chance: random.Random, command: tuple[str, ...]) -> JobSpec:
     group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
-    return JobSpec(chance.choice(QUEUES), (group,), command=command)
+    limit = Duration(chance.randint(1_000, 20_000)) if chance.random() < 0.3 else None
+    return JobSpec(chance.choice(QUEUES), (group,), time_limit=limit, command=command)

@@ -13,7 +13,7 @@ from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, GpuType, Node
 from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
 
 LOG_BYTES_MAX: Final = 1_000_000
@@ -27,7 +27,7 @@ class Payload(Document, frozen=True, omit_defaults=False):
 
 
 class JobView(Payload, frozen=True, kw_only=True):
-    """A job as submitted, and where it stands. `tasks` is what it holds."""
+    """A job as submitted, and where it stands. `tasks` is what it holds, `time_limit` what it was started under."""
 
     name: JobName
     spec: JobSpec
@@ -37,6 +37,7 @@ class JobView(Payload, frozen=True, kw_only=True):
     attempt: int = 0
     since: Instant | None = None
     running_since: Instant | None = None
+    time_limit: Duration | None = None
     tasks: tuple[TaskPlacement, ...] = ()
     cancel_requested_by: str = ""
     outcome: JobOutcome | None = None

@@ -42,6 +42,7 @@ def _job_view(record: JobRecord, claim: Claim | None, intents: Iterable[Intent],
         attempt=claim.attempt if claim else attempt,
         since=claim.since if claim else None,
         running_since=claim.running_since if claim else None,
+        time_limit=claim.time_limit if claim else None,
         tasks=claim.tasks if claim else (),
         cancel_requested_by=record.cancel_requested_by,
         outcome=record.outcome,
@@ -64,8 +65,10 @@ def _words_of(verdict: Verdict) -> tuple[str, ...]:
             return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
         case Runs():
             return ("it holds its devices and keeps them",)
-        case Waits(reasons=reasons) | Inadmissible(reasons=reasons):
-            return tuple(str(reason) for reason in reasons)
+        case Waits(reasons=reasons, estimate=estimate):
+            return tuple(map(str, (*reasons, estimate) if estimate else reasons))
+        case Inadmissible(reasons=reasons):
+            return tuple(map(str, reasons))
 
 
 def node_views(snapshot: Snapshot) -> tuple[NodeView, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import ClaimRefusedError, NotLeaderError
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
 
@@ -78,6 +80,17 @@ def test_a_claim_that_names_a_device_twice_is_refused_whole(stores: Stores) -> N
         take(stores, epoch, claim_of("a", "g1", "g1"))
     assert stores.ledger.claims() == ()
     assert stores.ledger.attempts() == {}
+
+
+def test_the_time_limit_is_kept_with_the_claim(stores: Stores) -> None:
+    epoch = lead(stores)
+    for name, limit in (("a", Duration(90_000)), ("b", None)):
+        submit(stores, name)
+        take(stores, epoch, msgspec.structs.replace(claim_of(name, f"of-{name}"), time_limit=limit))
+        stores.ledger.confirm_running(epoch, JobName(name), 1, NOW)
+    limited, endless = stores.ledger.claims()
+    assert (limited.time_limit, limited.limit_reached_at) == (90_000, NOW.after(90_000))
+    assert (endless.time_limit, endless.limit_reached_at) == (None, None)
 
 
 def test_a_gang_without_gpus_is_claimed_too(stores: Stores) -> None:

@@ -12,11 +12,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.client import ApiError, ServerUnreachableError
 from reconciler.jobs.record import TERMINAL
 from reconciler.server.follow import APPLIED, REFUSED
+from solver.world.quantities import Duration
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.gitsource.origin import INVALID, Origin
 
@@ -43,6 +45,18 @@ def test_killed_in_the_middle_it_finishes_everything_and_starts_nothing_twice(
     assert {(view.name, view.state) for view in views} == {(name, "succeeded") for name in names}
     assert Counter(_lines(started)) == Counter(f"{name}.1 {index}" for name in names for index in range(2))
     assert plane.signal(signal.SIGTERM) == 0
+
+
+def test_at_its_time_limit_a_real_job_is_stopped_and_says_so(plane: ControlPlane) -> None:
+    """It traps SIGTERM and ends well: that is what a limit is for, and not success."""
+    plane.start().until_ready()
+    limited = msgspec.structs.replace(sh("trap 'exit 0' TERM; while :; do sleep 0.05; done"), time_limit=Duration(300))
+    with plane.client() as client:
+        submit(client, ["job"], limited)
+        until("it has ended", lambda: client.job("job").outcome)
+        outcome = client.job("job").outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.message) == ("failed", "it ran longer than its time limit of 300ms")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

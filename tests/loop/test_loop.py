@@ -11,8 +11,9 @@ from reconciler.backend import BackendUnreachableError, StopGang
 from reconciler.control import Solved
 from reconciler.loop import PlanRefusedError, one_pass
 from reconciler.store.protocols import Claim
+from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, Inadmissible, Release, Starts, Waits
-from solver.rules.policy import Policy
+from solver.rules.policy import Policy, PriorityClass
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent
@@ -52,6 +53,59 @@ def test_a_failing_task_ends_its_gang_and_says_why(site: Site) -> None:
     assert "task worker/0 on n" in outcome.message
     assert "failed, exit code 3" in outcome.message.splitlines()[-1], "the last line of its log"
     assert site.state("other") == "running"
+
+
+def test_at_its_time_limit_a_job_is_stopped_and_has_failed(site: Site) -> None:
+    name = site.submit("job", ("sleep", "forever"), tasks=2, limit_s=60)
+    site.one_pass()
+    site.one_pass()
+    site.one_pass(after_s=58)
+    assert site.state("job") == "running"
+    site.one_pass(after_s=2)
+    assert site.state("job") == "stopping"
+    site.one_pass(after_s=30)
+    outcome = site.store.jobs.job(name).outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.exit_code, outcome.message) == (
+        "failed",
+        None,
+        "it ran longer than its time limit of 1m",
+    )
+    assert site.events("job") == ["bound", "running", "asked-to-stop", "failed", "released"]
+    assert site.ran("job") == ["stopped"] * 2
+
+
+def test_the_limit_of_a_class_is_fixed_when_a_job_starts(site: Site) -> None:
+    def policy(limit_s: int) -> Policy:
+        classes = (PriorityClass("batch", default_time_limit=Duration(limit_s * 1_000)),)
+        scheduling = msgspec.structs.replace(site.policy.scheduling, default_priority_class="batch")
+        return msgspec.structs.replace(site.policy, priority_classes=classes, scheduling=scheduling)
+
+    site.policy = policy(100)
+    site.submit("before", ("sleep", "forever"))
+    site.one_pass()
+    site.policy = policy(10)
+    site.submit("after", ("sleep", "forever"))
+    site.one_pass()
+    site.one_pass()
+    site.one_pass(after_s=20)
+    site.one_pass(after_s=30)
+    assert (site.state("before"), site.state("after")) == ("running", "failed")
+
+
+def test_forecasts_do_not_make_every_pass_a_round_to_record(site: Site) -> None:
+    site.submit("first", ("sleep", "forever"), tasks=len(NODES), gpus=4, limit_s=3_600)
+    site.submit("second", ("sleep", "forever"), gpus=4, limit_s=3_600)
+    for _ in range(5):
+        site.one_pass()
+    before = site.store.history.rounds(limit=1)[0].number
+    for _ in range(5):
+        assert site.one_pass().round is None
+    (waits,) = (v for v in site.one_pass().plan.verdicts if isinstance(v, Waits))
+    running_since = site.store.ledger.claims()[0].running_since
+    assert running_since is not None
+    assert waits.estimate == EarliestStart(running_since.after(3_600_000))
+    assert site.store.history.rounds(limit=1)[0].number == before
 
 
 def test_the_siblings_of_a_failed_task_are_stopped_first(site: Site) -> None:

@@ -18,6 +18,7 @@ from reconciler.jobs.settle import (
     Send,
     Settlement,
     Succeed,
+    TimeOut,
     settlements,
 )
 from reconciler.jobs.sighted import Attempt, Sighted
@@ -25,7 +26,7 @@ from reconciler.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, 
 from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
 from solver.world.inflight import Intent
-from solver.world.quantities import Instant
+from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
@@ -33,6 +34,7 @@ JOB = JobName("job")
 SPEC = JobSpec(QueueName("q"), ())
 TASKS = tuple(TaskPlacement("worker", index, NodeName(f"n{index}")) for index in (0, 1))
 END = (GiveBack(JOB, 1), Forget(JOB, 1))
+LIMIT = Duration(3_600_000)
 DONE = JobOutcome("succeeded", NOW)
 
 
@@ -54,10 +56,13 @@ def settled(
     cancelled: bool = False,
     outcome: JobOutcome | None = None,
     asked_ago: int = 0,
+    limit_over_for: int | None = None,
 ) -> tuple[Settlement, ...]:
-    """For one claimed gang of two tasks, reported in these states."""
+    """For one claimed gang of two tasks, reported in these states; perhaps `limit_over_for` beyond its limit."""
     known = Attempt(tuple(task(index, state) for index, state in enumerate(states)), stopped)
     claim = Claim(JOB, 1, TASKS, NOW, NOW if running else None)
+    if limit_over_for is not None:
+        claim = Claim(JOB, 1, TASKS, NOW, NOW.after(-LIMIT - limit_over_for), LIMIT)
     asked = NOW.after(-asked_ago)
     made = [
         Intent("start" if kind == "start" else "stop", JOB, 1, asked, asked.after(STOP_GRACE), TASKS)
@@ -128,6 +133,42 @@ def test_who_succeeds_while_being_cancelled_has_succeeded() -> None:
 
 def test_who_failed_before_anybody_cancelled_has_failed() -> None:
     assert settled("failed", "failed", running=True, cancelled=True)[0] == Fail(JOB, task(0, "failed"))
+
+
+def test_at_its_limit_a_gang_is_asked_to_stop_and_has_failed() -> None:
+    assert settled("running", "running", limit_over_for=-1) == ()
+    assert settled("running", "running", limit_over_for=0) == (AskToStop(JOB, 1, "its time limit of 1h is over"),)
+    assert settled("running", "running", intents=("stop",), limit_over_for=1) == ()
+    assert settled("stopped", "stopped", intents=("stop",), stopped=True, limit_over_for=1) == (
+        TimeOut(JOB, LIMIT),
+        *END,
+    )
+
+
+@pytest.mark.parametrize("state", ["failed", "succeeded", "lost"])
+def test_however_tasks_end_once_told_to_the_limit_is_why(state: TaskState) -> None:
+    """Both ended after the stop was asked for, a millisecond ago."""
+    told = settled(state, state, intents=("stop",), stopped=True, asked_ago=1, limit_over_for=1)
+    assert told == (TimeOut(JOB, LIMIT), *END)
+
+
+def test_what_a_gang_did_before_it_was_told_to_stop_counts() -> None:
+    """The tasks ended at NOW and a millisecond later; the stop was asked for two milliseconds after NOW."""
+    at_limit = {"intents": ("stop",), "stopped": True, "asked_ago": -2, "limit_over_for": 1}
+    assert settled("succeeded", "succeeded", **at_limit) == (Succeed(JOB), *END)  # type: ignore[arg-type]
+    assert settled("succeeded", "failed", **at_limit) == (Fail(JOB, task(1, "failed")), *END)  # type: ignore[arg-type]
+
+
+def test_who_is_cancelled_at_its_limit_is_cancelled() -> None:
+    told = settled("stopped", "stopped", cancelled=True, intents=("stop",), stopped=True, limit_over_for=1)
+    assert told == (Cancel(JOB, "bob"), *END)
+
+
+def test_a_gang_that_was_not_ready_in_time_has_not_reached_its_limit() -> None:
+    claim = Claim(JOB, 1, TASKS, NOW.after(-2 * LIMIT), None, LIMIT)
+    stop = Intent("stop", JOB, 1, NOW, NOW)
+    sighted = Sighted({}, {(JOB, 1): Attempt((), True)})
+    assert tuple(settlements([record()], [claim], [stop], sighted, NOW)) == END
 
 
 def test_a_stop_without_an_effect_is_sent_again() -> None:

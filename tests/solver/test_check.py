@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from solver.plan.check import violations
+from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
 from solver.program.highs import optimise
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.inflight import InFlight, Intent
-from solver.world.quantities import Instant
+from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 from tests.solver.worlds import job, node
@@ -34,6 +35,7 @@ def asked(name: str, on: str, first: int, gpus: int) -> Intent:
     return Intent("start", JobName(name), 1, Instant(0), Instant(9_999), placement)
 
 
+NOW = Instant(1_000)
 NODES = [
     node("n1", 8, rack="r1", block="b"),
     node("n2", 8, rack="r1", block="b"),
@@ -42,7 +44,7 @@ NODES = [
     node("a1", 8, "A100"),
 ]
 WORLD = snapshot_of(
-    Instant(1_000),
+    NOW,
     NODES,
     [
         running("held", "n3", 0, 4),
@@ -73,6 +75,16 @@ def with_task(number: int, **fields: Any) -> Change:
         tasks = list(bind_of(plan).tasks)
         tasks[number] = msgspec.structs.replace(tasks[number], **fields)
         return with_bind(tasks=tuple(tasks))(plan)
+
+    return change
+
+
+def with_estimate(at: Instant) -> Change:
+    def change(plan: Plan) -> Plan:
+        told = tuple(
+            msgspec.structs.replace(v, estimate=EarliestStart(at)) if isinstance(v, Waits) else v for v in plan.verdicts
+        )
+        return msgspec.structs.replace(plan, verdicts=told)
 
     return change
 
@@ -115,6 +127,10 @@ def test_the_plan_is_good_before_it_is_spoilt() -> None:
                 verdicts=tuple(Waits(v.job, v.queue, ()) if v.job == "held" else v for v in plan.verdicts),
             ),
         ),
+        ("S2", with_bind(time_limit=Duration(1))),
+        ("estimate", with_estimate(NOW)),
+        ("estimate", with_estimate(NOW.after(8 * 86_400_000))),
+        ("estimate", with_estimate(NOW.after(1))),
         ("stale", lambda plan: msgspec.structs.replace(plan, snapshot="sha256:0")),
         ("stale", lambda plan: msgspec.structs.replace(plan, policy="sha256:0")),
         (

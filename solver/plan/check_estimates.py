@@ -1,0 +1,59 @@
+"""Judges what a plan says of earliest starts by plain counts that share no code with the forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from solver.plan.estimates import EarliestStart
+from solver.plan.plan import Bind, Plan, Waits
+from solver.rules.policy import Policy
+from solver.world.cluster import Node
+from solver.world.quantities import Instant
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
+
+
+def false_estimates(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[tuple[JobName, str]]:
+    """Jobs that are told a start in the past, beyond the horizon, or before as many GPUs as they need can be free."""
+    future = _Future({node.name: node for node in snapshot.nodes}, snapshot, plan)
+    jobs: Mapping[JobName, Job] = {job.name: job for job in snapshot.jobs}
+    for verdict in plan.verdicts:
+        if isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart) and verdict.job in jobs:
+            at, spec = verdict.estimate.at, jobs[verdict.job].spec
+            if not snapshot.time < at <= snapshot.time + policy.scheduling.eta_horizon:
+                yield verdict.job, f"{at} is in the past or beyond the horizon"
+            free = future.most_free(at, spec)
+            if spec.gpus > free:
+                yield verdict.job, f"needs {spec.gpus} GPUs; at most {free} can be free at {at}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Future:
+    """What is there, what runs, and what the plan binds."""
+
+    nodes: Mapping[str, Node]
+    snapshot: Snapshot
+    plan: Plan
+
+    def most_free(self, at: Instant, spec: JobSpec) -> int:
+        """GPUs of the types a job accepts that nobody is known to hold at an instant."""
+        accepted = {gpu_type for group in spec.task_groups for gpu_type in group.shape.gpu_types}
+        picky = all(group.shape.gpu_types for group in spec.task_groups if group.shape.gpus)
+        usable = {
+            node.name: len(node.gpus)
+            for node in self.nodes.values()
+            if node.ready and not node.cordoned and (not picky or node.gpu_type in accepted)
+        }
+        held = sum(len(task.devices) for task in self._held(at) if task.node in usable)
+        return sum(usable.values()) - held
+
+    def _held(self, at: Instant) -> Iterable[TaskPlacement]:
+        """Whoever nobody asked to stop runs until its limit; a start that is not confirmed is given the benefit of the doubt."""
+        for job in self.snapshot.jobs:
+            limited = job.time_limit is not None and (job.started_at is None or job.started_at + job.time_limit <= at)
+            if job.phase != "stopping" and not limited:
+                yield from job.placement
+        for step in self.plan.steps:
+            if isinstance(step, Bind) and (step.time_limit is None or self.snapshot.time + step.time_limit > at):
+                yield from step.tasks
