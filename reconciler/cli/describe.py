@@ -65,6 +65,10 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield f"  {group.name}", f"{group.replicas} x {shape_words(group.shape)}"
         yield "", shlex.join(group.command or spec.command)
     yield from _wishes(spec)
+    limit = job.time_limit or spec.time_limit
+    if limit:
+        ends_by = f", ends by {local(job.running_since.after(limit))}" if job.running_since else ""
+        yield "Time limit", f"{limit}{ends_by}"
     yield "Why", "\n".join(description.why.words)
 
 

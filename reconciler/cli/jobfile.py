@@ -33,6 +33,7 @@ class ShortForm:
     priority_class: str | None
     cpu: str | None
     memory: str | None
+    time_limit: str | None
     topology: tuple[str, ...]
     env: tuple[str, ...]
     command: tuple[str, ...]
@@ -66,7 +67,13 @@ class ShortForm:
         shape = {"gpus": self.gpus, "gpuTypes": list(self.types), "cpu": self.cpu, "memory": self.memory}
         return {
             "queue": queue,
-            **_given({"priorityClass": self.priority_class, "topology": _topology_of(self.topology)}),
+            **_given(
+                {
+                    "priorityClass": self.priority_class,
+                    "timeLimit": self.time_limit,
+                    "topology": _topology_of(self.topology),
+                }
+            ),
             "taskGroups": [
                 {"name": _GROUP, "replicas": 1 if self.tasks is None else self.tasks, "shape": _given(shape)}
             ],

@@ -29,6 +29,7 @@ _REFUSED_STATUS = 422
 @click.option("--class", "priority_class", help="Its priority class. Default: the policy's.")
 @click.option("--cpu", help="CPU cores of one task, such as 8 or 500m.")
 @click.option("--memory", help="Memory of one task, such as 64Gi.")
+@click.option("--time-limit", help="How long it may run, such as 12h. Default: as long as its class says.")
 @click.option("--topology", multiple=True, metavar="WISH=LEVEL", help="Like required=rack or preferred=island.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable of every task; repeatable.")
 @click.option("--key", default="", help="Submitting the same name with the same key again is harmless.")

@@ -13,6 +13,7 @@ from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
+from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import AboveMax, QuotaMax
 from solver.world.document import digest
@@ -91,7 +92,8 @@ def test_why_gives_the_verdict_and_says_it_in_words(site: Site, client: Client) 
     assert starts.words == ("it starts: 4 GPUs, 4 of them inside the guarantee",)
     assert isinstance(waits.verdict, Waits)
     assert any(isinstance(reason, QuotaMax) for reason in waits.verdict.reasons)
-    assert waits.words == tuple(str(reason) for reason in waits.verdict.reasons)
+    assert waits.verdict.estimate == EndUnknown(without_limit=1)
+    assert waits.words == (*map(str, waits.verdict.reasons), str(waits.verdict.estimate))
 
 
 def test_why_of_an_ended_job_is_how_it_ended(site: Site, client: Client) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from reconciler.api.serve import ApiServer
 from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import Event
+from reconciler.store.protocols import Claim, Event
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
-from tests.api.conftest import NOW, Site
+from tests.api.conftest import NOW, Site, spec
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES
 
@@ -52,6 +55,7 @@ WHY_QUEUED = """\
 big: queued for 1m30s
   - queue team holds 4 of max 6 H100; this job needs 4
   - group worker needs room for 1 x 4 H100, room for 0: the free GPUs are scattered
+  - earliest start unknown: 1 job that holds what it could use has no time limit
 """
 WHY_NEVER = """\
 huge: queued for 1m30s
@@ -136,6 +140,15 @@ def test_a_description_is_data_for_programs(quorate: Quorate) -> None:
     assert (described["apiVersion"], described["kind"]) == ("quorate.dev/v1", "JobDescription")
     assert [event["kind"] for event in described["events"]] == ["bound"]
     assert [task["node"] for task in described["job"]["tasks"]] == ["n1", "n2"]
+
+
+def test_the_limit_a_job_runs_under_and_when_it_is_over_are_described(quorate: Quorate, site: Site) -> None:
+    limited = msgspec.structs.replace(spec(), time_limit=Duration(7_200_000))
+    site.store.jobs.submit(JobName("limited"), limited, "ada", NOW, "")
+    assert "Time limit  2h\n" in quorate("describe", "limited").out
+    claim = Claim(JobName("limited"), 1, (on(NODES[0], 2),), NOW, NOW, Duration(3_600_000))
+    site.store.ledger.claim(site.epoch(), claim, Intent("start", claim.job, 1, NOW, NOW.after(1)))
+    assert "Time limit  1h, ends by 2023-11-15 01:13:20 +02:00\n" in quorate("describe", "limited").out
 
 
 def test_values_of_the_environment_are_not_described(quorate: Quorate) -> None:
