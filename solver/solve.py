@@ -17,6 +17,7 @@ from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
 from solver.rules.demand import Candidate, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
+from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
 from solver.rules.tree import QueueTree
 from solver.starts import Start, layer_values
@@ -41,6 +42,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     gate = Gate(policy, shares, Room.empty(snapshot.nodes))
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     admitted = [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
+    shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(admitted))
     candidates = in_order(admitted, policy, shares)
     room = Room.of(snapshot)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)

@@ -10,9 +10,9 @@ from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
 from solver.rules.demand import options_of
-from solver.rules.entitlement import Line, shares_of
+from solver.rules.entitlement import shares_of
 from solver.rules.policy import Policy, Queue
-from solver.rules.tree import QueueTree
+from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.inflight import Intent
 from solver.world.quantities import Cpu, Memory

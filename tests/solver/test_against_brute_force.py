@@ -11,6 +11,7 @@ from solver.certify import better
 from solver.program.highs import optimise
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Shares, shares_of
+from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy
 from solver.rules.tree import QueueTree
 from solver.solve import Answer, able_to_start, decide
@@ -69,4 +70,5 @@ def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, 
     shares = shares_of(snapshot, QueueTree.of(policy))
     gate = Gate(policy, shares, Room.empty(snapshot.nodes))
     admitted = [(job, gate.admit(job).options) for job in snapshot.pending if gate.admit(job).options]
+    shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(admitted))
     return in_order(admitted, policy, shares), shares
