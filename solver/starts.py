@@ -91,7 +91,9 @@ def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares
     served = dict.fromkeys(sub_layers, 0.0)
     for start in starts:
         served[start.candidate.sub_layer] += start.candidate.weight * start.candidate.worth
-    return (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
+    values = (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
+    # Answers are compared layer by layer: the order in which floats were added up must not decide between them.
+    return tuple(round(value, 9) for value in values)
 
 
 def _by_layer(
