@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from solver.admission import Admission, Gate
 from solver.certify import better, entitled_unproven, layer_results, loose_bounds
 from solver.conclude import point_of, starts_of
+from solver.forecast import estimates
 from solver.greedy import greedy
 from solver.placement import place
 from solver.plan.plan import Bind, Certificate, Inadmissible, Plan, Release, Runs, Stage, Starts, Step, Verdict, Waits
@@ -46,7 +47,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
         snapshot.digest,
         policy.digest,
         tuple(_steps(snapshot, policy, answer.starts)),
-        tuple(_verdicts(snapshot, admissions, _explained(candidates, room, shares, answer))),
+        tuple(_verdicts(snapshot, admissions, _explained(snapshot, policy, candidates, room, shares, answer))),
         answer.certificate,
     )
 
@@ -145,10 +146,23 @@ def _steps(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Itera
             yield Release(intent.job, intent.attempt)
     for start in starts:
         job = start.candidate.job
-        yield Bind(job.name, job.attempt + 1, start.placed.tasks, policy.scheduling.start_deadline)
+        yield Bind(
+            job.name,
+            job.attempt + 1,
+            start.placed.tasks,
+            policy.scheduling.start_deadline,
+            policy.time_limit(job),
+        )
 
 
-def _explained(candidates: Sequence[Candidate], room: Room, shares: Shares, answer: Answer) -> dict[JobName, Verdict]:
+def _explained(
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[Candidate],
+    room: Room,
+    shares: Shares,
+    answer: Answer,
+) -> dict[JobName, Verdict]:
     after = room.copy()
     headroom = Headroom(shares)
     verdicts: dict[JobName, Verdict] = {}
@@ -157,11 +171,12 @@ def _explained(candidates: Sequence[Candidate], room: Room, shares: Shares, answ
         job, gpus = start.candidate.job, sum(start.option.charge.values())
         entitled = headroom.take(start.queue, start.option.charge)
         verdicts[job.name] = Starts(job.name, job.spec.queue, gpus, entitled)
-    waiting = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
-    for candidate in candidates:
+    why = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
+    waiting = [candidate for candidate in candidates if candidate.job.name not in verdicts]
+    when = estimates(snapshot, policy, shares, waiting, answer.starts, after)
+    for candidate in waiting:
         job = candidate.job
-        if job.name not in verdicts:
-            verdicts[job.name] = Waits(job.name, job.spec.queue, waiting.reasons(candidate))
+        verdicts[job.name] = Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
     return verdicts
 
 
