@@ -11,8 +11,9 @@ import numpy as np
 from solver.placement import place
 from solver.plan.reasons import AboveMax, AnyReason, NeverFits, UnknownGpuType, UnknownPriorityClass, UnknownQueue
 from solver.rules.demand import Option, options_of
-from solver.rules.entitlement import Line, Shares
+from solver.rules.entitlement import Shares
 from solver.rules.policy import Policy
+from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
 from solver.world.room import Room
 from solver.world.workload import Job, JobSpec, QueueName, TaskGroup

@@ -13,15 +13,17 @@ from dataclasses import dataclass, field, replace
 
 from solver.greedy import greedy
 from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, EndUnknown, NoEndHelps
-from solver.rules.demand import Candidate, in_order
-from solver.rules.entitlement import Line, Shares
+from solver.rules.demand import Candidate, Option, in_order
+from solver.rules.entitlement import Charge, Shares
+from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy
+from solver.rules.tree import Line
 from solver.starts import Start
 from solver.world.cluster import GpuType
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, JobSpec, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskPlacement
 
 JOBS_MAX = 20
 """Waiting jobs that are played ahead, the first in the order. Those behind them may run around them: nothing is held yet."""
@@ -44,6 +46,7 @@ def estimates(
     if not first:
         return {}
     world = _World.after_round(snapshot, policy, shares, starts, after)
+    world.wanted_behind = _by_queue(demand_of(_with_options(waiting[JOBS_MAX:])))
     horizon = policy.scheduling.eta_horizon
     found: dict[JobName, AnyEstimate] = {}
     for now in world.instants(snapshot.time.after(horizon)):
@@ -69,12 +72,17 @@ class _Holder:
 
 @dataclass(slots=True)
 class _World:
-    """What is held and what is free at one instant of the future. `endless`: who holds what for nobody knows how long."""
+    """What is held and what is free at one instant of the future.
+
+    `wanted_behind`: demand of those that are not played ahead. `endless`: who holds what for nobody knows how long.
+    """
 
     policy: Policy
     shares: Shares
     room: Room
+    capacity: Charge
     used: dict[Line, int]
+    wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, _Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
@@ -84,7 +92,7 @@ class _World:
         cls, snapshot: Snapshot, policy: Policy, shares: Shares, starts: Iterable[Start], after: Room
     ) -> _World:
         """The world as a round leaves it."""
-        world = cls(policy, shares, after.copy(), dict(shares.used))
+        world = cls(policy, shares, after.copy(), live_gpus(snapshot), dict(shares.used))
         ends = _Ends(snapshot)
         for job in snapshot.jobs:
             if job.placement:
@@ -107,8 +115,10 @@ class _World:
 
     def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""
-        shares = replace(self.shares, used=dict(self.used))
-        ordered = in_order([(candidate.job, candidate.options) for candidate in waiting], self.policy, shares)
+        admitted = _with_options(waiting)
+        wanted = [*demand_of(admitted), *self.wanted_behind]
+        shares = with_fair_shares(replace(self.shares, used=dict(self.used)), self.capacity, wanted)
+        ordered = in_order(admitted, self.policy, shares)
         free = {gpu_type: self.room.gpus_free(gpu_type) for gpu_type in self.room.gpu_types}
         able = [candidate for candidate in ordered if _has_gpus(candidate, free)]
         starts = greedy(able, self.room, shares) if able else ()
@@ -183,6 +193,18 @@ class _Ends:
             return job.started_at.after(job.time_limit)
         start = self._intents.get(("start", job.name, job.attempt))
         return (start.asked_at if start else self._now).after(job.time_limit)
+
+
+def _with_options(candidates: Iterable[Candidate]) -> list[tuple[Job, tuple[Option, ...]]]:
+    return [(candidate.job, candidate.options) for candidate in candidates]
+
+
+def _by_queue(wanted: Iterable[tuple[QueueName, Charge]]) -> list[tuple[QueueName, Charge]]:
+    """The same demand in fewer entries: it is counted again for every round ahead."""
+    total: dict[QueueName, Counter[GpuType]] = {}
+    for queue, charge in wanted:
+        total.setdefault(queue, Counter()).update(charge)
+    return list(total.items())
 
 
 def _has_gpus(candidate: Candidate, free: dict[GpuType, int]) -> bool:

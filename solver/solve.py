@@ -16,8 +16,9 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.demand import Candidate, SubLayer, in_order
+from solver.rules.demand import Candidate, Option, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
+from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
 from solver.rules.tree import QueueTree
 from solver.starts import Start, layer_values
@@ -25,7 +26,7 @@ from solver.verdicts import Waiting
 from solver.world.cluster import Level
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName
+from solver.world.workload import Job, JobName
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,8 @@ class Answer:
 
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
-    shares = shares_of(snapshot, QueueTree.of(policy))
-    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
-    admissions = {job.name: gate.admit(job) for job in snapshot.pending}
-    admitted = [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
-    candidates = in_order(admitted, policy, shares)
+    shares, admissions = standing(snapshot, policy)
+    candidates = in_order(_admitted(snapshot, admissions), policy, shares)
     room = Room.of(snapshot)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
     return Plan(
@@ -52,6 +50,19 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
         tuple(_verdicts(snapshot, admissions, _explained(snapshot, policy, candidates, room, shares, answer))),
         answer.certificate,
     )
+
+
+def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
+    """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
+    shares = shares_of(snapshot, QueueTree.of(policy))
+    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
+    admissions = {job.name: gate.admit(job) for job in snapshot.pending}
+    wanted = demand_of(_admitted(snapshot, admissions))
+    return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions
+
+
+def _admitted(snapshot: Snapshot, admissions: dict[JobName, Admission]) -> list[tuple[Job, tuple[Option, ...]]]:
+    return [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
 
 
 def decide(

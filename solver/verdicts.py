@@ -10,7 +10,8 @@ import numpy as np
 from solver.placement import place
 from solver.plan.reasons import AnyReason, Capacity, HostResources, NoRoom, Outranked, QuotaMax, RoundCutShort, Topology
 from solver.rules.demand import Candidate, Option
-from solver.rules.entitlement import Headroom, Line, Shares
+from solver.rules.entitlement import Headroom, Shares
+from solver.rules.tree import Line
 from solver.starts import Start
 from solver.world.cluster import GpuType
 from solver.world.quantities import Cpu, Memory

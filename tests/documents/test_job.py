@@ -69,7 +69,7 @@ def test_json_is_a_way_of_writing_a_job() -> None:
     ("written", "instead", "expected"),
     [
         ("  command: [python, train.py]\n", "", ["7:7 no-command"]),
-        ("  env: {", "  timeLimit: 0s\n  env: {", ["18:14 malformed"]),
+        ("  env: {", "  timeLimit: 0s\n  env: {", ["16:14 malformed"]),
         ("name: leader", "name: worker", ["10:13 duplicate-task-group"]),
         ("replicas: 4", "replicas: 0", ["8:17 out-of-range"]),
         ("gpus: 8", "gpus: -1", ["9:21 out-of-range"]),
