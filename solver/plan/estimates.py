@@ -26,15 +26,8 @@ class EndUnknown(Estimate, frozen=True, tag="end-unknown"):
     overdue: int = 0
 
     def __str__(self) -> str:
-        told = [
-            words
-            for words in (
-                self.without_limit and f"{_jobs(self.without_limit)} no time limit",
-                self.overdue and f"{_jobs(self.overdue)} not ended in time",
-            )
-            if words
-        ]
-        return f"earliest start unknown: {', '.join(told)}"
+        kinds = ((self.without_limit, "no time limit"), (self.overdue, "not ended in time"))
+        return "earliest start unknown: " + ", ".join(f"{_jobs(number)} {what}" for number, what in kinds if number)
 
 
 class BeyondHorizon(Estimate, frozen=True, tag="beyond-horizon"):
