@@ -15,16 +15,18 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.demand import Candidate, SubLayer, in_order
+from solver.rules.demand import Candidate, Option, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
+from solver.rules.entry import on_hold
 from solver.rules.policy import Policy, SolverLimits
 from solver.rules.tree import QueueTree
+from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.verdicts import Waiting
 from solver.world.cluster import Level
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName
+from solver.world.workload import Job, JobName
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,16 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     gate = Gate(policy, shares, Room.empty(snapshot.nodes))
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     admitted = [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
-    candidates = in_order(admitted, policy, shares)
+    held = [(job, options) for job, options in admitted if on_hold(shares.tree, job.spec.queue)]
+    held_back = {job.name for job, _ in held}
+    candidates = in_order([(job, options) for job, options in admitted if job.name not in held_back], policy, shares)
     room = Room.of(snapshot)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
     return Plan(
         snapshot.digest,
         policy.digest,
         tuple(_steps(snapshot, policy, answer.starts)),
-        tuple(_verdicts(snapshot, admissions, _explained(candidates, room, shares, answer))),
+        tuple(_verdicts(snapshot, admissions, _explained(candidates, held, room, shares, answer))),
         answer.certificate,
     )
 
@@ -84,12 +88,14 @@ def decide(
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
     """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
-    headroom = Headroom(shares)
+    headroom, users = Headroom(shares), UserRoom(shares.users)
 
     def alone(candidate: Candidate) -> bool:
-        spec = candidate.job.spec
+        job, spec = candidate.job, candidate.job.spec
         return any(
-            not headroom.blocking(spec.queue, option.charge) and place(room.copy(), spec, option) is not None
+            not headroom.blocking(spec.queue, option.charge)
+            and not users.blocking(job, option.charge)
+            and place(room.copy(), spec, option) is not None
             for option in candidate.options
         )
 
@@ -137,7 +143,13 @@ def _steps(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Itera
         yield Bind(job.name, job.attempt + 1, start.placed.tasks, policy.scheduling.start_deadline)
 
 
-def _explained(candidates: Sequence[Candidate], room: Room, shares: Shares, answer: Answer) -> dict[JobName, Verdict]:
+def _explained(
+    candidates: Sequence[Candidate],
+    held: Sequence[tuple[Job, tuple[Option, ...]]],
+    room: Room,
+    shares: Shares,
+    answer: Answer,
+) -> dict[JobName, Verdict]:
     after = room.copy()
     headroom = Headroom(shares)
     verdicts: dict[JobName, Verdict] = {}
@@ -151,6 +163,8 @@ def _explained(candidates: Sequence[Candidate], room: Room, shares: Shares, answ
         job = candidate.job
         if job.name not in verdicts:
             verdicts[job.name] = Waits(job.name, job.spec.queue, waiting.reasons(candidate))
+    for job, options in held:
+        verdicts[job.name] = Waits(job.name, job.spec.queue, waiting.reasons_on_hold(job, options))
     return verdicts
 
 

@@ -54,7 +54,8 @@ class Option:
 class Candidate:
     """A pending job that may start, with its place in the order.
 
-    `likeness` is the same number for jobs of one queue that ask for the same: what one can't have, none of them can.
+    `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
+    what one can't have, none of them can.
     """
 
     job: Job
@@ -97,14 +98,16 @@ def in_order(jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, sha
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
     return tuple(
-        Candidate(job, layer, place * BANDS // len(members), options[job.name], _likeness(job.spec, likeness))
+        Candidate(job, layer, place * BANDS // len(members), options[job.name], _likeness(job, shares, likeness))
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
 
 
-def _likeness(spec: JobSpec, known: dict[object, int]) -> int:
-    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology), len(known))
+def _likeness(job: Job, shares: Shares, known: dict[object, int]) -> int:
+    spec = job.spec
+    user = job.user if shares.users.user_matters(spec.queue) else ""
+    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user), len(known))
 
 
 def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from solver.rules.policy import Queue
 from solver.rules.tree import QueueTree
+from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
@@ -25,12 +26,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Guarantees, ceilings and use of every queue, per GPU type. `ceiling` holds only lines that have a max."""
+    """Guarantees, ceilings and use of every queue, per GPU type. `ceiling` holds only lines that have a max.
+
+    `users`: what each single user may hold.
+    """
 
     tree: QueueTree
     guaranteed: Mapping[Line, int]
     ceiling: Mapping[Line, int]
     used: Mapping[Line, int]
+    users: UserCaps
 
     def entitled_room(self, line: Line) -> int:
         """GPUs that new work may still take inside the guarantee of this one queue."""
@@ -55,6 +60,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
             if entry.max is not None
         },
         use_by_line(snapshot, tree),
+        user_caps_of(snapshot, tree),
     )
 
 

@@ -118,6 +118,7 @@ def _job(
     tasks: int = 1,
     gpus: int = 0,
     nodes: list[str] | None = None,
+    user: str = "",
     phase: str = "running",
     attempt: int = 0,
     **rest: Any,
@@ -129,14 +130,14 @@ def _job(
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
     submitted = Instant(Instant.parse(NOW) - 3_600_000 + place * 1000)
     if nodes is None:
-        return Job(JobName(name), submitted, spec, attempt=attempt)
+        return Job(JobName(name), submitted, spec, user, attempt=attempt)
     placement = []
     for index, node in enumerate(nodes):
         first = held.get(node, 0)
         held[node] = first + gpus
         devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
         placement.append(TaskPlacement("worker", index, NodeName(node), devices))
-    return Job(JobName(name), submitted, spec, "", phase, attempt or 1, submitted, tuple(placement))  # type: ignore[arg-type]
+    return Job(JobName(name), submitted, spec, user, phase, attempt or 1, submitted, tuple(placement))  # type: ignore[arg-type]
 
 
 def _policy(written: dict[str, Any]) -> Policy:

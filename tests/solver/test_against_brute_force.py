@@ -11,6 +11,7 @@ from solver.certify import better
 from solver.program.highs import optimise
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Shares, shares_of
+from solver.rules.entry import on_hold
 from solver.rules.policy import Policy
 from solver.rules.tree import QueueTree
 from solver.solve import Answer, able_to_start, decide
@@ -68,5 +69,6 @@ def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, 
     """The admissible pending jobs of a world in their order, and the shares they compete under."""
     shares = shares_of(snapshot, QueueTree.of(policy))
     gate = Gate(policy, shares, Room.empty(snapshot.nodes))
-    admitted = [(job, gate.admit(job).options) for job in snapshot.pending if gate.admit(job).options]
+    pending = [job for job in snapshot.pending if not on_hold(shares.tree, job.spec.queue)]
+    admitted = [(job, gate.admit(job).options) for job in pending if gate.admit(job).options]
     return in_order(admitted, policy, shares), shares
