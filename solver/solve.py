@@ -45,7 +45,8 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     admitted = [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
     held = [(job, options) for job, options in admitted if on_hold(shares.tree, job.spec.queue)]
     held_back = {job.name for job, _ in held}
-    candidates = in_order([(job, options) for job, options in admitted if job.name not in held_back], policy, shares)
+    free = [(job, options) for job, options in admitted if job.name not in held_back]
+    candidates = in_order(free, policy, shares, snapshot.time)
     room = Room.of(snapshot)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
     return Plan(

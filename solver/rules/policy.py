@@ -52,11 +52,15 @@ class Queue(Document, frozen=True):
 
 
 class PriorityClass(Document, frozen=True):
-    """`value` orders jobs inside a queue; the SLO class orders entitled demand across queues."""
+    """`value` orders jobs inside a queue; the SLO class orders entitled demand across queues.
+
+    `aging_per_hour`: bands of order that a job moves up for each hour it waits.
+    """
 
     name: str
     value: int = 0
     slo_class: SloClass = "standard"
+    aging_per_hour: float = 0.0
     origin: str = ""
 
 

@@ -13,7 +13,7 @@ from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, 
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
 
@@ -119,16 +119,20 @@ def _job(
     gpus: int = 0,
     nodes: list[str] | None = None,
     user: str = "",
+    waited: object = "1h",
     phase: str = "running",
     attempt: int = 0,
     **rest: Any,
 ) -> Job:
-    """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices."""
+    """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
+
+    `waited`: since its submission, a second less for each job above it in the file.
+    """
     shape: dict[str, Any] = {"gpus": gpus}
     shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory") if key in rest}
     groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape}])
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
-    submitted = Instant(Instant.parse(NOW) - 3_600_000 + place * 1000)
+    submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
     if nodes is None:
         return Job(JobName(name), submitted, spec, user, attempt=attempt)
     placement = []

@@ -71,4 +71,4 @@ def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, 
     gate = Gate(policy, shares, Room.empty(snapshot.nodes))
     pending = [job for job in snapshot.pending if not on_hold(shares.tree, job.spec.queue)]
     admitted = [(job, gate.admit(job).options) for job in pending if gate.admit(job).options]
-    return in_order(admitted, policy, shares), shares
+    return in_order(admitted, policy, shares, snapshot.time), shares

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import strategies as st
 
 from solver.rules.policy import Policy, PriorityClass, Queue, Quota, policy_of
@@ -64,6 +65,7 @@ CLASSES = (
 )
 
 
+HOUR_MS = 3_600_000
 USERS = ("", "ada", "bob")
 
 
@@ -93,9 +95,10 @@ def policies(draw: st.DrawFn) -> Policy:
             draw(st.sampled_from([("training", "batch"), ("inference",)])) if seldom() else None,
         )
 
+    aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
     return policy_of(
         (queue("org", None), queue("left", "org"), queue("right", "org"), queue("r1", "right"), queue("r2", "right")),
-        CLASSES,
+        tuple(msgspec.structs.replace(known, aging_per_hour=aging) for known in CLASSES),
     )
 
 
@@ -119,7 +122,9 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
             draw(st.sampled_from([None, None, "rack", "block"])), draw(st.sampled_from([None, None, "island", "rack"]))
         ),
     )
-    return Job(JobName(f"job-{number}"), Instant(draw(st.integers(0, 3))), spec, draw(st.sampled_from(USERS)))
+    return Job(
+        JobName(f"job-{number}"), Instant(-HOUR_MS * draw(st.integers(0, 4))), spec, draw(st.sampled_from(USERS))
+    )
 
 
 @st.composite
