@@ -20,6 +20,7 @@ from reconciler.jobs.settle import (
     Send,
     Settlement,
     Succeed,
+    TimeOut,
     describe,
     settlements,
 )
@@ -63,8 +64,9 @@ class Leader:
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
         intent = Intent("start", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        claim = Claim(step.job, step.attempt, step.tasks, since=now, time_limit=step.time_limit)
         try:
-            self.plane.ledger.claim(self.epoch, Claim(step.job, step.attempt, step.tasks, since=now), intent)
+            self.plane.ledger.claim(self.epoch, claim, intent)
         except ClaimRefusedError as refused:
             self._note("bind-refused", step.job, str(refused))
             return False
@@ -88,6 +90,9 @@ class Leader:
             case Fail(job, culprit):
                 message = f"{describe(culprit)}\n{last_lines(self.plane.logs, culprit)}"
                 self._finish(job, JobOutcome("failed", self.plane.clock.now(), culprit.exit_code, message))
+            case TimeOut(job, limit):
+                message = f"it ran longer than its time limit of {limit}"
+                self._finish(job, JobOutcome("failed", self.plane.clock.now(), message=message))
             case Cancel(job, actor):
                 self._finish(job, JobOutcome("cancelled", self.plane.clock.now(), message=f"cancelled by {actor}"))
             case GiveBack(job, attempt):

@@ -59,7 +59,12 @@ def _jobs(
         if claim is not None:
             phase = phase_of(state_of(record, claim, intents))
             yield _job(
-                record, phase=phase, attempt=claim.attempt, started_at=claim.running_since, placement=claim.tasks
+                record,
+                phase=phase,
+                attempt=claim.attempt,
+                started_at=claim.running_since,
+                time_limit=claim.time_limit,
+                placement=claim.tasks,
             )
         elif not record.cancel_requested_by:
             yield _job(record, attempt=attempts.get(record.name, 0))

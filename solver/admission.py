@@ -14,15 +14,17 @@ from solver.plan.reasons import (
     AboveUserMax,
     AnyReason,
     ClassNotAllowed,
+    Held,
     NeverFits,
     UnknownGpuType,
     UnknownPriorityClass,
     UnknownQueue,
 )
 from solver.rules.demand import Option, options_of
-from solver.rules.entitlement import Line, Shares
-from solver.rules.entry import closed_to
+from solver.rules.entitlement import Shares
+from solver.rules.entry import closed_to, on_hold
 from solver.rules.policy import Policy
+from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
 from solver.world.room import Room
 from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
@@ -30,10 +32,11 @@ from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Either the options that could be served one day, or the reasons why there are none."""
+    """Either the options that could be served one day, or the reasons why there are none. `holds`: what it waits for before."""
 
     options: tuple[Option, ...]
     reasons: tuple[AnyReason, ...] = ()
+    holds: tuple[Held, ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,7 +64,8 @@ class Gate:
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
-        return Admission(usable, reasons)
+        holds = tuple(Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
+        return Admission(usable, reasons, holds)
 
     def _names_that_do_not_exist(self, job: Job) -> Iterable[AnyReason]:
         tree, spec = self.shares.tree, job.spec

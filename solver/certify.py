@@ -9,8 +9,8 @@ from solver.plan.plan import LayerResult, ProofStatus
 from solver.program.classes import JobClass
 from solver.program.optimiser import Solution
 from solver.rules.demand import SubLayer
-from solver.rules.entitlement import Shares
-from solver.starts import ENTITLED, Segment, entitled_parts, layer_names, segments_of
+from solver.rules.entitlement import Inside, Shares
+from solver.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
 
 SAME = 1e-6
 """Two layer values closer than this, relatively, are the same: the tolerance at which the optimiser locks its layers."""
@@ -43,7 +43,7 @@ def layer_results(
 
 
 def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
-    """What no answer can exceed: every candidate started at its own best, guarantees respected and everything else forgotten."""
+    """What no answer can exceed: every candidate started at its own best, only guarantees and fair shares respected."""
     demand: dict[Segment, int] = defaultdict(int)
     weight: dict[Segment, float] = {}
     served = dict.fromkeys(sub_layers, 0.0)
@@ -56,13 +56,17 @@ def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], sh
             demand[segment] += gpus * len(known.members)
             weight[segment] = known.weight
         served[known.sub_layer] += known.weight * known.worth * len(known.members)
-    entitled = {layer: _entitled_alone(layer, demand, weight, shares) for layer in sub_layers}
-    return (*entitled.values(), *served.values(), 0.0)
+    inside = [
+        _inside_alone(layer, demand, weight, Inside(shares.tree, room))
+        for room in (shares.entitled_room, shares.fair_room)
+        for layer in sub_layers
+    ]
+    return (*inside, *served.values(), 0.0)
 
 
-def _entitled_alone(layer: SubLayer, demand: dict[Segment, int], weight: dict[Segment, float], shares: Shares) -> float:
+def _inside_alone(layer: SubLayer, demand: dict[Segment, int], weight: dict[Segment, float], inside: Inside) -> float:
     mine = {segment: gpus for segment, gpus in demand.items() if segment.sub_layer == layer}
-    return sum(weight[segment] * part for segment, part in entitled_parts(mine, shares).items())
+    return sum(weight[segment] * part for segment, part in parts_inside(mine, inside).items())
 
 
 def entitled_unproven(results: Sequence[LayerResult]) -> float:

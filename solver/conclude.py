@@ -13,8 +13,8 @@ from solver.placement import Mask, Placed, place
 from solver.program.formulate import Formulation, Kind, Way
 from solver.program.optimiser import Floats, Program
 from solver.rules.demand import Candidate, Option
-from solver.rules.entitlement import Shares
-from solver.starts import Segment, Start, entitled_parts, layer_values, segments_of
+from solver.rules.entitlement import Headroom, Shares
+from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.world.cluster import LEVELS, Level
 from solver.world.room import Room
 
@@ -63,9 +63,11 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
             values[formulation.flows[kind][domain]] += 1
         for segment, count in segments_of(start.candidate, start.option):
             gpus[segment] += count
-    for segment, part in entitled_parts(dict(gpus), formulation.shares).items():
-        if segment in formulation.entitled:
-            values[formulation.entitled[segment]] = part
+    headroom = Headroom(formulation.shares)
+    for columns, inside in ((formulation.entitled, headroom.entitled), (formulation.fair, headroom.fair)):
+        for segment, part in parts_inside(gpus, inside).items():
+            if segment in columns:
+                values[columns[segment]] = part
     return values
 
 

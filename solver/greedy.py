@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from solver.placement import place
 from solver.rules.demand import Candidate
-from solver.rules.entitlement import Headroom, Shares
+from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.users import UserRoom
 from solver.starts import Start
 from solver.world.room import Room
+from solver.world.workload import QueueName
 
-ENTITLED_SHARES = (1.0, 1e-9, 0.0)
-"""Least share of a gang that must lie inside the guarantee to be served in each pass: all of it, any of it, none."""
+Eligible = Callable[[Headroom, QueueName, Charge], bool]
+
+PASSES: tuple[Eligible, ...] = (
+    lambda headroom, queue, charge: headroom.entitled.part(queue, charge) == sum(charge.values()),
+    lambda headroom, queue, charge: headroom.entitled.part(queue, charge) > 0,
+    lambda headroom, queue, charge: headroom.fair.part(queue, charge) == sum(charge.values()),
+    lambda *_: True,
+)
+"""Who is served in each pass: wholly entitled gangs, partly entitled ones, those inside their fair share, then everybody."""
 
 
 def greedy(
@@ -21,7 +29,7 @@ def greedy(
     shares: Shares,
     already: Sequence[Start] = (),
 ) -> tuple[Start, ...]:
-    """Serve jobs in the order of the layers: wholly entitled ones, then partly entitled ones, then the rest.
+    """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
     room before; they count against quota and come back first.
@@ -33,34 +41,31 @@ def greedy(
     taken = {start.candidate.job.name for start in already}
     waiting = [candidate for candidate in candidates if candidate.job.name not in taken]
     starts = list(already)
-    for entitled_share in ENTITLED_SHARES:
-        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, users, entitled_share)}
+    for eligible in PASSES:
+        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, users, eligible)}
         starts += served.values()
         waiting = [candidate for candidate in waiting if candidate.job.name not in served]
     return tuple(starts)
 
 
 def _pass(
-    waiting: Iterable[Candidate], room: Room, headroom: Headroom, users: UserRoom, entitled_share_min: float
+    waiting: Iterable[Candidate], room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible
 ) -> Iterator[Start]:
     # Room and headroom only shrink: what one could not have, none of its like can have later in the same pass.
     without: set[int] = set()
     for candidate in waiting:
         if candidate.likeness not in without:
-            start = _start(candidate, room, headroom, users, entitled_share_min)
+            start = _start(candidate, room, headroom, users, eligible)
             if start is None:
                 without.add(candidate.likeness)
             else:
                 yield start
 
 
-def _start(
-    candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom, entitled_share_min: float
-) -> Start | None:
+def _start(candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible) -> Start | None:
     job, spec = candidate.job, candidate.job.spec
     for option in candidate.options:
-        gpus = sum(option.charge.values())
-        if headroom.entitled_part(spec.queue, option.charge) < entitled_share_min * gpus:
+        if not eligible(headroom, spec.queue, option.charge):
             continue
         if headroom.blocking(spec.queue, option.charge) or users.blocking(job, option.charge):
             continue

@@ -107,7 +107,12 @@ class Replay:
             if isinstance(step, Bind):
                 job = self._live[step.job]
                 self._live[step.job] = msgspec.structs.replace(
-                    job, phase="running", attempt=step.attempt, started_at=now, placement=step.tasks
+                    job,
+                    phase="running",
+                    attempt=step.attempt,
+                    started_at=now,
+                    time_limit=step.time_limit,
+                    placement=step.tasks,
                 )
                 heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job))
                 self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], started_at=now)

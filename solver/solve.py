@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from solver.admission import Admission, Gate
 from solver.certify import better, entitled_unproven, layer_results, loose_bounds
 from solver.conclude import point_of, starts_of
+from solver.forecast import estimates
 from solver.greedy import greedy
 from solver.placement import place
 from solver.plan.plan import Bind, Certificate, Inadmissible, Plan, Release, Runs, Stage, Starts, Step, Verdict, Waits
@@ -17,7 +18,7 @@ from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
 from solver.rules.demand import Candidate, Option, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
-from solver.rules.entry import on_hold
+from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
 from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
@@ -39,23 +40,33 @@ class Answer:
 
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
-    shares = shares_of(snapshot, QueueTree.of(policy))
-    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
-    admissions = {job.name: gate.admit(job) for job in snapshot.pending}
-    admitted = [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
-    held = [(job, options) for job, options in admitted if on_hold(shares.tree, job.spec.queue)]
-    held_back = {job.name for job, _ in held}
-    free = [(job, options) for job, options in admitted if job.name not in held_back]
-    candidates = in_order(free, policy, shares, snapshot.time)
+    shares, admissions = standing(snapshot, policy)
+    candidates = in_order(competing(snapshot, admissions), policy, shares, snapshot.time)
     room = Room.of(snapshot)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
+    explained = _explained(snapshot, policy, admissions, candidates, room, shares, answer)
     return Plan(
         snapshot.digest,
         policy.digest,
         tuple(_steps(snapshot, policy, answer.starts)),
-        tuple(_verdicts(snapshot, admissions, _explained(candidates, held, room, shares, answer))),
+        tuple(_verdicts(snapshot, admissions, explained)),
         answer.certificate,
     )
+
+
+def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
+    """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
+    shares = shares_of(snapshot, QueueTree.of(policy))
+    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
+    admissions = {job.name: gate.admit(job) for job in snapshot.pending}
+    wanted = demand_of(competing(snapshot, admissions))
+    return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions
+
+
+def competing(snapshot: Snapshot, admissions: dict[JobName, Admission]) -> list[tuple[Job, tuple[Option, ...]]]:
+    """The pending jobs that take part in the round: they could start one day, and no queue holds them back."""
+    judged = [(job, admissions[job.name]) for job in snapshot.pending]
+    return [(job, admission.options) for job, admission in judged if admission.options and not admission.holds]
 
 
 def decide(
@@ -141,12 +152,20 @@ def _steps(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Itera
             yield Release(intent.job, intent.attempt)
     for start in starts:
         job = start.candidate.job
-        yield Bind(job.name, job.attempt + 1, start.placed.tasks, policy.scheduling.start_deadline)
+        yield Bind(
+            job.name,
+            job.attempt + 1,
+            start.placed.tasks,
+            policy.scheduling.start_deadline,
+            policy.time_limit(job),
+        )
 
 
 def _explained(
+    snapshot: Snapshot,
+    policy: Policy,
+    admissions: dict[JobName, Admission],
     candidates: Sequence[Candidate],
-    held: Sequence[tuple[Job, tuple[Option, ...]]],
     room: Room,
     shares: Shares,
     answer: Answer,
@@ -159,13 +178,16 @@ def _explained(
         job, gpus = start.candidate.job, sum(start.option.charge.values())
         entitled = headroom.take(start.queue, start.option.charge)
         verdicts[job.name] = Starts(job.name, job.spec.queue, gpus, entitled)
-    waiting = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
-    for candidate in candidates:
+    why = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
+    waiting = [candidate for candidate in candidates if candidate.job.name not in verdicts]
+    when = estimates(snapshot, policy, shares, waiting, answer.starts, after)
+    for candidate in waiting:
         job = candidate.job
-        if job.name not in verdicts:
-            verdicts[job.name] = Waits(job.name, job.spec.queue, waiting.reasons(candidate))
-    for job, options in held:
-        verdicts[job.name] = Waits(job.name, job.spec.queue, waiting.reasons_on_hold(job, options))
+        verdicts[job.name] = Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+    for job in snapshot.pending:
+        admission = admissions[job.name]
+        if admission.options and admission.holds:
+            verdicts[job.name] = Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
     return verdicts
 
 

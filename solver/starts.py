@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.placement import Placed
 from solver.rules.demand import Candidate, Option, SubLayer
-from solver.rules.entitlement import Headroom, Shares
+from solver.rules.entitlement import Headroom, Inside, Shares
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
 ENTITLED = "entitled."
-IDLE = "idle."
+FAIR = "fair."
+LEFTOVER = "leftover."
 FIT = "fit"
-"""Names of layers: the first two are followed by a sub-layer."""
+"""Names of layers: all but the last are followed by a sub-layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +59,47 @@ def segments_of(candidate: Candidate, option: Option) -> Iterable[tuple[Segment,
         yield Segment(candidate.sub_layer, candidate.band, queue, gpu_type), gpus
 
 
-def entitled_parts(gpus: dict[Segment, int], shares: Shares) -> dict[Segment, int]:
-    """The most of each segment that lies inside the guarantees of every queue on its path.
+def parts_inside(gpus: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:
+    """The most of each segment that lies inside the lines (guarantees, or fair shares) of every queue on its path.
 
-    Guarantees nest, so serving segments in order is optimal for every layer at once (the greedy algorithm on a
+    Such lines nest, so serving segments in order is optimal for every layer at once (the greedy algorithm on a
     polymatroid; J. Edmonds, "Submodular functions, matroids, and certain polyhedra", 1970).
     """
-    headroom = Headroom(shares)
-    return {segment: headroom.take(segment.queue, {segment.gpu_type: gpus[segment]}) for segment in sorted(gpus)}
+    return {segment: inside.take(segment.queue, {segment.gpu_type: gpus[segment]}) for segment in sorted(gpus)}
 
 
 def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
-    """Entitled demand by sub-layer, then idle capacity by sub-layer, then fit."""
-    return (*(f"{ENTITLED}{layer}" for layer in sub_layers), *(f"{IDLE}{layer}" for layer in sub_layers), FIT)
+    """Entitled demand by sub-layer, fair shares of idle capacity by sub-layer, what is left over by sub-layer, then fit."""
+    return (*(f"{kind}{layer}" for kind in (ENTITLED, FAIR, LEFTOVER) for layer in sub_layers), FIT)
 
 
 def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
-    """What the starts are worth in each layer, in the order of `layer_names`; fit counts downwards from 0."""
+    """What the starts are worth in each layer, in the order of `layer_names`; fit counts downwards from 0.
+
+    The fair and the left-over layers count all that their sub-layer got inside a fair share, or at all: what the layers
+    above settled is part of it, so only the rest can differ.
+    """
     gpus: dict[Segment, int] = {}
     weight: dict[Segment, float] = {}
     for start in starts:
         for segment, count in segments_of(start.candidate, start.option):
             gpus[segment] = gpus.get(segment, 0) + count
             weight[segment] = start.candidate.weight
-    entitled = dict.fromkeys(sub_layers, 0.0)
-    for segment, part in entitled_parts(gpus, shares).items():
-        entitled[segment.sub_layer] += weight[segment] * part
+    headroom = Headroom(shares)
+    entitled = _by_layer(parts_inside(gpus, headroom.entitled), weight, sub_layers)
+    fair = _by_layer(parts_inside(gpus, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)
     for start in starts:
         served[start.candidate.sub_layer] += start.candidate.weight * start.candidate.worth
-    # The idle layer counts all that its sub-layer got: with the entitled part settled above, only the idle part can differ.
-    return (*entitled.values(), *served.values(), 0.0 - sum(start.misfit for start in starts))
+    values = (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
+    # Answers are compared layer by layer: the order in which floats were added up must not decide between them.
+    return tuple(round(value, 9) for value in values)
+
+
+def _by_layer(
+    parts: Mapping[Segment, int], weight: Mapping[Segment, float], sub_layers: Sequence[SubLayer]
+) -> tuple[float, ...]:
+    worth = dict.fromkeys(sub_layers, 0.0)
+    for segment, part in parts.items():
+        worth[segment.sub_layer] += weight[segment] * part
+    return tuple(worth.values())

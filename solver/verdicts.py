@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from solver.admission import Admission
 from solver.placement import place
 from solver.plan.reasons import (
     AnyReason,
     Capacity,
-    Held,
     HostResources,
     NoRoom,
     Outranked,
@@ -21,8 +21,8 @@ from solver.plan.reasons import (
     UserMax,
 )
 from solver.rules.demand import Candidate, Option
-from solver.rules.entitlement import Headroom, Line, Shares
-from solver.rules.entry import on_hold
+from solver.rules.entitlement import Headroom, Shares
+from solver.rules.tree import Line
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
@@ -61,13 +61,13 @@ class Waiting:
             self._known[candidate.likeness] = tuple(dict.fromkeys(self._explain(candidate)))
         return self._known[candidate.likeness]
 
-    def reasons_on_hold(self, job: Job, options: Sequence[Option]) -> tuple[AnyReason, ...]:
+    def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""
         spec = job.spec
         alike = (spec.queue, spec.task_groups, spec.effective_topology, job.user)
         if alike not in self._held:
-            holds = (Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, spec.queue))
-            self._held[alike] = tuple(dict.fromkeys((*holds, *self._constraints(job, options))))
+            constraints = self._constraints(job, admission.options)
+            self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
         return self._held[alike]
 
     def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:

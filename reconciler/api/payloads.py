@@ -69,12 +69,14 @@ class Why(Payload, frozen=True, kw_only=True):
 class QueueLine(Document, frozen=True, omit_defaults=False):
     """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
 
+    `fair_share`: what the queue would hold if idle capacity were divided by weight among those that want it now.
     `waiting`: asked for by pending jobs that name the type first.
     """
 
     gpu_type: GpuType
     guaranteed: int
     max: int | None
+    fair_share: int
     held: int
     borrowed: int
     waiting: int

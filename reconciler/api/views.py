@@ -10,9 +10,9 @@ from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
 from solver.rules.demand import options_of
-from solver.rules.entitlement import Line, shares_of
 from solver.rules.policy import Policy, Queue
-from solver.rules.tree import QueueTree
+from solver.rules.tree import Line, QueueTree
+from solver.solve import standing
 from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.inflight import Intent
 from solver.world.quantities import Cpu, Memory
@@ -96,7 +96,7 @@ def _shape_of(job: Job, task: TaskPlacement) -> Shape:
 def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     """Every queue with what it, and the queues below it, hold and wait for."""
     tree = QueueTree.of(policy)
-    shares = shares_of(snapshot, tree)
+    shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
     waiting = _waiting(snapshot, tree, gpu_types)
 
@@ -107,6 +107,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
             gpu_type,
             guaranteed,
             shares.ceiling.get(at),
+            fair_share=shares.fair.get(at, 0),
             held=held,
             borrowed=max(0, held - guaranteed),
             waiting=waiting.get(at, 0),

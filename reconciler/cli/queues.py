@@ -11,7 +11,18 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 
-_HEADINGS = ("QUEUE", "RUNNING", "PENDING", "GPU TYPE", "GUARANTEED", "MAX", "USED", "BORROWED", "WAITING")
+_HEADINGS = (
+    "QUEUE",
+    "RUNNING",
+    "PENDING",
+    "GPU TYPE",
+    "GUARANTEED",
+    "MAX",
+    "FAIR SHARE",
+    "USED",
+    "BORROWED",
+    "WAITING",
+)
 
 
 @click.command(short_help="Show the quota tree.")
@@ -52,4 +63,5 @@ def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
 
 def _cells(line: QueueLine) -> list[str]:
     ceiling = "none" if line.max is None else str(line.max)
-    return [line.gpu_type, str(line.guaranteed), ceiling, str(line.held), str(line.borrowed), str(line.waiting)]
+    figures = (line.guaranteed, ceiling, line.fair_share, line.held, line.borrowed, line.waiting)
+    return [line.gpu_type, *map(str, figures)]

@@ -60,6 +60,14 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeOut:
+    """The gang was stopped because it had run for as long as it may."""
+
+    job: JobName
+    limit: Duration
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The job has ended, or never began, because somebody asked for that."""
 
@@ -90,7 +98,7 @@ class Send:
     order: Order
 
 
-Settlement = ConfirmRunning | AskToStop | Succeed | Fail | Cancel | GiveBack | Forget | Send
+Settlement = ConfirmRunning | AskToStop | Succeed | Fail | TimeOut | Cancel | GiveBack | Forget | Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,30 @@ class Holding:
     @property
     def stopping(self) -> bool:
         """It has been asked to stop."""
-        return any(intent.kind == "stop" for intent in self.intents)
+        return self.stop is not None
+
+    @property
+    def stop(self) -> Intent | None:
+        """What was asked for when it was asked to stop."""
+        return next((intent for intent in self.intents if intent.kind == "stop"), None)
+
+    @property
+    def limit_reached(self) -> bool:
+        """It has run for as long as it may."""
+        reached_at = self.claim.limit_reached_at
+        return reached_at is not None and reached_at <= self.now
+
+    @property
+    def timed_out(self) -> bool:
+        """It was asked to stop because of its limit: then, and before any task had failed or all had ended by themselves."""
+        reached_at = self.claim.limit_reached_at
+        if self.stop is None or reached_at is None or self.stop.asked_at < reached_at:
+            return False
+        culprit = self.attempt.culprit
+        ended_before = all(task.at < self.stop.asked_at for task in self.attempt.tasks)
+        if self.attempt.all_succeeded(self.claim.tasks) and ended_before:
+            return False
+        return culprit is None or culprit.at >= self.stop.asked_at
 
 
 def settlements(
@@ -136,6 +167,10 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     done = (GiveBack(job, attempt), Forget(job, attempt))
     if holding.record.outcome is not None:
         return done
+    limit = holding.claim.time_limit
+    # A task that ends well because it was told to stop has not done what it was for.
+    if limit is not None and holding.timed_out and not holding.record.cancel_requested_by:
+        return (TimeOut(job, limit), *done)
     if holding.attempt.all_succeeded(holding.claim.tasks):
         return (Succeed(job), *done)
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
@@ -158,6 +193,8 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
         return (AskToStop(job, attempt, f"cancelled by {holding.record.cancel_requested_by}"),)
     if known.culprit is not None:
         return (AskToStop(job, attempt, f"{describe(known.culprit)}; a gang runs whole or not at all"),)
+    if holding.limit_reached:
+        return (AskToStop(job, attempt, f"its time limit of {holding.claim.time_limit} is over"),)
     if holding.claim.running_since is None and known.all_run(holding.claim.tasks):
         return (ConfirmRunning(job, attempt, max(task.at for task in known.tasks) if known.tasks else holding.now),)
     if not known.knows_all(holding.claim.tasks):
@@ -186,7 +223,7 @@ def _lawful(state: JobState, decided: tuple[Settlement, ...]) -> tuple[Settlemen
                 state = require_transition(job, state, "stopping")
             case Succeed(job):
                 state = require_transition(job, state, "succeeded")
-            case Fail(job):
+            case Fail(job) | TimeOut(job):
                 state = require_transition(job, state, "failed")
             case Cancel(job):
                 state = require_transition(job, state, "cancelled")

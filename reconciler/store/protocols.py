@@ -52,13 +52,24 @@ class ClaimRefusedError(Exception):
 
 
 class Claim(Document, frozen=True):
-    """One gang's hold on its devices, from the moment it is decided until its tasks are known to have ended."""
+    """One gang's hold on its devices, from the moment it is decided until its tasks are known to have ended.
+
+    `time_limit` counts from `running_since`, and is fixed with the claim: a later policy does not shorten what runs.
+    """
 
     job: JobName
     attempt: int
     tasks: tuple[TaskPlacement, ...]
     since: Instant
     running_since: Instant | None = None
+    time_limit: Duration | None = None
+
+    @property
+    def limit_reached_at(self) -> Instant | None:
+        """When it will have run for as long as it may; None: never, or it does not run yet."""
+        if self.running_since is None or self.time_limit is None:
+            return None
+        return self.running_since.after(self.time_limit)
 
 
 class RoundRecord(Document, frozen=True):

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from solver.plan.check_entry import entry_violations, path_of
-from solver.plan.plan import Bind, Plan, Release, Runs, Starts
+from solver.plan.estimates import EarliestStart
+from solver.plan.plan import Bind, Plan, Release, Runs, Starts, Waits
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
@@ -56,6 +58,7 @@ class _Court:
             self._topology,
             self._releases,
             self._verdicts,
+            self._estimates,
             self._certificate,
         ):
             yield from rule()
@@ -138,9 +141,16 @@ class _Court:
             job = self.jobs[bind.job]
             if job.phase != "pending":
                 yield Violation("S2", job.name, f"is bound while {job.phase}")
+            if bind.time_limit != self._limit(job):
+                yield Violation("S2", job.name, f"is bound for {bind.time_limit}, its limit is {self._limit(job)}")
             if bind.attempt != job.attempt + 1:
                 yield Violation("S2", job.name, f"attempt {bind.attempt} does not follow {job.attempt}")
             yield from self._whole(job, bind)
+
+    def _limit(self, job: Job) -> Duration | None:
+        name = job.spec.priority_class or self.policy.scheduling.default_priority_class
+        defaults = {known.name: known.default_time_limit for known in self.policy.priority_classes}
+        return defaults.get(name) if job.spec.time_limit is None else job.spec.time_limit
 
     def _whole(self, job: Job, bind: Bind) -> Iterable[Violation]:
         wanted = {(group.name, index) for group in job.spec.task_groups for index in range(group.replicas)}
@@ -219,6 +229,30 @@ class _Court:
             job = self.jobs.get(verdict.job)
             if job and isinstance(verdict, Runs) != (job.phase != "pending"):
                 yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
+
+    def _estimates(self) -> Iterable[Violation]:
+        """No job is told that it starts in the past, beyond the horizon, or before enough GPUs can be free by plain count."""
+        horizon = self.snapshot.time + self.policy.scheduling.eta_horizon
+        for verdict in self.plan.verdicts:
+            if not isinstance(verdict, Waits) or not isinstance(verdict.estimate, EarliestStart):
+                continue
+            at, spec = verdict.estimate.at, self.jobs[verdict.job].spec
+            if not self.snapshot.time < at <= horizon:
+                yield Violation("estimate", verdict.job, f"{at} is in the past or beyond the horizon")
+            free = self._free_at(at)
+            if spec.gpus > free:
+                yield Violation("estimate", verdict.job, f"needs {spec.gpus} GPUs; at {at} {free} can be free")
+
+    def _free_at(self, at: Instant) -> int:
+        usable = {name: len(node.gpus) for name, node in self.nodes.items() if node.ready and not node.cordoned}
+        held = [task for job in self.snapshot.jobs if self._holds_at(job, at) for task in job.placement]
+        return sum(usable.values()) - sum(len(task.devices) for task in held if task.node in usable)
+
+    def _holds_at(self, job: Job, at: Instant) -> bool:
+        """A job that nobody has asked to stop runs until its limit."""
+        if job.phase == "stopping" or job.started_at is None:
+            return False
+        return job.time_limit is None or job.started_at + job.time_limit > at
 
     def _certificate(self) -> Iterable[Violation]:
         """A plan never beats its own bound: where it does, the model is wrong."""

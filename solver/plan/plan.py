@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.quantities import Duration
@@ -16,12 +17,16 @@ ProofStatus = Literal["proven", "within-gap", "unproven"]
 
 
 class Bind(Document, frozen=True, tag_field="step", tag="bind"):
-    """Gang `job` runs, in its attempt number `attempt`, as exactly these tasks on exactly these devices."""
+    """Gang `job` runs, in its attempt number `attempt`, as exactly these tasks on exactly these devices.
+
+    All tasks run within `deadline`, and from then for at most `time_limit` (None: for ever).
+    """
 
     job: JobName
     attempt: int
     tasks: tuple[TaskPlacement, ...]
     deadline: Duration
+    time_limit: Duration | None = None
 
 
 class Release(Document, frozen=True, tag_field="step", tag="release"):
@@ -51,11 +56,15 @@ class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
 
 
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):
-    """The job stays pending, with every constraint that binds it, the most telling first."""
+    """The job stays pending, with every constraint that binds it, the most telling first.
+
+    `estimate` says when it could start; None: a queue holds it back, or it is too far down the order to be estimated.
+    """
 
     job: JobName
     queue: QueueName
     reasons: tuple[AnyReason, ...]
+    estimate: AnyEstimate | None = None
 
 
 class Inadmissible(Document, frozen=True, tag_field="verdict", tag="inadmissible"):

@@ -1,16 +1,18 @@
 """Snapshot to program: how many gangs of each class start, as what, and how their tasks spread over the cells.
 
 Columns: `a` gangs of a class served one way (GPU types, topology variant); `w` tasks, or whole gangs where the level is
-no wider than a cell, of one kind in one cell; `e` GPUs of a segment inside guarantees. No column per node or per alike job.
-Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max and
-guarantee of every queue on the path.
-Layers: entitled demand by sub-layer, idle capacity by sub-layer, fit (docs/solver.md has the whole program in formulas).
+no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and inside fair shares. There is
+no column per node or per alike job.
+Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
+guarantee and fair share of every queue on the path.
+Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit. docs/solver.md has
+the whole program in formulas.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from solver.program.builder import ProgramBuilder, summed
@@ -18,9 +20,10 @@ from solver.program.cells import Cell, Cells, bare, cost_in_slots, reference_sha
 from solver.program.classes import Group, JobClass
 from solver.program.optimiser import Program
 from solver.rules.demand import Option, SubLayer
-from solver.rules.entitlement import Line, Shares
+from solver.rules.entitlement import Shares
+from solver.rules.tree import Line
 from solver.rules.users import UserLine
-from solver.starts import ENTITLED, FIT, IDLE, Segment, misfit
+from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
 from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.workload import Shape
 
@@ -60,6 +63,7 @@ class Formulation:
     ways: dict[Way, int] = field(default_factory=dict)
     flows: dict[Kind, dict[int, int]] = field(default_factory=dict)
     entitled: dict[Segment, int] = field(default_factory=dict)
+    fair: dict[Segment, int] = field(default_factory=dict)
     _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
 
     def state(self) -> Program:
@@ -72,7 +76,8 @@ class Formulation:
         self._slot_rows()
         self._bundle_rows()
         self._quota_rows()
-        self._entitlement_rows()
+        self.entitled = self._columns_inside(self.shares.entitled_room)
+        self.fair = self._columns_inside(self.shares.fair_room)
         self._layers()
         return self.builder.build()
 
@@ -222,20 +227,22 @@ class Formulation:
         for line, room in room_of.items():
             self.builder.at_most(summed(terms[line]), room)
 
-    def _entitlement_rows(self) -> None:
+    def _columns_inside(self, room_of: Callable[[Line], int]) -> dict[Segment, int]:
+        """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path."""
+        columns: dict[Segment, int] = {}
         inside: dict[Line, list[tuple[int, float]]] = defaultdict(list)
         for segment, takers in sorted(self._takers_by_segment().items()):
-            lines = [Line(queue, segment.gpu_type) for queue in self.shares.tree.path(segment.queue)]
-            room = min(self.shares.entitled_room(line) for line in lines)
+            lines = self.shares.tree.lines(segment.queue, segment.gpu_type)
+            room = min(room_of(line) for line in lines)
             if not room:
                 continue
-            column = self.builder.column(room, integer=False)
-            self.entitled[segment] = column
+            column = columns[segment] = self.builder.column(room, integer=False)
             self.builder.at_most(summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)]), 0.0)
             for line in lines:
                 inside[line].append((column, 1.0))
         for line, terms in inside.items():
-            self.builder.at_most(summed(terms), self.shares.entitled_room(line))
+            self.builder.at_most(summed(terms), room_of(line))
+        return columns
 
     def _takers_by_segment(self) -> dict[Segment, list[tuple[int, float]]]:
         takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
@@ -248,13 +255,14 @@ class Formulation:
 
     def _layers(self) -> None:
         weight = {(job_class.sub_layer, job_class.band): job_class.weight for job_class in self.classes}
-        for layer in self.sub_layers:
-            mine = {segment: column for segment, column in self.entitled.items() if segment.sub_layer == layer}
-            terms = {column: weight[segment.sub_layer, segment.band] for segment, column in mine.items()}
-            self.builder.maximise(f"{ENTITLED}{layer}", terms, exact=True)
+        for kind, columns, exact in ((ENTITLED, self.entitled, True), (FAIR, self.fair, False)):
+            for layer in self.sub_layers:
+                mine = {segment: column for segment, column in columns.items() if segment.sub_layer == layer}
+                terms = {column: weight[segment.sub_layer, segment.band] for segment, column in mine.items()}
+                self.builder.maximise(f"{kind}{layer}", terms, exact=exact)
         for layer in self.sub_layers:
             self.builder.maximise(
-                f"{IDLE}{layer}",
+                f"{LEFTOVER}{layer}",
                 {
                     column: self.classes[way.job_class].weight * self.classes[way.job_class].worth
                     for way, column in self.ways.items()

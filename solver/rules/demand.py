@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice, product
 
-from solver.rules.entitlement import Charge, Line, Shares
+from solver.rules.entitlement import Charge, Shares
 from solver.rules.policy import SLO_CLASSES, Policy
+from solver.rules.tree import Line
 from solver.world.cluster import GpuType
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup

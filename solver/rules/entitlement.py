@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from solver.rules.policy import Queue
-from solver.rules.tree import QueueTree
+from solver.rules.tree import Line, QueueTree
 from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
 from solver.world.snapshot import Snapshot
@@ -17,18 +17,11 @@ Charge = Mapping[GpuType, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One limit line of the tree: a queue and a GPU type."""
-
-    queue: QueueName
-    gpu_type: GpuType
-
-
-@dataclass(frozen=True, slots=True)
 class Shares:
-    """Guarantees, ceilings and use of every queue, per GPU type. `ceiling` holds only lines that have a max.
+    """Guarantees, ceilings, use and fair shares of every queue, per GPU type.
 
-    `users`: what each single user may hold.
+    `ceiling` holds only lines that have a max. `users`: what each single user may hold.
+    `fair` depends on demand and is added once that is known (rules/fairshare).
     """
 
     tree: QueueTree
@@ -36,6 +29,11 @@ class Shares:
     ceiling: Mapping[Line, int]
     used: Mapping[Line, int]
     users: UserCaps
+    fair: Mapping[Line, int] = field(default_factory=dict)
+
+    def fair_room(self, line: Line) -> int:
+        """GPUs that new work may still take inside the fair share of this one queue."""
+        return max(0, self.fair.get(line, 0) - self.used.get(line, 0))
 
     def entitled_room(self, line: Line) -> int:
         """GPUs that new work may still take inside the guarantee of this one queue."""
@@ -130,40 +128,58 @@ def by_weight(gpus: int, weights: list[int]) -> list[int]:
 
 
 @dataclass(slots=True)
+class Inside:
+    """What is left inside nested lines (guarantees, or fair shares) while a round hands out GPUs."""
+
+    tree: QueueTree
+    room: Callable[[Line], int]
+    _taken: dict[Line, int] = field(default_factory=dict)
+
+    def part(self, queue: QueueName, charge: Charge) -> int:
+        """How many of the charged GPUs lie inside the lines of the whole path."""
+        return sum(self._part(queue, gpu_type, gpus) for gpu_type, gpus in charge.items())
+
+    def take(self, queue: QueueName, charge: Charge) -> int:
+        """Charge a start; returns the part of it that lies inside."""
+        total = 0
+        for gpu_type, gpus in charge.items():
+            part = self._part(queue, gpu_type, gpus)
+            total += part
+            for line in self.tree.lines(queue, gpu_type):
+                self._taken[line] = self._taken.get(line, 0) + part
+        return total
+
+    def _part(self, queue: QueueName, gpu_type: GpuType, gpus: int) -> int:
+        rooms = [self.room(line) - self._taken.get(line, 0) for line in self.tree.lines(queue, gpu_type)]
+        return max(0, min(gpus, *rooms)) if rooms else 0
+
+
+@dataclass(slots=True)
 class Headroom:
-    """What is left under every ceiling and inside every guarantee while a round hands out GPUs."""
+    """What is left under every ceiling, inside every guarantee and inside every fair share while a round hands out GPUs."""
 
     shares: Shares
+    entitled: Inside = field(init=False)
+    fair: Inside = field(init=False)
     taken: dict[Line, int] = field(default_factory=dict)
-    inside: dict[Line, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
+        self.fair = Inside(self.shares.tree, self.shares.fair_room)
 
     def blocking(self, queue: QueueName, charge: Charge) -> tuple[Line, ...]:
         """The lines on the queue's path whose ceiling the charge would break, from the queue up."""
         return tuple(
             line
             for gpu_type, gpus in sorted(charge.items())
-            for line in self._lines(queue, gpu_type)
+            for line in self.shares.tree.lines(queue, gpu_type)
             if (room := self.shares.room_under_max(line)) is not None and gpus > room - self.taken.get(line, 0)
         )
 
-    def entitled_part(self, queue: QueueName, charge: Charge) -> int:
-        """How many of the charged GPUs lie inside the guarantees of the whole path."""
-        return sum(self._inside(queue, gpu_type, gpus) for gpu_type, gpus in charge.items())
-
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns its entitled part."""
-        entitled = 0
         for gpu_type, gpus in charge.items():
-            part = self._inside(queue, gpu_type, gpus)
-            entitled += part
-            for line in self._lines(queue, gpu_type):
+            for line in self.shares.tree.lines(queue, gpu_type):
                 self.taken[line] = self.taken.get(line, 0) + gpus
-                self.inside[line] = self.inside.get(line, 0) + part
-        return entitled
-
-    def _inside(self, queue: QueueName, gpu_type: GpuType, gpus: int) -> int:
-        rooms = [self.shares.entitled_room(line) - self.inside.get(line, 0) for line in self._lines(queue, gpu_type)]
-        return max(0, min(gpus, *rooms)) if rooms else 0
-
-    def _lines(self, queue: QueueName, gpu_type: GpuType) -> list[Line]:
-        return [Line(name, gpu_type) for name in self.shares.tree.path(queue)]
+        self.fair.take(queue, charge)
+        return self.entitled.take(queue, charge)

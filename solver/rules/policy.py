@@ -55,12 +55,14 @@ class PriorityClass(Document, frozen=True):
     """`value` orders jobs inside a queue; the SLO class orders entitled demand across queues.
 
     `aging_per_hour`: bands of order that a job moves up for each hour it waits.
+    `default_time_limit` holds for jobs that state none of their own.
     """
 
     name: str
     value: int = 0
     slo_class: SloClass = "standard"
     aging_per_hour: float = 0.0
+    default_time_limit: Duration | None = None
     origin: str = ""
 
 
@@ -73,10 +75,11 @@ class SolverLimits(Document, frozen=True):
 
 
 class SchedulingPolicy(Document, frozen=True):
-    """The settings of the whole cluster; a repository has one."""
+    """The settings of the whole cluster; a repository has one. `eta_horizon`: how far ahead earliest starts are looked for."""
 
     default_priority_class: str = ""
     start_deadline: Duration = Duration(300_000)
+    eta_horizon: Duration = Duration(7 * 86_400_000)
     solver: SolverLimits = SolverLimits()
     origin: str = ""
 
@@ -107,6 +110,13 @@ class Policy(Document, frozen=True, omit_defaults=False):
         if not name:
             return PriorityClass("")
         return next((known for known in self.priority_classes if known.name == name), None)
+
+    def time_limit(self, job: Job) -> Duration | None:
+        """The limit under which a job starts: its own, else its class's; None: it may run for ever."""
+        if job.spec.time_limit is not None:
+            return job.spec.time_limit
+        known = self.priority_class(job)
+        return known.default_time_limit if known else None
 
 
 def policy_of(

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from solver.rules.policy import Policy, Queue
+from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One limit line of the tree: a queue and a GPU type."""
+
+    queue: QueueName
+    gpu_type: GpuType
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,10 @@ class QueueTree:
         if name not in self._paths:
             self._paths[name] = tuple(self._climb(name))
         return self._paths[name]
+
+    def lines(self, name: QueueName, gpu_type: GpuType) -> list[Line]:
+        """The limit lines of one type on the path of a queue, from the queue up."""
+        return [Line(queue, gpu_type) for queue in self.path(name)]
 
     def is_leaf(self, name: QueueName) -> bool:
         """Nothing lies below it, so jobs may be submitted to it."""

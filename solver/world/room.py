@@ -113,6 +113,17 @@ class Room:
         self.free_devices[node] = devices[shape.gpus * tasks :]
         return [tuple(devices[shape.gpus * task : shape.gpus * (task + 1)]) for task in range(tasks)]
 
+    def give_back(self, task: TaskPlacement, shape: Shape) -> None:
+        """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""
+        node = self.index.get(task.node)
+        if node is None or not self.open_nodes[node]:
+            return
+        free = {*self.free_devices[node], *task.devices}
+        self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
+        self.free_gpus[node] = len(self.free_devices[node])
+        self.free_cpu[node] += shape.cpu
+        self.free_memory[node] += shape.memory
+
     def _occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
         taken: dict[int, set[DeviceId]] = {}
         for task, shape in held:

@@ -6,7 +6,7 @@ from typing import Literal, NewType
 
 from solver.world.cluster import DeviceId, GpuType, Level, NodeName
 from solver.world.document import Document
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory
 
 JobName = NewType("JobName", str)
 QueueName = NewType("QueueName", str)
@@ -41,12 +41,13 @@ class TopologyRequest(Document, frozen=True):
 
 
 class JobSpec(Document, frozen=True):
-    """The `spec` of a Job document."""
+    """The `spec` of a Job document. `time_limit`: the longest all of its tasks may run; None: what its class says."""
 
     queue: QueueName
     task_groups: tuple[TaskGroup, ...]
     priority_class: str = ""
     topology: TopologyRequest = TopologyRequest()
+    time_limit: Duration | None = None
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
@@ -76,7 +77,10 @@ class TaskPlacement(Document, frozen=True):
 
 
 class Job(Document, frozen=True):
-    """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound."""
+    """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
+
+    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound.
+    """
 
     name: JobName
     submitted_at: Instant
@@ -86,3 +90,4 @@ class Job(Document, frozen=True):
     attempt: int = 0
     started_at: Instant | None = None
     placement: tuple[TaskPlacement, ...] = ()
+    time_limit: Duration | None = None

@@ -139,9 +139,9 @@ def test_queues_show_quota_and_use_up_the_tree(site: Site, client: Client) -> No
     client.submit(JobName("b"), spec(1, replicas=3))
     site.bind("a", TaskPlacement("worker", 0, NODES[0].name, tuple(gpu.id for gpu in NODES[0].gpus[:2])))
     org, other, team = client.queues().items
-    assert org.gpus == (QueueLine(H100, 8, None, held=2, borrowed=0, waiting=3),)
-    assert other.gpus == (QueueLine(H100, 4, None, held=0, borrowed=0, waiting=0),)
-    assert team.gpus == (QueueLine(H100, 4, 6, held=2, borrowed=0, waiting=3),)
+    assert org.gpus == (QueueLine(H100, 8, None, fair_share=5, held=2, borrowed=0, waiting=3),)
+    assert other.gpus == (QueueLine(H100, 4, None, fair_share=0, held=0, borrowed=0, waiting=0),)
+    assert team.gpus == (QueueLine(H100, 4, 6, fair_share=5, held=2, borrowed=0, waiting=3),)
     assert (org.running, org.pending, other.pending, team.parent, team.weight) == (1, 1, 0, "org", 2)
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.entitlement import Headroom, Line, Shares, by_weight, guarantees
+from solver.rules.entitlement import Headroom, Shares, by_weight, guarantees
 from solver.rules.policy import Queue, Quota, policy_of
-from solver.rules.tree import QueueTree
+from solver.rules.tree import Line, QueueTree
 from solver.rules.users import UserCaps
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
@@ -66,8 +66,8 @@ def test_headroom_counts_every_level_and_says_which_ceiling_blocks() -> None:
     shares = Shares(known, guarantees(known, {H: 16}), {p: 10}, {p: 2}, UserCaps(known, {}, {}))
     headroom = Headroom(shares)
     x, y = QueueName("x"), QueueName("y")
-    assert headroom.entitled_part(x, {H: 8}) == 6, "the parent's guarantee of 8 has 6 left"
+    assert headroom.entitled.part(x, {H: 8}) == 6, "the parent's guarantee of 8 has 6 left"
     assert headroom.take(x, {H: 5}) == 5
-    assert headroom.entitled_part(y, {H: 4}) == 1
+    assert headroom.entitled.part(y, {H: 4}) == 1
     assert headroom.blocking(y, {H: 3}) == ()
     assert headroom.blocking(y, {H: 4}) == (Line(QueueName("p"), H),)

@@ -41,8 +41,12 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def told(snapshot: Snapshot, plan: Plan) -> str:
-    """The plan in lines: one per job that starts, waits or is refused, in the order of the steps and then of the names."""
+    """The plan in lines: one per job that starts, waits or is refused, in the order of the steps and then of the names.
+
+    When a job could start is told in worlds with time limits: in all others it is unknown because there are none.
+    """
     types = {node.name: node.gpu_type for node in snapshot.nodes}
+    limited = any(job.time_limit or job.spec.time_limit for job in snapshot.jobs)
     lines = []
     for step in plan.steps:
         if isinstance(step, Bind):
@@ -55,6 +59,8 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait   " if isinstance(verdict, Waits) else "refuse "
             lines += [f"{word} {verdict.job}  # {_code(reason)}: {reason}" for reason in verdict.reasons]
+        if isinstance(verdict, Waits) and verdict.estimate and limited:
+            lines.append(f"when    {verdict.job}  # {verdict.estimate}")
     return "\n".join(lines) + "\n"
 
 
@@ -122,10 +128,12 @@ def _job(
     waited: object = "1h",
     phase: str = "running",
     attempt: int = 0,
+    started: str = "",
     **rest: Any,
 ) -> Job:
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
 
+    Such a job `started` at an instant, else when it was submitted, and runs under its own time limit.
     `waited`: since its submission, a second less for each job above it in the file.
     """
     shape: dict[str, Any] = {"gpus": gpus}
@@ -141,7 +149,8 @@ def _job(
         held[node] = first + gpus
         devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
         placement.append(TaskPlacement("worker", index, NodeName(node), devices))
-    return Job(JobName(name), submitted, spec, user, phase, attempt or 1, submitted, tuple(placement))  # type: ignore[arg-type]
+    began = Instant.parse(started) if started else submitted
+    return Job(JobName(name), submitted, spec, user, phase, attempt or 1, began, tuple(placement), spec.time_limit)  # type: ignore[arg-type]
 
 
 def _policy(written: dict[str, Any]) -> Policy:

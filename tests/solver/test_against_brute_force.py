@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from solver.admission import Gate
 from solver.certify import better
 from solver.program.highs import optimise
 from solver.rules.demand import Candidate, in_order
-from solver.rules.entitlement import Shares, shares_of
-from solver.rules.entry import on_hold
+from solver.rules.entitlement import Shares
 from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
-from solver.solve import Answer, able_to_start, decide
+from solver.solve import Answer, able_to_start, competing, decide, standing
 from solver.starts import layer_values
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -67,8 +64,5 @@ def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...],
 
 def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, ...], Shares]:
     """The admissible pending jobs of a world in their order, and the shares they compete under."""
-    shares = shares_of(snapshot, QueueTree.of(policy))
-    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
-    pending = [job for job in snapshot.pending if not on_hold(shares.tree, job.spec.queue)]
-    admitted = [(job, gate.admit(job).options) for job in pending if gate.admit(job).options]
-    return in_order(admitted, policy, shares, snapshot.time), shares
+    shares, admissions = standing(snapshot, policy)
+    return in_order(competing(snapshot, admissions), policy, shares, snapshot.time), shares

@@ -60,7 +60,12 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
     binds = {step.job: step for step in plan.steps if isinstance(step, Bind)}
     jobs = [
         msgspec.structs.replace(
-            job, phase="running", attempt=bind.attempt, placement=bind.tasks, started_at=snapshot.time
+            job,
+            phase="running",
+            attempt=bind.attempt,
+            placement=bind.tasks,
+            started_at=snapshot.time,
+            time_limit=bind.time_limit,
         )
         if (bind := binds.get(job.name))
         else job

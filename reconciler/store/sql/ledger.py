@@ -43,7 +43,12 @@ class SqlLedger:
             _refuse_unless_next(connection, claim)
             devices = [device for task in claim.tasks for device in task.devices]
             _refuse_held(connection, devices)
-            values = {"attempt": claim.attempt, "since": claim.since, "running_since": claim.running_since}
+            values = {
+                "attempt": claim.attempt,
+                "since": claim.since,
+                "running_since": claim.running_since,
+                "time_limit": claim.time_limit,
+            }
             connection.execute(insert(claims).values(job=claim.job, tasks=encode(claim.tasks).decode(), **values))
             try:
                 for_insert = [{"device": device, "job": claim.job} for device in devices]
@@ -85,6 +90,7 @@ class SqlLedger:
                 self._database.read_document(row.tasks, tuple[TaskPlacement, ...]),
                 Instant(row.since),
                 None if row.running_since is None else Instant(row.running_since),
+                None if row.time_limit is None else Duration(row.time_limit),
             )
             for row in rows
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -52,6 +52,7 @@ claims = Table(
     Column("tasks", Text, nullable=False),
     Column("since", BigInteger, nullable=False),
     Column("running_since", BigInteger),
+    Column("time_limit", BigInteger),  # milliseconds; absent: for ever
 )
 
 # The device is the key: the database itself refuses a second owner, whatever the program believes.

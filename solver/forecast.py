@@ -1,0 +1,195 @@
+"""When the first waiting jobs could start: the rounds to come, played ahead as if what runs ends at its limit and nobody arrives.
+
+Each instant at which something ends gets a greedy round of its own, by the rules of a real one. So where no program
+is needed to do better than greedy, and every job runs exactly to its limit, the forecast is what happens.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from solver.greedy import greedy
+from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, EndUnknown, NoEndHelps
+from solver.rules.demand import Candidate, in_order
+from solver.rules.entitlement import Shares
+from solver.rules.policy import Policy
+from solver.rules.tree import Line
+from solver.rules.users import UserLine
+from solver.starts import Start
+from solver.world.cluster import GpuType
+from solver.world.quantities import Instant
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName, Shape, TaskPlacement
+
+JOBS_MAX = 20
+"""Waiting jobs that are played ahead, the first in the order. Those behind them may run around them: nothing is held yet."""
+
+ROUNDS_MAX = 200
+"""Instants played ahead, beside those at which a forecast start ends. Where more jobs run, every n-th end is one, so that
+forecasts are late by a few ends rather than the round by seconds."""
+
+
+def estimates(
+    snapshot: Snapshot,
+    policy: Policy,
+    shares: Shares,
+    waiting: Sequence[Candidate],
+    starts: Sequence[Start],
+    after: Room,
+) -> dict[JobName, AnyEstimate]:
+    """When each of the first waiting jobs could start. `waiting` is in order; `after` is the room that `starts` leave."""
+    first = waiting[:JOBS_MAX]
+    if not first:
+        return {}
+    world = _World.after_round(snapshot, policy, shares, starts, after)
+    horizon = policy.scheduling.eta_horizon
+    found: dict[JobName, AnyEstimate] = {}
+    for now in world.instants(snapshot.time.after(horizon)):
+        left = [candidate for candidate in first if candidate.job.name not in found]
+        if not left:
+            break
+        for start in world.round(left, now):
+            found[start.candidate.job.name] = EarliestStart(now)
+    otherwise = BeyondHorizon(horizon) if world.ends else NoEndHelps()
+    return {
+        candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
+        for candidate in first
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """What a job holds until it ends."""
+
+    job: Job
+    tasks: tuple[TaskPlacement, ...]
+
+
+@dataclass(slots=True)
+class _World:
+    """What is held and what is free at one instant of the future. `endless`: who holds what for nobody knows how long."""
+
+    policy: Policy
+    shares: Shares
+    room: Room
+    used: dict[Line, int]
+    used_by_user: dict[UserLine, int]
+    holders: dict[JobName, _Holder] = field(default_factory=dict)
+    ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+    endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
+
+    @classmethod
+    def after_round(
+        cls, snapshot: Snapshot, policy: Policy, shares: Shares, starts: Iterable[Start], after: Room
+    ) -> _World:
+        """The world as a round leaves it."""
+        world = cls(policy, shares, after.copy(), dict(shares.used), dict(shares.users.used))
+        ends = _Ends(snapshot)
+        for job in snapshot.jobs:
+            if job.placement:
+                world._hold(job.name, _Holder(job, job.placement), ends.of(job), snapshot.time)
+        for start in starts:
+            world._begin(start, snapshot.time)
+        return world
+
+    def instants(self, until: Instant) -> Iterator[Instant]:
+        """Let jobs end, and say when, until nothing ends any more before `until`."""
+        stride = -(-len(self.ends) // ROUNDS_MAX)
+        while self.ends and self.ends[0][0] <= until:
+            now = self.ends[0][0]
+            for _ in range(stride):
+                if self.ends and self.ends[0][0] <= until:
+                    now = self._end_next()
+            while self.ends and self.ends[0][0] == now:
+                self._end_next()
+            yield now
+
+    def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
+        """Who of those that wait starts now."""
+        users = replace(self.shares.users, used=dict(self.used_by_user))
+        shares = replace(self.shares, used=dict(self.used), users=users)
+        ordered = in_order([(candidate.job, candidate.options) for candidate in waiting], self.policy, shares, now)
+        free = {gpu_type: self.room.gpus_free(gpu_type) for gpu_type in self.room.gpu_types}
+        able = [candidate for candidate in ordered if _has_gpus(candidate, free)]
+        starts = greedy(able, self.room, shares) if able else ()
+        for start in starts:
+            self._begin(start, now)
+        return starts
+
+    def end_unknown(self, candidate: Candidate) -> EndUnknown | None:
+        """Who stands in the way of saying when a job could start; None: nobody."""
+        wanted = {gpu_type for option in candidate.options for gpu_type in option.gpu_types}
+        counts = {
+            overdue: sum(
+                jobs
+                for (held, is_overdue), jobs in self.endless.items()
+                if is_overdue == overdue and (None in wanted or held & wanted)
+            )
+            for overdue in (False, True)
+        }
+        return EndUnknown(counts[False], counts[True]) if any(counts.values()) else None
+
+    def _begin(self, start: Start, now: Instant) -> None:
+        job = start.candidate.job
+        limit = self.policy.time_limit(job)
+        for gpu_type, gpus in start.option.charge.items():
+            self._charge(job, gpu_type, gpus)
+        self._hold(job.name, _Holder(job, start.placed.tasks), None if limit is None else now.after(limit), now)
+
+    def _hold(self, name: JobName, holder: _Holder, end: Instant | None, now: Instant) -> None:
+        if end is None or end <= now:
+            self.endless[frozenset(map(self._type_at, holder.tasks)), end is not None] += 1
+        else:
+            self.holders[name] = holder
+            heapq.heappush(self.ends, (end, name))
+
+    def _end_next(self) -> Instant:
+        now, name = heapq.heappop(self.ends)
+        holder = self.holders.pop(name)
+        shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
+        for task in holder.tasks:
+            self.room.give_back(task, shapes.get(task.group, Shape()))
+            self._charge(holder.job, self._type_at(task), -len(task.devices))
+        return now
+
+    def _charge(self, job: Job, gpu_type: GpuType, gpus: int) -> None:
+        for line in self.shares.tree.lines(job.spec.queue, gpu_type):
+            self.used[line] = self.used.get(line, 0) + gpus
+        for user_line in self.shares.users.lines(job, (gpu_type,)):
+            self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + gpus
+
+    def _type_at(self, task: TaskPlacement) -> GpuType:
+        node = self.room.index.get(task.node)
+        return GpuType("") if node is None else self.room.nodes[node].gpu_type
+
+
+class _Ends:
+    """When jobs that hold something end at the latest, as far as anybody knows."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._intents = {(intent.kind, intent.job, intent.attempt): intent for intent in snapshot.in_flight.intents}
+        self._now = snapshot.time
+
+    def of(self, job: Job) -> Instant | None:
+        """A job asked to stop ends by that deadline, any other at its limit; None: not to be known.
+
+        A start that is not confirmed counts from when it was asked for, so that forecasts stay the same from round to round.
+        """
+        stop = self._intents.get(("stop", job.name, job.attempt))
+        if stop is not None:
+            return stop.deadline
+        if job.time_limit is None:
+            return None
+        if job.started_at is not None:
+            return job.started_at.after(job.time_limit)
+        start = self._intents.get(("start", job.name, job.attempt))
+        return (start.asked_at if start else self._now).after(job.time_limit)
+
+
+def _has_gpus(candidate: Candidate, free: dict[GpuType, int]) -> bool:
+    """Necessary, not sufficient, and much cheaper than to look for a place."""
+    return any(all(free[gpu_type] >= gpus for gpu_type, gpus in option.charge.items()) for option in candidate.options)

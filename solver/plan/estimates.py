@@ -1,0 +1,62 @@
+"""When a waiting job could start, or why that can't be said: typed like a reason; words are made from it at the end."""
+
+from __future__ import annotations
+
+from solver.world.document import Document
+from solver.world.quantities import Duration, Instant
+
+
+class Estimate(Document, frozen=True, tag_field="estimate"):
+    """What the round expects of one waiting job. `str` says it to a person."""
+
+
+class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
+    """It could start at `at`, if what runs ends at its limit, what comes before it is served first, and nothing else arrives."""
+
+    at: Instant
+
+    def __str__(self) -> str:
+        return f"earliest start {self.at}, if what runs ends at its limit"
+
+
+class EndUnknown(Estimate, frozen=True, tag="end-unknown"):
+    """Jobs hold what it could use, and nobody knows until when: they have no limit, or should have ended already."""
+
+    without_limit: int
+    overdue: int = 0
+
+    def __str__(self) -> str:
+        told = [
+            words
+            for words in (
+                self.without_limit and f"{_jobs(self.without_limit)} no time limit",
+                self.overdue and f"{_jobs(self.overdue)} not ended in time",
+            )
+            if words
+        ]
+        return f"earliest start unknown: {', '.join(told)}"
+
+
+class BeyondHorizon(Estimate, frozen=True, tag="beyond-horizon"):
+    """What runs ends too late for it to start within the horizon of the policy."""
+
+    horizon: Duration
+
+    def __str__(self) -> str:
+        return f"earliest start more than {self.horizon} ahead"
+
+
+class NoEndHelps(Estimate, frozen=True, tag="no-end-helps"):
+    """It would not start even if all that runs had ended: what it needs is cordoned or broken."""
+
+    def __str__(self) -> str:
+        return "earliest start unknown: nodes or GPUs that it needs are cordoned or broken"
+
+
+AnyEstimate = EarliestStart | EndUnknown | BeyondHorizon | NoEndHelps
+
+
+def _jobs(number: int) -> str:
+    return (
+        "1 job that holds what it could use has" if number == 1 else f"{number} jobs that hold what it could use have"
+    )

@@ -1,0 +1,110 @@
+"""Fair shares: what each queue would hold if idle capacity were divided by weight among those that want it.
+
+Per GPU type, in whole GPUs, undecayed (DESIGN section 5): guaranteed first, as far as there is demand; then the rest by
+weight among siblings that still want more, at each level of the tree. What one can't use goes to the others
+(max-min fairness by water-filling; Bertsekas and Gallager, "Data Networks", section 6.5.2).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from solver.rules.demand import Option
+from solver.rules.entitlement import Charge, Shares, by_weight
+from solver.rules.tree import Line
+from solver.world.cluster import GpuType
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """One of several siblings that divide what their parent has."""
+
+    guaranteed: int
+    demand: int
+    weight: int
+
+
+def divide(gpus: int, claimants: Mapping[QueueName, Claimant]) -> dict[QueueName, int]:
+    """Split GPUs among siblings; nobody gets more than it wants, and nothing is left while somebody wants more."""
+    shares = {name: min(known.guaranteed, known.demand) for name, known in claimants.items()}
+    rest = gpus - sum(shares.values())
+    while rest > 0:
+        hungry = [name for name in sorted(claimants) if shares[name] < claimants[name].demand]
+        parts = by_weight(rest, [claimants[name].weight for name in hungry])
+        given = {
+            name: min(part, claimants[name].demand - shares[name]) for name, part in zip(hungry, parts, strict=True)
+        }
+        if not any(given.values()):
+            break
+        for name, part in given.items():
+            shares[name] += part
+        rest -= sum(given.values())
+    return shares
+
+
+def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[QueueName, Charge]]) -> Shares:
+    """The shares, with the fair share of every queue: of `capacity`, under what it holds and what `wanted` adds to that."""
+    demand: dict[Line, int] = defaultdict(int)
+    for queue, charge in wanted:
+        for gpu_type, gpus in charge.items():
+            demand[Line(queue, gpu_type)] += gpus
+    fair: dict[Line, int] = {}
+    for gpu_type, gpus in sorted(capacity.items()):
+        _add_up(shares, None, gpu_type, demand)
+        _share_out(shares, None, gpu_type, gpus, demand, fair)
+    return replace(shares, fair=fair)
+
+
+def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tuple[QueueName, Charge]]:
+    """What admissible pending jobs want. A job that accepts several types counts as demand for each of them."""
+    for job, options in admitted:
+        most: dict[GpuType, int] = {}
+        for option in options:
+            for gpu_type, gpus in option.charge.items():
+                most[gpu_type] = max(gpus, most.get(gpu_type, 0))
+        yield job.spec.queue, most
+
+
+def live_gpus(snapshot: Snapshot) -> dict[GpuType, int]:
+    """GPUs that can be divided now: the healthy ones of nodes that are there, cordoned or not."""
+    capacity: dict[GpuType, int] = defaultdict(int)
+    for node in snapshot.nodes:
+        if node.ready and node.gpus:
+            capacity[node.gpu_type] += sum(gpu.healthy for gpu in node.gpus)
+    return dict(capacity)
+
+
+def _add_up(shares: Shares, parent: QueueName | None, gpu_type: GpuType, demand: dict[Line, int]) -> int:
+    """Turn what is wanted at the leaves into the demand of every queue below `parent`; returns their sum."""
+    total = 0
+    for queue in shares.tree.children.get(parent, ()):
+        line = Line(queue.name, gpu_type)
+        below = _add_up(shares, queue.name, gpu_type, demand)
+        own = below if queue.name in shares.tree.children else shares.used.get(line, 0) + demand.get(line, 0)
+        demand[line] = min(own, shares.ceiling.get(line, own))
+        total += demand[line]
+    return total
+
+
+def _share_out(
+    shares: Shares,
+    parent: QueueName | None,
+    gpu_type: GpuType,
+    gpus: int,
+    demand: Mapping[Line, int],
+    fair: dict[Line, int],
+) -> None:
+    children = shares.tree.children.get(parent, ())
+    claimants = {
+        queue.name: Claimant(
+            shares.guaranteed.get(Line(queue.name, gpu_type), 0), demand[Line(queue.name, gpu_type)], queue.weight
+        )
+        for queue in children
+    }
+    for name, part in divide(gpus, claimants).items():
+        fair[Line(name, gpu_type)] = part
+        _share_out(shares, name, gpu_type, part, demand, fair)

@@ -1,0 +1,84 @@
+"""Fair shares in tables that can be checked by hand, and what holds for every division."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.program.highs import optimise
+from solver.rules.fairshare import Claimant, divide
+from solver.rules.policy import Queue, Quota, policy_of
+from solver.rules.tree import Line
+from solver.solve import solve, standing
+from solver.world.cluster import GpuType
+from solver.world.quantities import Instant
+from solver.world.snapshot import snapshot_of
+from solver.world.workload import QueueName
+from tests.solver.test_properties import applied
+from tests.solver.worlds import job, node
+
+H = GpuType("H100")
+A, B, C = QueueName("a"), QueueName("b"), QueueName("c")
+
+
+@pytest.mark.parametrize(
+    ("why", "gpus", "claimants", "expected"),
+    [
+        ("equal weights, equal shares", 16, {A: (0, 99, 1), B: (0, 99, 1)}, {A: 8, B: 8}),
+        ("by weight", 16, {A: (0, 99, 3), B: (0, 99, 1)}, {A: 12, B: 4}),
+        ("guaranteed first", 16, {A: (10, 99, 1), B: (0, 99, 1)}, {A: 13, B: 3}),
+        ("a guarantee counts as far as there is demand", 16, {A: (10, 2, 1), B: (0, 99, 1)}, {A: 2, B: 14}),
+        ("what one can't use goes to the others", 16, {A: (0, 3, 1), B: (0, 99, 1), C: (0, 99, 1)}, {A: 3, B: 7, C: 6}),
+        ("nobody gets more than it wants", 16, {A: (0, 3, 1), B: (0, 4, 1)}, {A: 3, B: 4}),
+        ("guarantees above what there is stay", 4, {A: (4, 9, 1), B: (4, 9, 1)}, {A: 4, B: 4}),
+    ],
+)
+def test_divide(
+    why: str, gpus: int, claimants: dict[QueueName, tuple[int, int, int]], expected: dict[QueueName, int]
+) -> None:
+    assert divide(gpus, {name: Claimant(*row) for name, row in claimants.items()}) == expected, why
+
+
+@given(
+    st.integers(0, 500),
+    st.dictionaries(
+        st.sampled_from([QueueName(f"q{n}") for n in range(8)]),
+        st.builds(Claimant, st.just(0), st.integers(0, 200), st.integers(1, 9)),
+        min_size=1,
+    ),
+)
+def test_a_division_wastes_nothing_and_favours_nobody(gpus: int, claimants: dict[QueueName, Claimant]) -> None:
+    shares = divide(gpus, claimants)
+    assert all(shares[name] <= known.demand for name, known in claimants.items())
+    assert sum(shares.values()) == min(gpus, sum(known.demand for known in claimants.values()))
+    for hungry, known in claimants.items():
+        if shares[hungry] < known.demand:
+            # Rounding to whole GPUs costs less than one GPU in each round of filling, and there are no more rounds than siblings.
+            poorest = (shares[hungry] + len(claimants)) / known.weight
+            assert all(shares[other] / claimants[other].weight <= poorest + len(claimants) for other in claimants)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=30),
+    st.tuples(*[st.tuples(st.integers(0, 8), st.integers(1, 4))] * 3),
+)
+def test_where_every_job_is_one_gpu_everybody_gets_its_fair_share(
+    nodes: int, asked: list[tuple[str, int]], rows: tuple[tuple[int, int], ...]
+) -> None:
+    policy = policy_of(
+        tuple(
+            Queue(QueueName(name), None, (Quota(H, guaranteed),), weight)
+            for name, (guaranteed, weight) in zip("abc", rows, strict=True)
+        )
+    )
+    pending = [job(f"j{n}", queue, 1, 1, submitted=at) for n, (queue, at) in enumerate(asked)]
+    world = snapshot_of(Instant(1000), [node(f"n{n}", 8) for n in range(nodes)], pending)
+    shares, _ = standing(world, policy)
+    after, _ = standing(applied(world, solve(world, policy, optimise)), policy)
+    if sum(shares.fair.values()) <= 8 * nodes:
+        for queue in policy.queues:
+            line = Line(queue.name, H)
+            assert after.used.get(line, 0) >= shares.fair[line]
