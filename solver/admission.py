@@ -32,7 +32,10 @@ from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Either the options that could be served one day, or the reasons why there are none. `holds`: what it waits for before."""
+    """Either the options that could be served one day, or the reasons why there are none.
+
+    `holds`: the queues on its path that start nothing for now.
+    """
 
     options: tuple[Option, ...]
     reasons: tuple[AnyReason, ...] = ()

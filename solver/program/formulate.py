@@ -118,8 +118,8 @@ class Formulation:
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
-        most = len(job_class.members)
-        return min((most, *(room // gpus for _, gpus, room in self._ceilings(job_class, option))))
+        allowed = (room // gpus for _, gpus, room in self._ceilings(job_class, option))
+        return min((len(job_class.members), *allowed))
 
     def _ceilings(self, job_class: JobClass, option: Option) -> Iterable[tuple[Line | UserLine, int, int]]:
         """The ceilings that a gang counts against, of queues and of its user there: GPUs it takes, and room that is left."""

@@ -31,7 +31,6 @@ BANDS = 64
 FIRST_OVER_LAST = 0.07
 """How much more a GPU of the first job in the order counts than one of the last: order matters, packing still may."""
 
-
 AGE_BANDS_MAX = 8
 """Bands by which waiting can lift a job (DESIGN section 5)."""
 
