@@ -11,8 +11,9 @@ from reconciler.control import ControlPlane
 from reconciler.jobs.sighted import Sighted
 from reconciler.observe import observe
 from reconciler.store.protocols import RoundRecord, summarise
-from solver.plan.check import Violation, violations
+from solver.plan.check import violations
 from solver.plan.plan import Plan
+from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.document import digest
 from solver.world.snapshot import Snapshot

@@ -9,9 +9,20 @@ from difflib import get_close_matches
 import numpy as np
 
 from solver.placement import place
-from solver.plan.reasons import AboveMax, AnyReason, NeverFits, UnknownGpuType, UnknownPriorityClass, UnknownQueue
+from solver.plan.reasons import (
+    AboveMax,
+    AboveUserMax,
+    AnyReason,
+    ClassNotAllowed,
+    Held,
+    NeverFits,
+    UnknownGpuType,
+    UnknownPriorityClass,
+    UnknownQueue,
+)
 from solver.rules.demand import Option, options_of
 from solver.rules.entitlement import Shares
+from solver.rules.entry import closed_to, on_hold
 from solver.rules.policy import Policy
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
@@ -21,10 +32,14 @@ from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Either the options that could be served one day, or the reasons why there are none."""
+    """Either the options that could be served one day, or the reasons why there are none.
+
+    `holds`: the queues on its path that start nothing for now.
+    """
 
     options: tuple[Option, ...]
     reasons: tuple[AnyReason, ...] = ()
+    holds: tuple[Held, ...] = ()
 
 
 @dataclass(slots=True)
@@ -45,14 +60,15 @@ class Gate:
         return self._known[key]
 
     def _judge(self, job: Job) -> Admission:
-        names = tuple(self._names_that_do_not_exist(job))
-        if names:
-            return Admission((), names)
+        refusals = (*self._names_that_do_not_exist(job), *self._closed_queues(job))
+        if refusals:
+            return Admission((), refusals)
         options = options_of(job.spec, self.empty.gpu_types)
-        refusals = [self._refusal(job.spec, option) for option in options]
-        usable = tuple(option for option, refusal in zip(options, refusals, strict=True) if refusal is None)
-        reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in refusals if refusal is not None))
-        return Admission(usable, reasons)
+        judged = [self._refusal(job, option) for option in options]
+        usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
+        reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
+        holds = tuple(Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
+        return Admission(usable, reasons, holds)
 
     def _names_that_do_not_exist(self, job: Job) -> Iterable[AnyReason]:
         tree, spec = self.shares.tree, job.spec
@@ -60,24 +76,36 @@ class Gate:
             yield self._unknown_queue(spec.queue)
         if self.policy.priority_class(job) is None:
             known = [klass.name for klass in self.policy.priority_classes]
-            name = spec.priority_class or self.policy.scheduling.default_priority_class
+            name = self.policy.priority_class_name(job)
             yield UnknownPriorityClass(name, tuple(get_close_matches(name, known)))
         in_cluster = {gpu_type for gpu_type in self.empty.gpu_types if gpu_type}
         for group in spec.task_groups:
             if group.shape.gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
                 yield UnknownGpuType(group.name, group.shape.gpu_types, tuple(sorted(in_cluster)))
 
+    def _closed_queues(self, job: Job) -> Iterable[AnyReason]:
+        known = self.policy.priority_class(job)
+        if known is None:
+            return
+        for queue in closed_to(self.shares.tree, job.spec.queue, known.name):
+            yield ClassNotAllowed(known.name, queue.name, queue.priority_classes or (), queue.origin)
+
     def _unknown_queue(self, name: QueueName) -> UnknownQueue:
         children = tuple(child.name for child in self.shares.tree.children.get(name, ()))
         return UnknownQueue(name, tuple(get_close_matches(name, list(self.shares.tree.by_name))), children)
 
-    def _refusal(self, spec: JobSpec, option: Option) -> AnyReason | None:
+    def _refusal(self, job: Job, option: Option) -> AnyReason | None:
         """Why this option can never be served; None where it can."""
+        spec, users = job.spec, self.shares.users
         for gpu_type, wanted in option.charge.items():
             for queue in self.shares.tree.path(spec.queue):
                 ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
                 if ceiling is not None and wanted > ceiling:
                     return AboveMax(queue, gpu_type, ceiling, wanted, self._origin(queue, gpu_type))
+        for line in users.lines(job, option.charge):
+            most, wanted = users.most(line), option.charge[line.gpu_type]
+            if wanted > most:
+                return AboveUserMax(line.queue, line.gpu_type, most, wanted, self._origin(line.queue, line.gpu_type))
         if place(self.empty.copy(), spec, option) is None:
             return self._never_fits(spec, option)
         return None

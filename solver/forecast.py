@@ -18,12 +18,13 @@ from solver.rules.entitlement import Charge, Shares
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy
 from solver.rules.tree import Line
+from solver.rules.users import UserLine
 from solver.starts import Start
 from solver.world.cluster import GpuType
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, QueueName, Shape, TaskPlacement
 
 JOBS_MAX = 20
 """Waiting jobs that are played ahead, the first in the order. Those behind them may run around them: nothing is held yet."""
@@ -66,7 +67,7 @@ def estimates(
 class _Holder:
     """What a job holds until it ends."""
 
-    spec: JobSpec
+    job: Job
     tasks: tuple[TaskPlacement, ...]
 
 
@@ -82,6 +83,7 @@ class _World:
     room: Room
     capacity: Charge
     used: dict[Line, int]
+    used_by_user: dict[UserLine, int]
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, _Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
@@ -92,11 +94,12 @@ class _World:
         cls, snapshot: Snapshot, policy: Policy, shares: Shares, starts: Iterable[Start], after: Room
     ) -> _World:
         """The world as a round leaves it."""
-        world = cls(policy, shares, after.copy(), live_gpus(snapshot), dict(shares.used))
+        used, by_user = dict(shares.used), dict(shares.users.used)
+        world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user)
         ends = _Ends(snapshot)
         for job in snapshot.jobs:
             if job.placement:
-                world._hold(job.name, _Holder(job.spec, job.placement), ends.of(job), snapshot.time)
+                world._hold(job.name, _Holder(job, job.placement), ends.of(job), snapshot.time)
         for start in starts:
             world._begin(start, snapshot.time)
         return world
@@ -117,8 +120,10 @@ class _World:
         """Who of those that wait starts now."""
         admitted = _with_options(waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
-        shares = with_fair_shares(replace(self.shares, used=dict(self.used)), self.capacity, wanted)
-        ordered = in_order(admitted, self.policy, shares)
+        users = replace(self.shares.users, used=dict(self.used_by_user))
+        shares = replace(self.shares, used=dict(self.used), users=users)
+        shares = with_fair_shares(shares, self.capacity, wanted)
+        ordered = in_order(admitted, self.policy, shares, now)
         free = {gpu_type: self.room.gpus_free(gpu_type) for gpu_type in self.room.gpu_types}
         able = [candidate for candidate in ordered if _has_gpus(candidate, free)]
         starts = greedy(able, self.room, shares) if able else ()
@@ -143,8 +148,8 @@ class _World:
         job = start.candidate.job
         limit = self.policy.time_limit(job)
         for gpu_type, gpus in start.option.charge.items():
-            self._charge(job.spec, gpu_type, gpus)
-        self._hold(job.name, _Holder(job.spec, start.placed.tasks), None if limit is None else now.after(limit), now)
+            self._charge(job, gpu_type, gpus)
+        self._hold(job.name, _Holder(job, start.placed.tasks), None if limit is None else now.after(limit), now)
 
     def _hold(self, name: JobName, holder: _Holder, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:
@@ -156,16 +161,17 @@ class _World:
     def _end_next(self) -> Instant:
         now, name = heapq.heappop(self.ends)
         holder = self.holders.pop(name)
-        shapes = {group.name: group.shape for group in holder.spec.task_groups}
+        shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
         for task in holder.tasks:
             self.room.give_back(task, shapes.get(task.group, Shape()))
-            self._charge(holder.spec, self._type_at(task), -len(task.devices))
+            self._charge(holder.job, self._type_at(task), -len(task.devices))
         return now
 
-    def _charge(self, spec: JobSpec, gpu_type: GpuType, gpus: int) -> None:
-        for queue in self.shares.tree.path(spec.queue):
-            line = Line(queue, gpu_type)
+    def _charge(self, job: Job, gpu_type: GpuType, gpus: int) -> None:
+        for line in self.shares.tree.lines(job.spec.queue, gpu_type):
             self.used[line] = self.used.get(line, 0) + gpus
+        for user_line in self.shares.users.lines(job, (gpu_type,)):
+            self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + gpus
 
     def _type_at(self, task: TaskPlacement) -> GpuType:
         node = self.room.index.get(task.node)

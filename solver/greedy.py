@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from solver.placement import place
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.users import UserRoom
 from solver.starts import Start
 from solver.world.room import Room
 from solver.world.workload import QueueName
@@ -33,38 +34,44 @@ def greedy(
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
     room before; they count against quota and come back first.
     """
-    headroom = Headroom(shares)
+    headroom, users = Headroom(shares), UserRoom(shares.users)
     for start in already:
         headroom.take(start.queue, start.option.charge)
+        users.take(start.candidate.job, start.option.charge)
     taken = {start.candidate.job.name for start in already}
     waiting = [candidate for candidate in candidates if candidate.job.name not in taken]
     starts = list(already)
     for eligible in PASSES:
-        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, eligible)}
+        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, users, eligible)}
         starts += served.values()
         waiting = [candidate for candidate in waiting if candidate.job.name not in served]
     return tuple(starts)
 
 
-def _pass(waiting: Iterable[Candidate], room: Room, headroom: Headroom, eligible: Eligible) -> Iterator[Start]:
+def _pass(
+    waiting: Iterable[Candidate], room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible
+) -> Iterator[Start]:
     # Room and headroom only shrink: what one could not have, none of its like can have later in the same pass.
     without: set[int] = set()
     for candidate in waiting:
         if candidate.likeness not in without:
-            start = _start(candidate, room, headroom, eligible)
+            start = _start(candidate, room, headroom, users, eligible)
             if start is None:
                 without.add(candidate.likeness)
             else:
                 yield start
 
 
-def _start(candidate: Candidate, room: Room, headroom: Headroom, eligible: Eligible) -> Start | None:
-    spec = candidate.job.spec
+def _start(candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible) -> Start | None:
+    job, spec = candidate.job, candidate.job.spec
     for option in candidate.options:
-        if not eligible(headroom, spec.queue, option.charge) or headroom.blocking(spec.queue, option.charge):
+        if not eligible(headroom, spec.queue, option.charge):
+            continue
+        if headroom.blocking(spec.queue, option.charge) or users.blocking(job, option.charge):
             continue
         placed = place(room, spec, option)
         if placed is not None:
             headroom.take(spec.queue, option.charge)
+            users.take(job, option.charge)
             return Start(candidate, option, placed)
     return None

@@ -21,6 +21,7 @@ from solver.rules.entitlement import Headroom, Shares, shares_of
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
 from solver.rules.tree import QueueTree
+from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.verdicts import Waiting
 from solver.world.cluster import Level
@@ -40,14 +41,15 @@ class Answer:
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
     shares, admissions = standing(snapshot, policy)
-    candidates = in_order(_admitted(snapshot, admissions), policy, shares)
+    candidates = in_order(competing(snapshot, admissions), policy, shares, snapshot.time)
     room = Room.of(snapshot)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
+    explained = _explained(snapshot, policy, admissions, candidates, room, shares, answer)
     return Plan(
         snapshot.digest,
         policy.digest,
         tuple(_steps(snapshot, policy, answer.starts)),
-        tuple(_verdicts(snapshot, admissions, _explained(snapshot, policy, candidates, room, shares, answer))),
+        tuple(_verdicts(snapshot, admissions, explained)),
         answer.certificate,
     )
 
@@ -57,12 +59,14 @@ def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, 
     shares = shares_of(snapshot, QueueTree.of(policy))
     gate = Gate(policy, shares, Room.empty(snapshot.nodes))
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
-    wanted = demand_of(_admitted(snapshot, admissions))
+    wanted = demand_of(competing(snapshot, admissions))
     return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions
 
 
-def _admitted(snapshot: Snapshot, admissions: dict[JobName, Admission]) -> list[tuple[Job, tuple[Option, ...]]]:
-    return [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
+def competing(snapshot: Snapshot, admissions: dict[JobName, Admission]) -> list[tuple[Job, tuple[Option, ...]]]:
+    """The pending jobs that take part in the round: they could start one day, and no queue holds them back."""
+    judged = [(job, admissions[job.name]) for job in snapshot.pending]
+    return [(job, admission.options) for job, admission in judged if admission.options and not admission.holds]
 
 
 def decide(
@@ -96,12 +100,14 @@ def decide(
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
     """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
-    headroom = Headroom(shares)
+    headroom, users = Headroom(shares), UserRoom(shares.users)
 
     def alone(candidate: Candidate) -> bool:
-        spec = candidate.job.spec
+        job, spec = candidate.job, candidate.job.spec
         return any(
-            not headroom.blocking(spec.queue, option.charge) and place(room.copy(), spec, option) is not None
+            not headroom.blocking(spec.queue, option.charge)
+            and not users.blocking(job, option.charge)
+            and place(room.copy(), spec, option) is not None
             for option in candidate.options
         )
 
@@ -158,6 +164,7 @@ def _steps(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Itera
 def _explained(
     snapshot: Snapshot,
     policy: Policy,
+    admissions: dict[JobName, Admission],
     candidates: Sequence[Candidate],
     room: Room,
     shares: Shares,
@@ -177,6 +184,10 @@ def _explained(
     for candidate in waiting:
         job = candidate.job
         verdicts[job.name] = Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+    for job in snapshot.pending:
+        admission = admissions[job.name]
+        if admission.options and admission.holds:
+            verdicts[job.name] = Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
     return verdicts
 
 

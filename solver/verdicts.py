@@ -7,16 +7,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from solver.admission import Admission
 from solver.placement import place
-from solver.plan.reasons import AnyReason, Capacity, HostResources, NoRoom, Outranked, QuotaMax, RoundCutShort, Topology
+from solver.plan.reasons import (
+    AnyReason,
+    Capacity,
+    HostResources,
+    NoRoom,
+    Outranked,
+    QuotaMax,
+    RoundCutShort,
+    Topology,
+    UserMax,
+)
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.tree import Line
+from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
 from solver.world.quantities import Cpu, Memory
 from solver.world.room import Room
-from solver.world.workload import JobSpec, Shape, TaskGroup
+from solver.world.workload import Job, JobSpec, QueueName, Shape, TaskGroup
 
 AHEAD_NAMED_MAX = 3
 """Jobs named in an `outranked` reason; the rest are counted."""
@@ -32,12 +44,16 @@ class Waiting:
     starts: Sequence[Start]
     stage: str
     _headroom: Headroom = field(init=False)
+    _users: UserRoom = field(init=False)
     _known: dict[int, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headroom = Headroom(self.shares)
+        self._users = UserRoom(self.shares.users)
         for start in self.starts:
             self._headroom.take(start.queue, start.option.charge)
+            self._users.take(start.candidate.job, start.option.charge)
 
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
@@ -45,32 +61,55 @@ class Waiting:
             self._known[candidate.likeness] = tuple(dict.fromkeys(self._explain(candidate)))
         return self._known[candidate.likeness]
 
-    def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
-        spec = candidate.job.spec
-        binding = [list(self._binding(spec, option)) for option in candidate.options]
-        if any(not reasons for reasons in binding):
-            yield RoundCutShort(self.stage)
-            return
-        if any(self._would_have_fitted(spec, option) for option in candidate.options):
-            yield self._outranked(candidate)
-        for reasons in binding:
-            yield from reasons
+    def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
+        """The queues that hold a job back, and what would bind it if they did not."""
+        spec = job.spec
+        alike = (spec.queue, spec.task_groups, spec.effective_topology, job.user)
+        if alike not in self._held:
+            constraints = self._constraints(job, admission.options)
+            self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
+        return self._held[alike]
 
-    def _binding(self, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
-        for line in self._headroom.blocking(spec.queue, option.charge):
+    def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
+        constraints = self._constraints(candidate.job, candidate.options)
+        if not constraints:
+            yield RoundCutShort(self.stage)
+        elif any(self._would_have_fitted(candidate.job, option) for option in candidate.options):
+            yield self._outranked(candidate)
+        yield from constraints
+
+    def _constraints(self, job: Job, options: Sequence[Option]) -> tuple[AnyReason, ...]:
+        """What binds a job under every one of its options; () where it could start under one of them."""
+        binding = [tuple(self._binding(job, option)) for option in options]
+        return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
+
+    def _binding(self, job: Job, option: Option) -> Iterable[AnyReason]:
+        for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
-        yield from _lack_of_room(self.after, spec, option)
+        for user_line in self._users.blocking(job, option.charge):
+            yield self._user_max(user_line, option.charge[user_line.gpu_type])
+        yield from _lack_of_room(self.after, job.spec, option)
 
     def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
-        entry = self.shares.tree.by_name[line.queue].quota_for(line.gpu_type)
         used = self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0)
-        origin = entry.origin if entry else ""
+        origin = self._origin(line.queue, line.gpu_type)
         return QuotaMax(line.queue, line.gpu_type, self.shares.ceiling[line], used, wanted, origin)
 
-    def _would_have_fitted(self, spec: JobSpec, option: Option) -> bool:
-        if not self.starts or Headroom(self.shares).blocking(spec.queue, option.charge):
+    def _user_max(self, line: UserLine, wanted: int) -> UserMax:
+        most, used = self.shares.users.most(line), self._users.used(line)
+        origin = self._origin(line.queue, line.gpu_type)
+        return UserMax(line.user, line.queue, line.gpu_type, most, used, wanted, origin)
+
+    def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
+        entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
+        return entry.origin if entry else ""
+
+    def _would_have_fitted(self, job: Job, option: Option) -> bool:
+        if not self.starts or Headroom(self.shares).blocking(job.spec.queue, option.charge):
             return False
-        return place(self.before.copy(), spec, option) is not None
+        if UserRoom(self.shares.users).blocking(job, option.charge):
+            return False
+        return place(self.before.copy(), job.spec, option) is not None
 
     def _outranked(self, candidate: Candidate) -> Outranked:
         types = {gpu_type for option in candidate.options for gpu_type in option.charge}

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A slow machine is no failure: no test asserts seconds, hypothesis's own limit per example included.
+settings.register_profile("quorate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("quorate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -52,6 +52,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     capacity = gpus_by_type(found.pools) if complete else {}
     yield from QuotaTree(found.queues, found.known("Queue"), capacity).problems()
     yield from _settings_problems(found)
+    yield from _class_problems(found)
 
 
 def _settings_problems(found: Gathered) -> Iterator[Problem]:
@@ -64,6 +65,16 @@ def _settings_problems(found: Gathered) -> Iterator[Problem]:
         if default and classes is not None and default not in classes:
             message, fix = f"there is no PriorityClass {default}", did_you_mean(default, classes)
             yield settings.problem(("spec", "defaultPriorityClass"), "unknown-priority-class", message, fix)
+
+
+def _class_problems(found: Gathered) -> Iterator[Problem]:
+    """Priority classes that a queue takes and nobody defines."""
+    classes = found.known("PriorityClass")
+    for queue in found.queues:
+        for index, name in enumerate(queue.value.priority_classes or ()):
+            if classes is not None and name not in classes:
+                message, fix = f"there is no PriorityClass {name}", did_you_mean(name, classes)
+                yield queue.problem(("spec", "priorityClasses", index), "unknown-priority-class", message, fix)
 
 
 def _compile(found: Gathered) -> Compiled:

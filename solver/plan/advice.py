@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from solver.plan.reasons import (
     AboveMax,
+    AboveUserMax,
     AnyReason,
+    ClassNotAllowed,
     NeverFits,
     UnknownGpuType,
     UnknownPriorityClass,
@@ -27,6 +29,10 @@ def _advice(reason: AnyReason) -> str:
             return f"Queue {queue} holds no {gpu_type}: choose another queue or GPU type."
         case AboveMax(queue=queue, gpu_type=gpu_type, max=most):
             return f"Up to {most} {gpu_type} would fit in queue {queue}."
+        case AboveUserMax(queue=queue, gpu_type=gpu_type, max=most):
+            return f"Up to {most} {gpu_type} of one user would fit in queue {queue}."
+        case ClassNotAllowed(queue=queue, allowed=allowed):
+            return f"Queue {queue} takes the priority class {' or '.join(allowed)}."
         case NeverFits():
             return _smaller_gang(reason)
         case UnknownGpuType(known=known) if known:

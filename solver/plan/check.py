@@ -10,25 +10,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.plan import Bind, Plan, Release, Runs, Starts
-from solver.rules.policy import Policy, Queue
+from solver.plan.violation import Violation
+from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.document import Document
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
-
-
-class Violation(Document, frozen=True):
-    """One broken rule, by its name in PROMISES, with what breaks it."""
-
-    rule: str
-    subject: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.rule} {self.subject}: {self.problem}"
 
 
 def violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
@@ -59,6 +49,7 @@ class _Court:
         if strangers:
             yield from strangers
             return
+        yield from entry_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._hosts,
@@ -193,7 +184,7 @@ class _Court:
         for job in self.snapshot.jobs:
             for task in job.placement:
                 node = self.nodes.get(task.node)
-                for queue in self._path(job.spec.queue):
+                for queue in path_of(self.policy, job.spec.queue):
                     use[queue.name, node.gpu_type if node else GpuType("")] += len(task.devices)
         return use
 
@@ -201,17 +192,9 @@ class _Court:
         added: Counter[tuple[str, GpuType]] = Counter()
         for bind in self.binds:
             for task in bind.tasks:
-                for queue in self._path(self.jobs[bind.job].spec.queue):
+                for queue in path_of(self.policy, self.jobs[bind.job].spec.queue):
                     added[queue.name, self.nodes[task.node].gpu_type] += len(task.devices)
         return added
-
-    def _path(self, name: str) -> list[Queue]:
-        path: list[Queue] = []
-        queue = self.policy.queue(name)
-        while queue is not None and queue not in path:
-            path.append(queue)
-            queue = self.policy.queue(queue.parent) if queue.parent else None
-        return path
 
     def _topology(self) -> Iterable[Violation]:
         """S5: all tasks of a gang that requires a level are in one domain of it."""

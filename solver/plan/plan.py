@@ -58,7 +58,7 @@ class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):
     """The job stays pending, with every constraint that binds it, the most telling first.
 
-    `estimate` says when it could start; None: it is too far down the order to be estimated.
+    `estimate` says when it could start; None: a queue holds it back, or it is too far down the order to be estimated.
     """
 
     job: JobName

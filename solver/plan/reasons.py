@@ -30,6 +30,36 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
         return f"queue {self.queue} holds {self.used} of max {self.max} {self.gpu_type}{place}; this job needs {self.wanted}"
 
 
+class UserMax(Reason, frozen=True, tag="user-max"):
+    """The job's user would hold more than one user may, in a queue on the job's path. `used` is that user's use there."""
+
+    user: str
+    queue: QueueName
+    gpu_type: GpuType
+    max: int
+    used: int
+    wanted: int
+    origin: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        return (
+            f"user {self.user or '(none)'} holds {self.used} of at most {self.max} {self.gpu_type} per user "
+            f"in queue {self.queue}{place}; this job needs {self.wanted}"
+        )
+
+
+class Held(Reason, frozen=True, tag="held"):
+    """A queue on the job's path starts no more jobs."""
+
+    queue: QueueName
+    origin: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        return f"queue {self.queue} is on hold{place} and starts no jobs"
+
+
 class Capacity(Reason, frozen=True, tag="capacity"):
     """Fewer GPUs of the type are free than the gang needs."""
 
@@ -131,6 +161,20 @@ class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
         return f"there is no priority class {self.priority_class}{hint}"
 
 
+class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
+    """A queue on the job's path does not take jobs of this priority class; the empty name is a job without one."""
+
+    priority_class: str
+    queue: QueueName
+    allowed: tuple[str, ...]
+    origin: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        what = f"priority class {self.priority_class}" if self.priority_class else "jobs without a priority class"
+        return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{place}"
+
+
 class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
     """None of the GPU types a task group accepts is in the cluster."""
 
@@ -157,6 +201,20 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
         return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{place}"
 
 
+class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
+    """The gang is larger than what one user may ever hold in a queue on its path."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    max: int
+    wanted: int
+    origin: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        return f"needs {self.wanted} {self.gpu_type}; one user may never hold more than {self.max} in queue {self.queue}{place}"
+
+
 class NeverFits(Reason, frozen=True, tag="never-fits"):
     """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task."""
 
@@ -178,6 +236,8 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
 
 AnyReason = (
     QuotaMax
+    | UserMax
+    | Held
     | Capacity
     | NoRoom
     | HostResources
@@ -186,7 +246,9 @@ AnyReason = (
     | RoundCutShort
     | UnknownQueue
     | UnknownPriorityClass
+    | ClassNotAllowed
     | UnknownGpuType
     | AboveMax
+    | AboveUserMax
     | NeverFits
 )

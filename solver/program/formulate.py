@@ -22,6 +22,7 @@ from solver.program.optimiser import Program
 from solver.rules.demand import Option, SubLayer
 from solver.rules.entitlement import Shares
 from solver.rules.tree import Line
+from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
 from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.workload import Shape
@@ -117,13 +118,19 @@ class Formulation:
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
-        most = len(job_class.members)
+        allowed = (room // gpus for _, gpus, room in self._ceilings(job_class, option))
+        return min((len(job_class.members), *allowed))
+
+    def _ceilings(self, job_class: JobClass, option: Option) -> Iterable[tuple[Line | UserLine, int, int]]:
+        """The ceilings that a gang counts against, of queues and of its user there: GPUs it takes, and room that is left."""
         for gpu_type, gpus in option.charge.items():
             for queue in self.shares.tree.path(job_class.queue):
-                room = self.shares.room_under_max(Line(queue, gpu_type))
+                line = Line(queue, gpu_type)
+                room = self.shares.room_under_max(line)
                 if room is not None:
-                    most = min(most, room // gpus)
-        return most
+                    yield line, gpus, room
+        for user_line in self.shares.users.lines(job_class.members[0].job, option.charge):
+            yield user_line, option.charge[user_line.gpu_type], self.shares.users.room(user_line)
 
     def _ways(self, number: int, job_class: JobClass, option: Option) -> Iterable[Way]:
         asked = job_class.topology
@@ -211,15 +218,14 @@ class Formulation:
         return sum(cost_in_slots(shape, reference) * count for shape, other, count in kind.parts if other == gpu_type)
 
     def _quota_rows(self) -> None:
-        by_line: dict[Line, list[tuple[int, float]]] = defaultdict(list)
+        terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)
+        room_of: dict[Line | UserLine, int] = {}
         for way, column in self.ways.items():
-            for gpu_type, gpus in way.option.charge.items():
-                for queue in self.shares.tree.path(self.classes[way.job_class].queue):
-                    by_line[Line(queue, gpu_type)].append((column, float(gpus)))
-        for line, terms in by_line.items():
-            room = self.shares.room_under_max(line)
-            if room is not None:
-                self.builder.at_most(summed(terms), room)
+            for line, gpus, room in self._ceilings(self.classes[way.job_class], way.option):
+                terms[line].append((column, float(gpus)))
+                room_of[line] = room
+        for line, room in room_of.items():
+            self.builder.at_most(summed(terms[line]), room)
 
     def _columns_inside(self, room_of: Callable[[Line], int]) -> dict[Segment, int]:
         """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path."""

@@ -1,8 +1,8 @@
 """What wants to start this round: each pending job with its place in the order and the GPU types it may use.
 
 Order (DESIGN section 5): SLO class, then the rank of the job's priority value among its own queue's waiting values, so
-that no team outranks another by writing larger numbers; inside such a sub-layer the queue furthest below its guarantee
-first, counting what its earlier jobs would already take.
+that no team outranks another by writing larger numbers; inside such a sub-layer the jobs whose waiting has lifted them by
+the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would already take.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from solver.rules.entitlement import Charge, Shares
 from solver.rules.policy import SLO_CLASSES, Policy
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
+from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 
 OPTIONS_MAX = 16
@@ -29,6 +30,11 @@ BANDS = 64
 
 FIRST_OVER_LAST = 0.07
 """How much more a GPU of the first job in the order counts than one of the last: order matters, packing still may."""
+
+AGE_BANDS_MAX = 8
+"""Bands by which waiting can lift a job (DESIGN section 5)."""
+
+HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,7 +61,8 @@ class Option:
 class Candidate:
     """A pending job that may start, with its place in the order.
 
-    `likeness` is the same number for jobs of one queue that ask for the same: what one can't have, none of them can.
+    `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
+    what one can't have, none of them can.
     """
 
     job: Job
@@ -86,26 +93,38 @@ def options_of(spec: JobSpec, known: Iterable[GpuType]) -> tuple[Option, ...]:
     )
 
 
-def in_order(jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, shares: Shares) -> tuple[Candidate, ...]:
-    """Sort admissible jobs into the order in which they are served."""
+def age_band(job: Job, policy: Policy, now: Instant) -> int:
+    """By how many bands its waiting lifts a job: 0 (just submitted, or its class does not age) to AGE_BANDS_MAX."""
+    known = policy.priority_class(job)
+    waited_h = max(0, now - job.submitted_at) / HOUR_MS
+    return min(AGE_BANDS_MAX, int(waited_h * known.aging_per_hour)) if known else 0
+
+
+def in_order(
+    jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, shares: Shares, now: Instant
+) -> tuple[Candidate, ...]:
+    """Sort admissible jobs into the order in which they are served; `now` is what waiting is counted up to."""
     options = {job.name: choices for job, choices in jobs}
     queued = [job for job, _ in jobs]
     layers = _sub_layers(queued, policy)
-    position = _positions(queued, layers, options, shares)
-    ordered = sorted(queued, key=lambda job: (layers[job.name], position[job.name], job.submitted_at, job.name))
+    seniority = {job.name: (layers[job.name], AGE_BANDS_MAX - age_band(job, policy, now)) for job in queued}
+    position = _positions(queued, seniority, options, shares)
+    ordered = sorted(queued, key=lambda job: (seniority[job.name], position[job.name], job.submitted_at, job.name))
     per_layer: dict[SubLayer, list[Job]] = defaultdict(list)
     for job in ordered:
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
     return tuple(
-        Candidate(job, layer, place * BANDS // len(members), options[job.name], _likeness(job.spec, likeness))
+        Candidate(job, layer, place * BANDS // len(members), options[job.name], _likeness(job, shares, likeness))
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
 
 
-def _likeness(spec: JobSpec, known: dict[object, int]) -> int:
-    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology), len(known))
+def _likeness(job: Job, shares: Shares, known: dict[object, int]) -> int:
+    spec = job.spec
+    user = job.user if shares.users.user_matters(spec.queue) else ""
+    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user), len(known))
 
 
 def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:
@@ -144,17 +163,21 @@ def _sub_layers(jobs: list[Job], policy: Policy) -> dict[JobName, SubLayer]:
 
 def _positions(
     jobs: list[Job],
-    layers: dict[JobName, SubLayer],
+    seniority: dict[JobName, tuple[SubLayer, int]],
     options: dict[JobName, tuple[Option, ...]],
     shares: Shares,
 ) -> dict[JobName, float]:
-    """How far its queue would be towards its guarantee when this job's turn comes (0: nothing held, 1: all of it)."""
+    """How far its queue would be towards its guarantee when this job's turn comes (0: nothing held, 1: all of it).
+
+    The highest age band does not ask: there only jobs submitted earlier come first, so nobody new can pass one that reached it.
+    """
     ahead: dict[Line, int] = defaultdict(int)
     position: dict[JobName, float] = {}
-    for job in sorted(jobs, key=lambda job: (layers[job.name], job.submitted_at, job.name)):
+    for job in sorted(jobs, key=lambda job: (seniority[job.name], job.submitted_at, job.name)):
         charge = options[job.name][0].charge
         lines = [Line(job.spec.queue, gpu_type) for gpu_type in charge]
-        position[job.name] = max((_filled(line, ahead[line], shares) for line in lines), default=0.0)
+        _, bands_left = seniority[job.name]
+        position[job.name] = max((_filled(line, ahead[line], shares) for line in lines if bands_left), default=0.0)
         for line in lines:
             ahead[line] += charge[line.gpu_type]
     return position

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from solver.rules.policy import Queue
 from solver.rules.tree import Line, QueueTree
+from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
@@ -19,13 +20,15 @@ Charge = Mapping[GpuType, int]
 class Shares:
     """Guarantees, ceilings, use and fair shares of every queue, per GPU type.
 
-    `ceiling` holds only lines that have a max. `fair` depends on demand and is added once that is known (rules/fairshare).
+    `ceiling` holds only lines that have a max. `users`: what each single user may hold.
+    `fair` depends on demand and is added once that is known (rules/fairshare).
     """
 
     tree: QueueTree
     guaranteed: Mapping[Line, int]
     ceiling: Mapping[Line, int]
     used: Mapping[Line, int]
+    users: UserCaps
     fair: Mapping[Line, int] = field(default_factory=dict)
 
     def fair_room(self, line: Line) -> int:
@@ -55,6 +58,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
             if entry.max is not None
         },
         use_by_line(snapshot, tree),
+        user_caps_of(snapshot, tree),
     )
 
 

@@ -16,26 +16,34 @@ SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptibl
 """In the order in which entitled demand is served."""
 
 
+StopPolicy = Literal["None", "Hold"]
+"""Whether a queue lets jobs start: `Hold` starts no more; what runs stays."""
+
+
 class Quota(Document, frozen=True):
     """What a queue may hold of one GPU type.
 
     `guaranteed` unset is the weighted share of what the parent has not given to other children; an explicit 0 is none.
-    `max` unset is no ceiling. `origin` is the place in Git (`file:line`), for messages only.
+    `max` unset is no ceiling, `per_user` unset no ceiling for a single user.
+    `origin` is the place in Git (`file:line`), for messages only.
     """
 
     gpu_type: GpuType
     guaranteed: int | None = None
     max: int | None = None
+    per_user: int | None = None
     origin: str = ""
 
 
 class Queue(Document, frozen=True):
-    """One node of the quota tree. Jobs are submitted to leaves."""
+    """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class."""
 
     name: QueueName
     parent: QueueName | None = None
     quota: tuple[Quota, ...] = ()
     weight: int = 1
+    stop_policy: StopPolicy = "None"
+    priority_classes: tuple[str, ...] | None = None
     origin: str = ""
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:
@@ -46,12 +54,14 @@ class Queue(Document, frozen=True):
 class PriorityClass(Document, frozen=True):
     """`value` orders jobs inside a queue; the SLO class orders entitled demand across queues.
 
+    `aging_per_hour`: bands of order that a job moves up for each hour it waits.
     `default_time_limit` holds for jobs that state none of their own.
     """
 
     name: str
     value: int = 0
     slo_class: SloClass = "standard"
+    aging_per_hour: float = 0.0
     default_time_limit: Duration | None = None
     origin: str = ""
 
@@ -90,9 +100,13 @@ class Policy(Document, frozen=True, omit_defaults=False):
         """The queue of that name."""
         return next((queue for queue in self.queues if queue.name == name), None)
 
+    def priority_class_name(self, job: Job) -> str:
+        """The class a job names, else the policy's default; "" where there is neither."""
+        return job.spec.priority_class or self.scheduling.default_priority_class
+
     def priority_class(self, job: Job) -> PriorityClass | None:
         """The class a job runs under: its own, else the policy's default; None where it names one that does not exist."""
-        name = job.spec.priority_class or self.scheduling.default_priority_class
+        name = self.priority_class_name(job)
         if not name:
             return PriorityClass("")
         return next((known for known in self.priority_classes if known.name == name), None)
@@ -112,14 +126,19 @@ def policy_of(
 ) -> Policy:
     """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
     return Policy(
-        tuple(sorted((_sorted_quota(queue) for queue in queues), key=lambda queue: queue.name)),
+        tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
         tuple(sorted(priority_classes, key=lambda known: known.name)),
         scheduling,
     )
 
 
-def _sorted_quota(queue: Queue) -> Queue:
-    return msgspec.structs.replace(queue, quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)))
+def _sorted_inside(queue: Queue) -> Queue:
+    classes = queue.priority_classes
+    return msgspec.structs.replace(
+        queue,
+        quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)),
+        priority_classes=None if classes is None else tuple(sorted(classes)),
+    )
 
 
 def _without_origins(policy: Policy) -> Policy:

@@ -24,7 +24,7 @@ H100, Q = GpuType("H100"), QueueName("q")
 def record_of(revision: str = "abc") -> RoundRecord:
     jobs = [Job(JobName(name), NOW, SPEC, "ada") for name in ("a", "b", "c")]
     snapshot = snapshot_of(NOW, NODES, jobs)
-    policy = policy_of((Queue(Q, quota=(Quota(H100, 4, 8, "q.yaml:3"),)),))
+    policy = policy_of((Queue(Q, quota=(Quota(H100, 4, 8, origin="q.yaml:3"),)),))
     plan = Plan(
         snapshot.digest,
         policy.digest,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from solver.rules.entitlement import Headroom, Shares, by_weight, guarantees
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.rules.tree import Line, QueueTree
+from solver.rules.users import UserCaps
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
@@ -61,7 +62,8 @@ def test_a_split_by_weight_gives_out_everything_and_is_fair_to_one_gpu(gpus: int
 
 def test_headroom_counts_every_level_and_says_which_ceiling_blocks() -> None:
     known = tree(("p", None, 8, 1), ("x", "p", 8, 1), ("y", "p", 8, 1))
-    shares = Shares(known, guarantees(known, {H: 16}), {Line(QueueName("p"), H): 10}, {Line(QueueName("p"), H): 2})
+    p = Line(QueueName("p"), H)
+    shares = Shares(known, guarantees(known, {H: 16}), {p: 10}, {p: 2}, UserCaps(known, {}, {}))
     headroom = Headroom(shares)
     x, y = QueueName("x"), QueueName("y")
     assert headroom.entitled.part(x, {H: 8}) == 6, "the parent's guarantee of 8 has 6 left"

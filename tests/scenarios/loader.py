@@ -13,7 +13,7 @@ from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, 
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
 
@@ -124,6 +124,8 @@ def _job(
     tasks: int = 1,
     gpus: int = 0,
     nodes: list[str] | None = None,
+    user: str = "",
+    waited: object = "1h",
     phase: str = "running",
     attempt: int = 0,
     started: str = "",
@@ -132,14 +134,15 @@ def _job(
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
 
     Such a job `started` at an instant, else when it was submitted, and runs under its own time limit.
+    `waited`: since its submission, a second less for each job above it in the file.
     """
     shape: dict[str, Any] = {"gpus": gpus}
     shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory") if key in rest}
     groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape}])
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
-    submitted = Instant(Instant.parse(NOW) - 3_600_000 + place * 1000)
+    submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
     if nodes is None:
-        return Job(JobName(name), submitted, spec, attempt=attempt)
+        return Job(JobName(name), submitted, spec, user, attempt=attempt)
     placement = []
     for index, node in enumerate(nodes):
         first = held.get(node, 0)
@@ -147,7 +150,7 @@ def _job(
         devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
         placement.append(TaskPlacement("worker", index, NodeName(node), devices))
     began = Instant.parse(started) if started else submitted
-    return Job(JobName(name), submitted, spec, "", phase, attempt or 1, began, tuple(placement), spec.time_limit)  # type: ignore[arg-type]
+    return Job(JobName(name), submitted, spec, user, phase, attempt or 1, began, tuple(placement), spec.time_limit)  # type: ignore[arg-type]
 
 
 def _policy(written: dict[str, Any]) -> Policy:

@@ -8,6 +8,7 @@ from itertools import product
 from solver.placement import Placed
 from solver.rules.demand import Candidate, Option, SubLayer
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
 from solver.world.room import Room
@@ -44,11 +45,13 @@ def _wishes(candidate: Candidate) -> tuple[bool, ...]:
 
 
 def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
-    headroom = Headroom(shares)
+    headroom, users = Headroom(shares), UserRoom(shares.users)
     for start in starts:
-        if headroom.blocking(start.queue, start.option.charge):
+        job, charge = start.candidate.job, start.option.charge
+        if headroom.blocking(start.queue, charge) or users.blocking(job, charge):
             return False
-        headroom.take(start.queue, start.option.charge)
+        headroom.take(start.queue, charge)
+        users.take(job, charge)
     return True
 
 

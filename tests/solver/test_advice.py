@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from solver.plan.advice import OTHERWISE, what_would_fit
-from solver.plan.reasons import AboveMax, AnyReason, NeverFits, UnknownGpuType, UnknownPriorityClass, UnknownQueue
+from solver.plan.reasons import (
+    AboveMax,
+    AboveUserMax,
+    AnyReason,
+    ClassNotAllowed,
+    NeverFits,
+    UnknownGpuType,
+    UnknownPriorityClass,
+    UnknownQueue,
+)
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
@@ -22,6 +31,11 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
     [
         (AboveMax(TEAM, H100, 6, 8), "Up to 6 H100 would fit in queue team."),
         (AboveMax(TEAM, H100, 0, 8), "Queue team holds no H100: choose another queue or GPU type."),
+        (AboveUserMax(TEAM, H100, 6, 8), "Up to 6 H100 of one user would fit in queue team."),
+        (
+            ClassNotAllowed("batch", TEAM, ("inference", "training")),
+            "Queue team takes the priority class inference or training.",
+        ),
         (never(2, 16, 0), "Tasks of up to 8 H100 would fit a node."),
         (never(4, 8, 3), "Up to 3 tasks of group worker would fit."),
         (

@@ -11,7 +11,7 @@ from solver.program.highs import optimise
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Shares
 from solver.rules.policy import Policy
-from solver.solve import Answer, able_to_start, decide, standing
+from solver.solve import Answer, able_to_start, competing, decide, standing
 from solver.starts import layer_values
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -65,5 +65,4 @@ def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...],
 def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, ...], Shares]:
     """The admissible pending jobs of a world in their order, and the shares they compete under."""
     shares, admissions = standing(snapshot, policy)
-    admitted = [(job, admissions[job.name].options) for job in snapshot.pending if admissions[job.name].options]
-    return in_order(admitted, policy, shares), shares
+    return in_order(competing(snapshot, admissions), policy, shares, snapshot.time), shares

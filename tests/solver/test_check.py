@@ -12,7 +12,7 @@ from solver.plan.check import violations
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
 from solver.program.highs import optimise
-from solver.rules.policy import Queue, Quota, policy_of
+from solver.rules.policy import PriorityClass, Queue, Quota, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.inflight import InFlight, Intent
@@ -152,6 +152,29 @@ def test_going_above_a_max_is_found() -> None:
     tighter = policy_of((Queue(QueueName("q"), quota=(Quota(GpuType("H100"), 16, 20),)),))
     plan = msgspec.structs.replace(good(), policy=tighter.digest)
     assert [str(v) for v in violations(WORLD, tighter, plan)] == ["S3 q: 5 + 16 H100 is above max 20"]
+
+
+def test_starting_what_a_queue_does_not_let_in_is_found() -> None:
+    batch, capped = PriorityClass("batch"), Quota(GpuType("H100"), 16, 24, 20)
+    for rule, spoilt in (
+        (
+            "hold",
+            policy_of((Queue(QueueName("q"), parent=QueueName("org")), Queue(QueueName("org"), stop_policy="Hold"))),
+        ),
+        ("class", policy_of((Queue(QueueName("q"), priority_classes=("batch",)),), (batch,))),
+        ("S3", policy_of((Queue(QueueName("q"), quota=(capped,)),))),
+    ):
+        plan = msgspec.structs.replace(good(), policy=spoilt.digest)
+        assert [violation.rule for violation in violations(WORLD, spoilt, plan)] == [rule]
+
+
+def test_a_user_above_its_cap_is_told_from_others() -> None:
+    others = [msgspec.structs.replace(known, user="ada") if known.name == "held" else known for known in WORLD.jobs]
+    world: Snapshot = msgspec.structs.replace(WORLD, jobs=tuple(others))
+    for cap, found in ((17, []), (16, ["S3 q: 1 + 16 H100 of user (none) is above perUser 16"])):
+        policy = policy_of((Queue(QueueName("q"), quota=(Quota(GpuType("H100"), 16, 24, cap),)),))
+        plan = msgspec.structs.replace(good(), policy=policy.digest, snapshot=world.digest)
+        assert [str(violation) for violation in violations(world, policy, plan)] == found
 
 
 def test_filling_a_node_beyond_its_cores_is_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import strategies as st
 
 from solver.rules.policy import Policy, PriorityClass, Queue, Quota, policy_of
@@ -64,24 +65,40 @@ CLASSES = (
 )
 
 
+HOUR_MS = 3_600_000
+USERS = ("", "ada", "bob")
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
-    """A tree org -> {left, right -> {r1, r2}} with guarantees and ceilings, some unset, some zero."""
+    """A tree org -> {left, right -> {r1, r2}} with guarantees and ceilings, some unset, some zero; at times with gates."""
+
+    def seldom() -> bool:
+        return draw(st.integers(0, 15)) == 15
 
     def quota() -> tuple[Quota, ...]:
         entries = []
         for gpu_type in TYPES:
             guaranteed = draw(st.none() | st.integers(0, 8))
             ceiling = draw(st.none() | st.integers(guaranteed or 0, 16))
-            entries.append(Quota(gpu_type, guaranteed, ceiling))
+            per_user = draw(st.integers(0, 8)) if seldom() else None
+            entries.append(Quota(gpu_type, guaranteed, ceiling, per_user))
         return tuple(entries)
 
     def queue(name: str, parent: str | None) -> Queue:
-        return Queue(QueueName(name), QueueName(parent) if parent else None, quota(), draw(st.integers(1, 3)))
+        return Queue(
+            QueueName(name),
+            QueueName(parent) if parent else None,
+            quota(),
+            draw(st.integers(1, 3)),
+            "Hold" if seldom() else "None",
+            draw(st.sampled_from([("training", "batch"), ("inference",)])) if seldom() else None,
+        )
 
+    aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
     return policy_of(
         (queue("org", None), queue("left", "org"), queue("right", "org"), queue("r1", "right"), queue("r2", "right")),
-        CLASSES,
+        tuple(msgspec.structs.replace(known, aging_per_hour=aging) for known in CLASSES),
     )
 
 
@@ -105,7 +122,9 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
             draw(st.sampled_from([None, None, "rack", "block"])), draw(st.sampled_from([None, None, "island", "rack"]))
         ),
     )
-    return Job(JobName(f"job-{number}"), Instant(draw(st.integers(0, 3))), spec)
+    return Job(
+        JobName(f"job-{number}"), Instant(-HOUR_MS * draw(st.integers(0, 4))), spec, draw(st.sampled_from(USERS))
+    )
 
 
 @st.composite
@@ -125,4 +144,4 @@ def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Seq
 def _runner(on: Node, gpus: int) -> Job:
     spec = JobSpec(QueueName("left"), (TaskGroup("worker", 1, Shape(gpus)),), "training")
     placement = (TaskPlacement("worker", 0, on.name, tuple(gpu.id for gpu in on.gpus[:gpus])),)
-    return Job(JobName(f"run-{on.name}"), Instant(0), spec, "", "running", 1, Instant(0), placement)
+    return Job(JobName(f"run-{on.name}"), Instant(0), spec, USERS[1], "running", 1, Instant(0), placement)

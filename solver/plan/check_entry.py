@@ -1,0 +1,69 @@
+"""Judges whether a plan starts only what the queues let in: no queue on hold, no class it does not take, no user above a cap.
+
+Part of the checker, and as slow and obvious. It needs every bound job and node to be in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from solver.plan.plan import Bind, Plan
+from solver.plan.violation import Violation
+from solver.rules.policy import Policy, Queue
+from solver.world.cluster import GpuType
+from solver.world.snapshot import Snapshot
+from solver.world.workload import TaskPlacement
+
+UserUse = Counter[tuple[str, GpuType, str]]
+"""GPUs by queue, type and user."""
+
+
+def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """Every start that a queue on the job's path does not let in."""
+    jobs = {job.name: job for job in snapshot.jobs}
+    bound = [(jobs[step.job], step.tasks) for step in plan.steps if isinstance(step, Bind)]
+    for job, _ in bound:
+        known = policy.priority_class(job)
+        for queue in path_of(policy, job.spec.queue):
+            if queue.stop_policy == "Hold":
+                yield Violation("hold", job.name, f"starts although queue {queue.name} is on hold")
+            if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
+                problem = f"starts with a priority class that queue {queue.name} does not take"
+                yield Violation("class", job.name, problem)
+    yield from _users(snapshot, policy, [(job.spec.queue, job.user, tasks) for job, tasks in bound])
+
+
+def path_of(policy: Policy, name: str) -> list[Queue]:
+    """A queue and those above it."""
+    path: list[Queue] = []
+    queue = policy.queue(name)
+    while queue is not None and queue not in path:
+        path.append(queue)
+        queue = policy.queue(queue.parent) if queue.parent else None
+    return path
+
+
+def _users(
+    snapshot: Snapshot, policy: Policy, started: list[tuple[str, str, tuple[TaskPlacement, ...]]]
+) -> Iterable[Violation]:
+    """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
+    before = _use(snapshot, policy, [(job.spec.queue, job.user, job.placement) for job in snapshot.jobs])
+    added = _use(snapshot, policy, started)
+    for (name, gpu_type, user), gpus in sorted(added.items()):
+        queue = policy.queue(name)
+        entry = queue.quota_for(gpu_type) if queue else None
+        held = before[name, gpu_type, user]
+        if gpus and entry and entry.per_user is not None and held + gpus > entry.per_user:
+            problem = f"{held} + {gpus} {gpu_type} of user {user or '(none)'} is above perUser {entry.per_user}"
+            yield Violation("S3", name, problem)
+
+
+def _use(snapshot: Snapshot, policy: Policy, holders: list[tuple[str, str, tuple[TaskPlacement, ...]]]) -> UserUse:
+    types = {node.name: node.gpu_type for node in snapshot.nodes}
+    use: UserUse = Counter()
+    for name, user, tasks in holders:
+        for queue in path_of(policy, name):
+            for task in tasks:
+                use[queue.name, types.get(task.node, GpuType("")), user] += len(task.devices)
+    return use

@@ -1,0 +1,82 @@
+"""Promises about what the queues let in, for every world: holds, classes and the cap for one user."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.plan.plan import Bind, Inadmissible, Plan, Waits
+from solver.plan.reasons import ClassNotAllowed, Held
+from solver.program.highs import optimise
+from solver.rules.policy import Policy, Quota, policy_of
+from solver.solve import solve
+from solver.world.snapshot import Snapshot
+from solver.world.workload import QueueName
+from tests.solver.worlds import TYPES, policies, snapshots
+
+many = settings(max_examples=100, deadline=None)
+
+BELOW = {"org": ("left", "r1", "r2"), "right": ("r1", "r2"), "r1": ("r1",)}
+"""The leaves at or below a queue of the random policies."""
+
+
+@many
+@given(snapshots(), policies(), st.sampled_from(sorted(BELOW)))
+def test_a_hold_starts_nothing_below_it_and_leaves_the_room_to_others(
+    snapshot: Snapshot, policy: Policy, name: str
+) -> None:
+    held = changed(policy, name, stop_policy="Hold")
+    plan = solve(snapshot, held, optimise)
+    below = BELOW[name]
+    for verdict in plan.verdicts:
+        job = next(job for job in snapshot.jobs if job.name == verdict.job)
+        if job.phase == "pending" and job.spec.queue in below:
+            assert isinstance(verdict, Waits | Inadmissible)
+            assert isinstance(verdict, Inadmissible) or Held(QueueName(name)) in verdict.reasons
+    without = [job for job in snapshot.jobs if job.phase != "pending" or job.spec.queue not in below]
+    emptied = msgspec.structs.replace(snapshot, jobs=tuple(without))
+    assert plan.steps == solve(emptied, held, optimise).steps, "held jobs take part in the round"
+
+
+@many
+@given(snapshots(), policies(), st.sampled_from(sorted(BELOW)))
+def test_only_classes_that_every_queue_on_the_path_takes_are_admitted(
+    snapshot: Snapshot, policy: Policy, name: str
+) -> None:
+    only = ("training",)
+    plan = solve(snapshot, changed(policy, name, priority_classes=only), optimise)
+    below = BELOW[name]
+    for job in snapshot.pending:
+        verdict = next(verdict for verdict in plan.verdicts if verdict.job == job.name)
+        if job.spec.queue in below and job.spec.priority_class != "training":
+            assert isinstance(verdict, Inadmissible)
+            assert ClassNotAllowed(job.spec.priority_class, QueueName(name), only) in verdict.reasons
+
+
+@many
+@given(snapshots(sizes=(1, 2)), policies(), st.sampled_from(sorted(BELOW)), st.integers(0, 6))
+def test_no_user_is_lifted_above_a_cap(snapshot: Snapshot, policy: Policy, name: str, cap: int) -> None:
+    capped = changed(policy, name, quota=tuple(Quota(gpu_type, per_user=cap) for gpu_type in TYPES))
+    before, after = held_by_user(snapshot, name, None), held_by_user(snapshot, name, solve(snapshot, capped, optimise))
+    assert all(gpus <= max(cap, before[who]) for who, gpus in after.items())
+
+
+def changed(policy: Policy, name: str, **fields: object) -> Policy:
+    """The policy with fields of one queue replaced."""
+    queues = tuple(msgspec.structs.replace(queue, **fields) if queue.name == name else queue for queue in policy.queues)
+    return policy_of(queues, policy.priority_classes, policy.scheduling)
+
+
+def held_by_user(snapshot: Snapshot, name: str, plan: Plan | None) -> Counter[tuple[str, str]]:
+    """GPUs by user and type, in one queue and below it, after the plan's binds."""
+    below = BELOW[name]
+    types = {node.name: node.gpu_type for node in snapshot.nodes}
+    binds = {step.job: step.tasks for step in (plan.steps if plan else ()) if isinstance(step, Bind)}
+    held: Counter[tuple[str, str]] = Counter()
+    for job in snapshot.jobs:
+        for task in (*job.placement, *binds.get(job.name, ())) if job.spec.queue in below else ():
+            held[job.user, types[task.node]] += len(task.devices)
+    return held
