@@ -16,7 +16,8 @@ class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
     at: Instant
 
     def __str__(self) -> str:
-        return f"earliest start {self.at}, if what runs ends at its limit"
+        to_the_second = Instant(-(-self.at // 1000) * 1000)
+        return f"earliest start {to_the_second}, if what runs ends at its limit"
 
 
 class EndUnknown(Estimate, frozen=True, tag="end-unknown"):
