@@ -7,7 +7,6 @@ decides a placement. `parse` reads what YAML and JSON hold; `str` writes the sho
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -173,9 +172,6 @@ def encode_quantity(value: object) -> str:
     if isinstance(value, Quantity):
         return str(value)
     raise NotImplementedError(f"no way to write a {type(value).__name__}")
-
-
-DecodeHook = Callable[[type[Any], object], Any]
 
 
 def _with_largest_unit(value: int, units: dict[str, int]) -> str:
