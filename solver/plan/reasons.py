@@ -26,8 +26,8 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
     origin: str = ""
 
     def __str__(self) -> str:
-        place = f" ({self.origin})" if self.origin else ""
-        return f"queue {self.queue} holds {self.used} of max {self.max} {self.gpu_type}{place}; this job needs {self.wanted}"
+        held = f"holds {self.used} of max {self.max} {self.gpu_type}{_at(self.origin)}"
+        return f"queue {self.queue} {held}; this job needs {self.wanted}"
 
 
 class UserMax(Reason, frozen=True, tag="user-max"):
@@ -42,10 +42,9 @@ class UserMax(Reason, frozen=True, tag="user-max"):
     origin: str = ""
 
     def __str__(self) -> str:
-        place = f" ({self.origin})" if self.origin else ""
         return (
             f"user {self.user or '(none)'} holds {self.used} of at most {self.max} {self.gpu_type} per user "
-            f"in queue {self.queue}{place}; this job needs {self.wanted}"
+            f"in queue {self.queue}{_at(self.origin)}; this job needs {self.wanted}"
         )
 
 
@@ -56,8 +55,7 @@ class Held(Reason, frozen=True, tag="held"):
     origin: str = ""
 
     def __str__(self) -> str:
-        place = f" ({self.origin})" if self.origin else ""
-        return f"queue {self.queue} is on hold{place} and starts no jobs"
+        return f"queue {self.queue} is on hold{_at(self.origin)} and starts no jobs"
 
 
 class Capacity(Reason, frozen=True, tag="capacity"):
@@ -146,8 +144,7 @@ class UnknownQueue(Reason, frozen=True, tag="unknown-queue"):
     def __str__(self) -> str:
         if self.children:
             return f"queue {self.queue} has queues below it; submit to one of {', '.join(self.children)}"
-        hint = f"; did you mean {', '.join(self.nearest)}?" if self.nearest else ""
-        return f"there is no queue {self.queue}{hint}"
+        return f"there is no queue {self.queue}{_did_you_mean(self.nearest)}"
 
 
 class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
@@ -157,8 +154,7 @@ class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
     nearest: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        hint = f"; did you mean {', '.join(self.nearest)}?" if self.nearest else ""
-        return f"there is no priority class {self.priority_class}{hint}"
+        return f"there is no priority class {self.priority_class}{_did_you_mean(self.nearest)}"
 
 
 class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
@@ -170,9 +166,8 @@ class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
     origin: str = ""
 
     def __str__(self) -> str:
-        place = f" ({self.origin})" if self.origin else ""
         what = f"priority class {self.priority_class}" if self.priority_class else "jobs without a priority class"
-        return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{place}"
+        return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{_at(self.origin)}"
 
 
 class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
@@ -197,8 +192,7 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
     origin: str = ""
 
     def __str__(self) -> str:
-        place = f" ({self.origin})" if self.origin else ""
-        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{place}"
+        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{_at(self.origin)}"
 
 
 class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
@@ -211,8 +205,8 @@ class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
     origin: str = ""
 
     def __str__(self) -> str:
-        place = f" ({self.origin})" if self.origin else ""
-        return f"needs {self.wanted} {self.gpu_type}; one user may never hold more than {self.max} in queue {self.queue}{place}"
+        cap = f"one user may never hold more than {self.max} in queue {self.queue}{_at(self.origin)}"
+        return f"needs {self.wanted} {self.gpu_type}; {cap}"
 
 
 class NeverFits(Reason, frozen=True, tag="never-fits"):
@@ -252,3 +246,12 @@ AnyReason = (
     | AboveUserMax
     | NeverFits
 )
+
+
+def _at(origin: str) -> str:
+    """The place in Git, where it is known."""
+    return f" ({origin})" if origin else ""
+
+
+def _did_you_mean(nearest: tuple[str, ...]) -> str:
+    return f"; did you mean {', '.join(nearest)}?" if nearest else ""
