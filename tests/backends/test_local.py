@@ -81,13 +81,15 @@ def test_a_supervisor_that_comes_after_the_stop_starts_nothing(
     assert world.starts(JOB, 1, "worker", 0) == 0
 
 
-def test_a_second_supervisor_does_nothing(world: LocalWorld) -> None:
+def test_of_several_supervisors_one_starts_the_task(world: LocalWorld) -> None:
     world.backend.submit(start(world, "job", world.runs(), (0, (0,))), ONE)
     folder = world.state / "live/job.1/worker.0"
     racing = [subprocess.Popen([sys.executable, "-I", "-S", shim.__file__, str(folder)]) for _ in range(3)]
-    assert [process.wait() for process in racing] == [0, 0, 0]
     eventually(lambda: states(world) == ["running"])
+    eventually(lambda: [process.poll() for process in racing].count(0) >= 2)  # Any of the four may have won the race.
     assert world.starts(JOB, 1, "worker", 0) == 1
+    world.backend.submit(stop("job"), ONE)
+    assert [process.wait() for process in racing] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("script", ["sleep 600", "setsid sleep 600 & sleep 600", "env -i sleep 600 & sleep 600"])
