@@ -10,8 +10,9 @@ import numpy as np
 
 from solver.greedy import greedy
 from solver.placement import Mask, Placed, place
-from solver.program.formulate import Formulation, Kind, Way
+from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
+from solver.program.ways import Kind, Way
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of

@@ -12,13 +12,15 @@ the whole program in formulas.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from solver.program.builder import ProgramBuilder, summed
-from solver.program.cells import Cell, Cells, bare, cost_in_slots, reference_shapes
-from solver.program.classes import Group, JobClass
+from solver.program.capacity import CapacityRows
+from solver.program.cells import Cell, Cells, bare
+from solver.program.classes import JobClass
 from solver.program.optimiser import Program
+from solver.program.ways import Kind, Part, Way
 from solver.rules.demand import Option, SubLayer
 from solver.rules.entitlement import Shares
 from solver.rules.tree import Line
@@ -26,29 +28,6 @@ from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
 from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.workload import Shape
-
-Part = tuple[Shape, GpuType, int]
-"""Tasks of one shape on one type, and how many of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`."""
-
-    level: Level | None
-    pool: int | None
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way to serve a class: the column `a`."""
-
-    job_class: int
-    option: Option
-    level: Level | None
-    pool: int | None
-    preferred_met: bool
 
 
 @dataclass(slots=True)
@@ -73,8 +52,7 @@ class Formulation:
             self.flows[kind] = self._columns_for_flow(kind)
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
             self.builder.equal(summed([*takers, *flowing]), 0.0)
-        self._slot_rows()
-        self._bundle_rows()
+        CapacityRows(self.builder, self.cells, self.flows).state()
         self._quota_rows()
         self.entitled = self._columns_inside(self.shares.entitled_room)
         self.fair = self._columns_inside(self.shares.fair_room)
@@ -165,57 +143,6 @@ class Formulation:
         if kind.level is None or kind.level == self.cells.level:
             return self.cells.slots(shape, cell) // count
         return self.cells.bundles(shape, count, kind.level, cell)
-
-    def _slot_rows(self) -> None:
-        for cell, flows in self._flows_by_cell().items():
-            for reference in reference_shapes(shape for _, parts in flows for shape, _ in parts):
-                terms = summed(
-                    (column, float(sum(cost_in_slots(shape, reference) * count for shape, count in parts)))
-                    for column, parts in flows
-                )
-                self.builder.at_most(terms, self.cells.slots(reference, cell))
-            self._host_rows(cell, flows)
-
-    def _host_rows(self, cell: Cell, flows: Sequence[tuple[int, tuple[Group, ...]]]) -> None:
-        """CPU and memory of a cell as a whole; in thousandths of what is free, so that coefficients stay near one."""
-        for free, need in zip(self.cells.free(cell), ("cpu", "memory"), strict=True):
-            unit = max(1.0, free / 1000)
-            terms = summed(
-                (column, sum(int(getattr(shape, need)) * count for shape, count in parts) / unit)
-                for column, parts in flows
-            )
-            self.builder.at_most(terms, free / unit)
-
-    def _flows_by_cell(self) -> dict[Cell, list[tuple[int, tuple[Group, ...]]]]:
-        by_cell: dict[Cell, list[tuple[int, tuple[Group, ...]]]] = defaultdict(list)
-        for kind, columns in self.flows.items():
-            for gpu_type in sorted({gpu_type for _, gpu_type, _ in kind.parts}):
-                mine = tuple((shape, count) for shape, other, count in kind.parts if other == gpu_type)
-                for domain, column in columns.items():
-                    by_cell[Cell(domain, gpu_type)].append((column, mine))
-        return by_cell
-
-    def _bundle_rows(self) -> None:
-        """Gangs kept together closer than a cell: each takes a bundle of slots out of one such domain."""
-        together = {
-            (kind.level, part): None
-            for kind in self.flows
-            if kind.level is not None and is_wider(self.cells.level, kind.level)
-            for part in kind.parts
-        }
-        for level, (shape, gpu_type, count) in together:
-            per_domain: dict[int, list[tuple[int, float]]] = defaultdict(list)
-            for kind, columns in self.flows.items():
-                if kind.level is not None and not is_wider(kind.level, level):
-                    bundles = self._slots_taken(kind, shape, gpu_type) // count
-                    for domain, column in columns.items():
-                        per_domain[domain].append((column, float(bundles)))
-            for domain, terms in per_domain.items():
-                limit = self.cells.bundles(shape, count, level, Cell(domain, gpu_type))
-                self.builder.at_most(summed(terms), limit)
-
-    def _slots_taken(self, kind: Kind, reference: Shape, gpu_type: GpuType) -> int:
-        return sum(cost_in_slots(shape, reference) * count for shape, other, count in kind.parts if other == gpu_type)
 
     def _quota_rows(self) -> None:
         terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)

@@ -1,0 +1,32 @@
+"""What the columns of the program stand for: ways to serve a class of gangs, and kinds of tasks that flow into cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.rules.demand import Option
+from solver.world.cluster import GpuType, Level
+from solver.world.workload import Shape
+
+Part = tuple[Shape, GpuType, int]
+"""Tasks of one shape on one type, and how many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`."""
+
+    level: Level | None
+    pool: int | None
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to serve a class: the column `a`."""
+
+    job_class: int
+    option: Option
+    level: Level | None
+    pool: int | None
+    preferred_met: bool
