@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from solver.plan.estimates import EarliestStart
-from solver.plan.plan import Bind, Plan, Waits
+from solver.plan.plan import Bind, Evict, Plan, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.quantities import Instant
@@ -50,9 +50,12 @@ class _Future:
 
     def _held(self, at: Instant) -> Iterable[TaskPlacement]:
         """Whoever nobody asked to stop runs until its limit; a start that is not confirmed is given the benefit of the doubt."""
+        gone = {
+            step.job for step in self.plan.steps if isinstance(step, Evict) and self.snapshot.time + step.grace <= at
+        }
         for job in self.snapshot.jobs:
             limited = job.time_limit is not None and (job.started_at is None or job.started_at + job.time_limit <= at)
-            if job.phase != "stopping" and not limited:
+            if job.phase != "stopping" and not limited and job.name not in gone:
                 yield from job.placement
         for step in self.plan.steps:
             if isinstance(step, Bind) and (step.time_limit is None or self.snapshot.time + step.time_limit > at):

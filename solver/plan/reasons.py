@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from solver.world.cluster import GpuType, Level
 from solver.world.document import Document
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.workload import JobName, QueueName
 
 
@@ -125,6 +125,37 @@ class Outranked(Reason, frozen=True, tag="outranked"):
         return f"jobs that come before it take the room: {', '.join(self.ahead)}{rest}"
 
 
+class AwaitsRelease(Reason, frozen=True, tag="awaits-release"):
+    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave."""
+
+    leaving: tuple[JobName, ...]
+    more: int = 0
+
+    def __str__(self) -> str:
+        rest = f" and {self.more} more" if self.more else ""
+        return f"starts once {', '.join(self.leaving)}{rest} {'has' if len(self.leaving) + self.more == 1 else 'have'} left"
+
+
+class BeyondGuarantee(Reason, frozen=True, tag="beyond-guarantee"):
+    """It may start only inside its guarantee, and does not fit there: it is not preemptible, or was evicted lately."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    room: int
+    wanted: int
+    until: Instant | None = None
+    origin: str = ""
+
+    def __str__(self) -> str:
+        left = f"queue {self.queue} has {self.room} {self.gpu_type} left of its guarantee{_at(self.origin)}"
+        why = (
+            f"evicted lately, it borrows nothing until {self.until}"
+            if self.until
+            else "it is not preemptible and may not borrow"
+        )
+        return f"{left}, this job needs {self.wanted}: {why}"
+
+
 class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
     """It fits and nothing outranks it: the round ran out of its budget before it found the place."""
 
@@ -237,6 +268,8 @@ AnyReason = (
     | HostResources
     | Topology
     | Outranked
+    | AwaitsRelease
+    | BeyondGuarantee
     | RoundCutShort
     | UnknownQueue
     | UnknownPriorityClass

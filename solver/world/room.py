@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import Shape, TaskPlacement
+from solver.world.workload import JobName, Shape, TaskPlacement
 
 Ints = npt.NDArray[np.int64]
 
@@ -39,14 +39,17 @@ class Room:
     index: dict[NodeName, int]
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Self:
-        """The room left by everything that holds devices, whether running, starting, stopping or merely asked for."""
+    def of(cls, snapshot: Snapshot, leaving: Collection[JobName] = ()) -> Self:
+        """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
+
+        `leaving`: jobs to count as gone.
+        """
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        held = {(job.name, task.group, task.index): task for job in snapshot.jobs for task in job.placement}
-        for intent in snapshot.in_flight.intents:
-            held |= {(intent.job, task.group, task.index): task for task in intent.tasks}
+        holders = [(job.name, task) for job in snapshot.jobs for task in job.placement]
+        asked = [(intent.job, task) for intent in snapshot.in_flight.intents for task in intent.tasks]
+        held = {(job, task.group, task.index): task for job, task in (*holders, *asked) if job not in leaving}
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes])
-        room._occupy((task, shapes.get((job, group), Shape())) for (job, group, _), task in held.items())
+        room.occupy((task, shapes.get((job, group), Shape())) for (job, group, _), task in held.items())
         return room
 
     @classmethod
@@ -124,7 +127,8 @@ class Room:
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
 
-    def _occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
+    def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
+        """These tasks hold their devices; one that is held already is held all the same."""
         taken: dict[int, set[DeviceId]] = {}
         for task, shape in held:
             node = self.index.get(task.node)

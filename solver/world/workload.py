@@ -40,14 +40,25 @@ class TopologyRequest(Document, frozen=True):
     preferred: Level | None = None
 
 
+class Checkpoint(Document, frozen=True):
+    """How often a job saves its work, and how long it needs to save it once more when it is asked to leave."""
+
+    interval: Duration
+    grace: Duration | None = None
+
+
 class JobSpec(Document, frozen=True):
-    """The `spec` of a Job document. `time_limit`: the longest all of its tasks may run; None: what its class says."""
+    """The `spec` of a Job document.
+
+    `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
+    """
 
     queue: QueueName
     task_groups: tuple[TaskGroup, ...]
     priority_class: str = ""
     topology: TopologyRequest = TopologyRequest()
     time_limit: Duration | None = None
+    checkpoint: Checkpoint | None = None
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
@@ -79,7 +90,8 @@ class TaskPlacement(Document, frozen=True):
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
-    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound.
+    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it
+    was evicted, the oldest first.
     """
 
     name: JobName
@@ -91,3 +103,4 @@ class Job(Document, frozen=True):
     started_at: Instant | None = None
     placement: tuple[TaskPlacement, ...] = ()
     time_limit: Duration | None = None
+    evicted_at: tuple[Instant, ...] = ()

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from solver.certify import better
+from solver.decide import Answer, able_to_start, decide
 from solver.program.highs import optimise
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Shares
 from solver.rules.policy import Policy
-from solver.solve import Answer, able_to_start, competing, decide, standing
+from solver.solve import competing, standing
 from solver.starts import layer_values
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from solver.conclude import point_of
+from solver.decide import able_to_start, cell_level
 from solver.greedy import greedy
 from solver.program.cells import Cells
 from solver.program.classes import classes_of
@@ -16,7 +17,6 @@ from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
 from solver.rules.policy import Policy
-from solver.solve import able_to_start, cell_level
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from tests.solver.test_against_brute_force import candidates_of

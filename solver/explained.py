@@ -1,0 +1,124 @@
+"""What a round says of every live job: one verdict each, with reasons and an estimate for those that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from solver.admission import Admission
+from solver.eviction import Promise, shaped
+from solver.forecast import estimates
+from solver.nominations import Nomination, Nominations, charge_of
+from solver.plan.estimates import AnyEstimate, EarliestStart
+from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.reasons import AwaitsRelease
+from solver.rules.demand import Candidate
+from solver.rules.entitlement import Charge, Headroom, Inside
+from solver.rules.policy import Policy
+from solver.steps import grace_of
+from solver.tiers import Decision
+from solver.verdicts import AHEAD_NAMED_MAX, Waiting
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A decided round, about to be put into words."""
+
+    snapshot: Snapshot
+    policy: Policy
+    admissions: Mapping[JobName, Admission]
+    nominations: Nominations
+    candidates: Sequence[Candidate]
+    decision: Decision
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """One for every live job, in the order of their names."""
+        said = {
+            verdict.job: verdict
+            for verdicts in (self._yielding(), self._promised(), self._starting(), self._waiting())
+            for verdict in verdicts
+        }
+        for job in self.snapshot.jobs:
+            if job.name in said:
+                yield said[job.name]
+            elif job.phase == "pending":
+                yield Inadmissible(job.name, job.spec.queue, self.admissions[job.name].reasons)
+            else:
+                yield Runs(job.name, job.spec.queue)
+
+    def _starting(self) -> Iterator[Verdict]:
+        headroom = Headroom(self.decision.shares)
+        for start in self.decision.starts:
+            job, gpus = start.candidate.job, sum(start.option.charge.values())
+            entitled = headroom.take(start.queue, start.option.charge)
+            yield Starts(job.name, job.spec.queue, gpus, entitled)
+        for ready in self.nominations.ready:
+            yield self._keeps_its_promise(ready)
+
+    def _keeps_its_promise(self, ready: Nomination) -> Starts:
+        """Its GPUs are counted as held already, so what lies inside the guarantee is looked at without them."""
+        charge: Charge = charge_of(ready.intent, self.snapshot)
+        queue = ready.job.spec.queue
+        before = self.decision.shares.without([(queue, charge)])
+        inside = Inside(before.tree, before.entitled_room).part(queue, charge)
+        return Starts(ready.job.name, queue, sum(charge.values()), inside)
+
+    def _yielding(self) -> Iterator[Verdict]:
+        for promise in self.decision.promises:
+            for victim in promise.victims:
+                yield Yields(
+                    victim.name,
+                    victim.holder.job.spec.queue,
+                    promise.job.name,
+                    promise.job.spec.queue,
+                    victim.means,
+                    victim.holder.gpus,
+                    victim.lost_gpu_s,
+                )
+
+    def _promised(self) -> Iterator[Verdict]:
+        for promise in self.decision.promises:
+            leaving = [victim.name for victim in promise.victims] or self._leaving_anyway(promise)
+            longest = max((grace_of(victim, self.policy) for victim in promise.victims), default=0)
+            yield _awaits(promise.job, leaving, EarliestStart(self.snapshot.time.after(longest)))
+        deadlines = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+        for nomination in self.nominations.waiting:
+            ends = [deadlines.get(name, nomination.intent.deadline) for name in nomination.holders]
+            at = max(self.snapshot.time, *ends)
+            yield _awaits(nomination.job, nomination.holders, EarliestStart(at))
+
+    def _leaving_anyway(self, promise: Promise) -> list[JobName]:
+        devices = {device for task in promise.start.placed.tasks for device in task.devices}
+        return [
+            job.name for job in self.snapshot.jobs if any(devices.intersection(task.devices) for task in job.placement)
+        ]
+
+    def _waiting(self) -> Iterator[Verdict]:
+        starts = (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+        room, after = self.decision.room, self.decision.room.copy()
+        for start in starts:
+            after.occupy(shaped(start.candidate.job, start.placed.tasks))
+        why = Waiting(self.decision.shares, room, after, starts, self.decision.certificate.stage)
+        started = {start.candidate.job.name for start in starts}
+        waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
+        leaving = {
+            victim.name: self.snapshot.time.after(grace_of(victim, self.policy))
+            for promise in self.decision.promises
+            for victim in promise.victims
+        }
+        when = estimates(self.snapshot, self.policy, self.decision.shares, waiting, starts, leaving, after)
+        for candidate in waiting:
+            job = candidate.job
+            yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+        for job in self.snapshot.pending:
+            admission = self.admissions[job.name]
+            if admission.options and admission.holds and job.name not in self.nominations.jobs:
+                yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+
+def _awaits(job: Job, leaving: Sequence[JobName], when: AnyEstimate) -> Waits:
+    named = tuple(sorted(leaving))
+    reason = AwaitsRelease(named[:AHEAD_NAMED_MAX], max(0, len(named) - AHEAD_NAMED_MAX))
+    return Waits(job.name, job.spec.queue, (reason,), when)

@@ -1,0 +1,168 @@
+"""The order of a round: entitled demand with what may be evicted for it, then fair shares likewise, then what is left over.
+
+Each tier is first decided on what is free. What then still waits inside the tier's shares may have others evicted; victims
+are settled there, before anything is handed out below, so that nothing is evicted for a lower tier's sake.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from solver.certify import loose_bounds
+from solver.decide import Answer, certificate, decide
+from solver.eviction import MakingRoom, Promise, Tier, shaped
+from solver.plan.plan import Certificate
+from solver.program.classes import classes_of
+from solver.program.optimiser import Optimiser
+from solver.rules.demand import Candidate
+from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.policy import Policy
+from solver.rules.users import UserRoom
+from solver.rules.victims import Law, holders_of
+from solver.starts import Start, layer_values
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName, QueueName
+
+TIERS: tuple[Tier, ...] = ("entitled", "fair")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against."""
+
+    starts: tuple[Start, ...]
+    promises: tuple[Promise, ...]
+    certificate: Certificate
+    shares: Shares
+    room: Room
+
+
+@dataclass(slots=True)
+class _Round:
+    """A round while it is decided: what is settled already, and what the rest may count on."""
+
+    snapshot: Snapshot
+    policy: Policy
+    optimiser: Optimiser | None
+    waiting: tuple[Candidate, ...]
+    room: Room
+    soon: Room
+    shares: Shares
+    starts: list[Start]
+    promises: list[Promise]
+
+    def decide(self) -> Answer:
+        """The best for those who wait, on what is free."""
+        return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser)
+
+    def evict_for(self, tier: Tier, answer: Answer, law: Law) -> bool:
+        """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
+
+        What the answer starts inside the tier comes first, and stays; the rest of the answer is decided anew.
+        """
+        settled = tuple(_inside_tier(answer.starts, tier, Headroom(self.shares)))
+        making = self._making_room(law, settled)
+        started = {start.candidate.job.name for start in settled}
+        for candidate in self.waiting:
+            if candidate.job.name not in started:
+                making.serve(candidate, tier)
+        if not making.promises:
+            return False
+        self._settle(settled, making)
+        return True
+
+    def _making_room(self, law: Law, settled: Sequence[Start]) -> MakingRoom:
+        room, soon = self.room.copy(), self.soon.copy()
+        headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
+        for start in settled:
+            job = start.candidate.job
+            room.occupy(shaped(job, start.placed.tasks))
+            soon.occupy(shaped(job, start.placed.tasks))
+            headroom.take(start.queue, start.option.charge)
+            users.take(job, start.option.charge)
+        return MakingRoom(self.snapshot, self.policy, law, room, soon, headroom, users, gone=self._gone())
+
+    def _gone(self) -> set[JobName]:
+        return {victim.name for promise in self.promises for victim in promise.victims}
+
+    def _settle(self, settled: Sequence[Start], making: MakingRoom) -> None:
+        self.starts += settled
+        self.promises += making.promises
+        done = {start.candidate.job.name for start in (*settled, *(promise.start for promise in making.promises))}
+        self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
+        self.room, self.soon = making.room, making.soon
+        self.shares = _holding(making)
+
+
+def decide_with_evictions(
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[Candidate],
+    shares: Shares,
+    optimiser: Optimiser | None,
+) -> Decision:
+    """Decide a round tier by tier."""
+    room = Room.of(snapshot)
+    this = _Round(
+        snapshot, policy, optimiser, tuple(candidates), room, soon_free(snapshot), shares, starts=[], promises=[]
+    )
+    answer = this.decide()
+    if len(answer.starts) < len(candidates):
+        law = Law.of(snapshot, policy, shares)
+        for tier in TIERS:
+            if this.evict_for(tier, answer, law):
+                answer = this.decide()
+    if not this.promises:
+        return Decision(answer.starts, (), answer.certificate, shares, room)
+    return _conclude(this, answer, candidates, shares, room)
+
+
+def _conclude(this: _Round, answer: Answer, candidates: Sequence[Candidate], shares: Shares, room: Room) -> Decision:
+    starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    after = shares.without(_charges(promises))
+    sub_layers = tuple(sorted({candidate.sub_layer for candidate in candidates}))
+    values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
+    # No program has weighed victims against each other: only what no answer could exceed bounds these values.
+    bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this)))
+    limits = this.policy.scheduling.solver
+    return Decision(starts, promises, certificate("greedy", values, sub_layers, bounds, None, limits), after, room)
+
+
+def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:
+    for promise in promises:
+        for victim in promise.victims:
+            yield victim.holder.job.spec.queue, victim.holder.charge
+
+
+def _own_lower_priority(this: _Round) -> Iterator[tuple[QueueName, Charge]]:
+    """What could at most be preempted, and so make room inside its own queue's guarantee."""
+    return ((holder.job.spec.queue, holder.charge) for holder in holders_of(this.snapshot, this.policy))
+
+
+def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Iterator[Start]:
+    """The starts that lie, at least in part, inside the tier's shares."""
+    for start in starts:
+        inside = headroom.entitled if tier == "entitled" else headroom.fair
+        if inside.part(start.queue, start.option.charge):
+            yield start
+        headroom.take(start.queue, start.option.charge)
+
+
+def _holding(making: MakingRoom) -> Shares:
+    """The shares once victims have left and takers have come."""
+    shares, used = making.headroom.shares, Counter(making.headroom.shares.used)
+    used.update(making.headroom.taken)
+    by_user = Counter(shares.users.used)
+    by_user.update(making.users.taken)
+    return replace(shares.holding(used), users=replace(shares.users, used=by_user))
+
+
+def soon_free(snapshot: Snapshot) -> Room:
+    """The room there will be when everybody who was asked to stop, and still has time to, has stopped."""
+    stopping = {
+        intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop" and intent.deadline > snapshot.time
+    }
+    return Room.of(snapshot, leaving=stopping)
