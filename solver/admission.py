@@ -13,6 +13,7 @@ from solver.plan.reasons import (
     AboveMax,
     AboveUserMax,
     AnyReason,
+    BeyondGuarantee,
     ClassNotAllowed,
     Held,
     NeverFits,
@@ -102,6 +103,13 @@ class Gate:
                 ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
                 if ceiling is not None and wanted > ceiling:
                     return AboveMax(queue, gpu_type, ceiling, wanted, self._origin(queue, gpu_type))
+        known = self.policy.priority_class(job)
+        if known and not known.preemptible and not known.may_borrow:
+            for gpu_type, wanted in option.charge.items():
+                lines = self.shares.tree.lines(spec.queue, gpu_type)
+                room, least = min((self.shares.guaranteed.get(line, 0), line) for line in lines)
+                if room < wanted:
+                    return BeyondGuarantee(least.queue, gpu_type, room, wanted, None, self._origin(least.queue, gpu_type))
         for line in users.lines(job, option.charge):
             most, wanted = users.most(line), option.charge[line.gpu_type]
             if wanted > most:

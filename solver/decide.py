@@ -14,7 +14,7 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.demand import Candidate, SubLayer
+from solver.rules.demand import Candidate, Option, SubLayer
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.policy import SolverLimits
 from solver.rules.users import UserRoom
@@ -67,7 +67,8 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
     def alone(candidate: Candidate) -> bool:
         job, spec = candidate.job, candidate.job.spec
         return any(
-            not headroom.blocking(spec.queue, option.charge)
+            (not candidate.inside_only or _inside(headroom, candidate, option))
+            and not headroom.blocking(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
             and place(room.copy(), spec, option) is not None
             for option in candidate.options
@@ -76,6 +77,10 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
     firsts = {candidate.likeness: candidate for candidate in reversed(candidates)}
     able = {likeness for likeness, candidate in firsts.items() if alone(candidate)}
     return tuple(candidate for candidate in candidates if candidate.likeness in able)
+
+
+def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
+    return headroom.entitled.part(candidate.job.spec.queue, option.charge) == sum(option.charge.values())
 
 
 def cell_level(classes: Sequence[JobClass]) -> Level:

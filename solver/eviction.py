@@ -36,6 +36,7 @@ class Promise:
 
     start: Start
     victims: tuple[Victim, ...]
+    tier: Tier
 
     @property
     def job(self) -> Job:
@@ -82,13 +83,14 @@ class MakingRoom:
         taker = self._taker(candidate, tier)
         alike = (candidate.likeness, tier, taker.overdue)
         # Room and lawful victims only become fewer: what one could not have, none of its like can have later.
-        if not candidate.worth >= 1 or alike in self._without:
+        barred = candidate.worth < 1 or (candidate.inside_only and tier == "fair")
+        if barred or alike in self._without:
             return None
         found = next(self._ways(candidate, tier, taker), None)
         if found is None:
             self._without.add(alike)
             return None
-        return self._keep(candidate, found)
+        return self._keep(candidate, found, tier)
 
     def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[_Trial]:
         """How it could be served, the least harmful first."""
@@ -175,14 +177,14 @@ class MakingRoom:
         losses = [(holder.job.spec.queue, holder.charge) for holder in reclaimed]
         return fairer(self.headroom, candidate.job.spec.queue, found.option.charge, losses)
 
-    def _keep(self, candidate: Candidate, found: _Trial) -> Promise:
+    def _keep(self, candidate: Candidate, found: _Trial, tier: Tier) -> Promise:
         start = Start(candidate, found.option, found.placed)
         self.soon, self.headroom = found.room, found.headroom
         self.headroom.take(start.queue, found.option.charge)
         self.users.take(candidate.job, found.option.charge)
         self.room.occupy(shaped(candidate.job, found.placed.tasks))
         self.gone |= {victim.name for victim in found.victims}
-        promise = Promise(start, found.victims)
+        promise = Promise(start, found.victims, tier)
         self.promises.append(promise)
         return promise
 

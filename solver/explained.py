@@ -50,7 +50,7 @@ class Explained:
 
     def _starting(self) -> Iterator[Verdict]:
         headroom = Headroom(self.decision.shares)
-        for start in self.decision.starts:
+        for start in sorted(self.decision.starts, key=lambda start: not start.candidate.inside_only):
             job, gpus = start.candidate.job, sum(start.option.charge.values())
             entitled = headroom.take(start.queue, start.option.charge)
             yield Starts(job.name, job.spec.queue, gpus, entitled)
@@ -100,7 +100,9 @@ class Explained:
         room, after = self.decision.room, self.decision.room.copy()
         for start in starts:
             after.occupy(shaped(start.candidate.job, start.placed.tasks))
-        why = Waiting(self.decision.shares, room, after, starts, self.decision.certificate.stage)
+        why = Waiting(
+            self.policy, self.snapshot.time, self.decision.shares, room, after, starts, self.decision.certificate.stage
+        )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
         leaving = {

@@ -67,6 +67,8 @@ def _start(candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom
     for option in candidate.options:
         if not eligible(headroom, spec.queue, option.charge):
             continue
+        if candidate.inside_only and headroom.entitled.part(spec.queue, option.charge) < sum(option.charge.values()):
+            continue
         if headroom.blocking(spec.queue, option.charge) or users.blocking(job, option.charge):
             continue
         placed = place(room, spec, option)

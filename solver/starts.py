@@ -44,8 +44,12 @@ def misfit(worth: float, option: Option, preferred_met: bool) -> float:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """GPUs of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served."""
+    """GPUs of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served.
 
+    What may not borrow is inside by necessity, so it is counted first.
+    """
+
+    may_borrow: bool
     sub_layer: SubLayer
     band: int
     queue: QueueName
@@ -56,7 +60,7 @@ def segments_of(candidate: Candidate, option: Option) -> Iterable[tuple[Segment,
     """The segments a gang's GPUs fall into under an option."""
     queue = candidate.job.spec.queue
     for gpu_type, gpus in sorted(option.charge.items()):
-        yield Segment(candidate.sub_layer, candidate.band, queue, gpu_type), gpus
+        yield Segment(not candidate.inside_only, candidate.sub_layer, candidate.band, queue, gpu_type), gpus
 
 
 def parts_inside(gpus: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:

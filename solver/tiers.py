@@ -10,17 +10,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from solver.certify import loose_bounds
+import msgspec
+
+from solver.certify import better, loose_bounds
 from solver.decide import Answer, certificate, decide
 from solver.eviction import MakingRoom, Promise, Tier, shaped
-from solver.plan.plan import Certificate
+from solver.plan.plan import Certificate, LayerResult
 from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.policy import Policy
 from solver.rules.users import UserRoom
-from solver.rules.victims import Law, holders_of
+from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -104,7 +106,25 @@ def decide_with_evictions(
     shares: Shares,
     optimiser: Optimiser | None,
 ) -> Decision:
-    """Decide a round tier by tier."""
+    """Decide a round tier by tier.
+
+    Victims are chosen by search, not by the program; so where any are, the round decided without the program is looked at
+    as well, and the better of the two stands.
+    """
+    decision = _decide(snapshot, policy, candidates, shares, optimiser)
+    if not decision.promises or optimiser is None:
+        return decision
+    other = _decide(snapshot, policy, candidates, shares, None)
+    return other if better(*_values(other, decision)) else decision
+
+
+def _decide(
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[Candidate],
+    shares: Shares,
+    optimiser: Optimiser | None,
+) -> Decision:
     room = Room.of(snapshot)
     this = _Round(
         snapshot, policy, optimiser, tuple(candidates), room, soon_free(snapshot), shares, starts=[], promises=[]
@@ -127,8 +147,32 @@ def _conclude(this: _Round, answer: Answer, candidates: Sequence[Candidate], sha
     values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
     # No program has weighed victims against each other: only what no answer could exceed bounds these values.
     bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this)))
-    limits = this.policy.scheduling.solver
-    return Decision(starts, promises, certificate("greedy", values, sub_layers, bounds, None, limits), after, room)
+    proven = certificate("greedy", values, sub_layers, bounds, None, this.policy.scheduling.solver)
+    layers = tuple(_with_harm(proven.layers, promises))
+    return Decision(starts, promises, msgspec.structs.replace(proven, layers=layers), after, room)
+
+
+def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> Iterator[LayerResult]:
+    """The layers, with the harm done for each tier below it: GPU-hours lost by each means, the worst first."""
+    for number, layer in enumerate(layers):
+        yield layer
+        kind = layer.name.partition(".")[0]
+        if kind in TIERS and layers[number + 1].name.partition(".")[0] != kind:
+            for means in reversed(MEANS):
+                lost = sum(
+                    victim.lost_gpu_s
+                    for promise in promises
+                    for victim in promise.victims
+                    if promise.tier == kind and victim.means == means
+                )
+                yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
+
+
+def _values(*decisions: Decision) -> tuple[list[float], ...]:
+    """Their layers' values in one order; who harmed nobody has no layers of harm."""
+    longest = max((decision.certificate.layers for decision in decisions), key=len)
+    by_name = [{layer.name: layer.value for layer in decision.certificate.layers} for decision in decisions]
+    return tuple([values.get(layer.name, 0.0) for layer in longest] for values in by_name)
 
 
 def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:

@@ -11,6 +11,7 @@ from solver.admission import Admission
 from solver.placement import place
 from solver.plan.reasons import (
     AnyReason,
+    BeyondGuarantee,
     Capacity,
     HostResources,
     NoRoom,
@@ -22,11 +23,13 @@ from solver.plan.reasons import (
 )
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.entry import back_off_ends
+from solver.rules.policy import Policy
 from solver.rules.tree import Line
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.room import Room
 from solver.world.workload import Job, JobSpec, QueueName, Shape, TaskGroup
 
@@ -38,6 +41,8 @@ AHEAD_NAMED_MAX = 3
 class Waiting:
     """Explains waiting candidates against the room and the headroom before and after the round's starts."""
 
+    policy: Policy
+    now: Instant
     shares: Shares
     before: Room
     after: Room
@@ -71,16 +76,19 @@ class Waiting:
         return self._held[alike]
 
     def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
-        constraints = self._constraints(candidate.job, candidate.options)
+        constraints = self._constraints(candidate.job, candidate.options, inside_only=candidate.inside_only)
         if not constraints:
             yield RoundCutShort(self.stage)
         elif any(self._would_have_fitted(candidate.job, option) for option in candidate.options):
             yield self._outranked(candidate)
         yield from constraints
 
-    def _constraints(self, job: Job, options: Sequence[Option]) -> tuple[AnyReason, ...]:
+    def _constraints(self, job: Job, options: Sequence[Option], *, inside_only: bool = False) -> tuple[AnyReason, ...]:
         """What binds a job under every one of its options; () where it could start under one of them."""
-        binding = [tuple(self._binding(job, option)) for option in options]
+        binding = [
+            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option))
+            for option in options
+        ]
         return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
 
     def _binding(self, job: Job, option: Option) -> Iterable[AnyReason]:
@@ -89,6 +97,17 @@ class Waiting:
         for user_line in self._users.blocking(job, option.charge):
             yield self._user_max(user_line, option.charge[user_line.gpu_type])
         yield from _lack_of_room(self.after, job.spec, option)
+
+    def _beyond_guarantee(self, job: Job, option: Option) -> Iterable[BeyondGuarantee]:
+        """The guarantee on its path that has the least left, where that is too little."""
+        for gpu_type, wanted in option.charge.items():
+            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
+            room, line = min((self._headroom.entitled.left(line), line) for line in lines)
+            if room < wanted:
+                ends = back_off_ends(job, self.policy)
+                until = ends if ends > self.now else None
+                origin = self._origin(line.queue, gpu_type)
+                yield BeyondGuarantee(line.queue, gpu_type, room, wanted, until, origin)
 
     def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
         used = self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0)

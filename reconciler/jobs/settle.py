@@ -133,11 +133,19 @@ class Holding:
         reached_at = self.claim.limit_reached_at
         if self.stop is None or reached_at is None or self.stop.asked_at < reached_at:
             return False
+        return self._ended_because_of(self.stop)
+
+    @property
+    def evicted(self) -> bool:
+        """It was asked to leave for another job: then, and before any task had failed or all had ended by themselves."""
+        return self.stop is not None and self.stop.beneficiary is not None and self._ended_because_of(self.stop)
+
+    def _ended_because_of(self, stop: Intent) -> bool:
         culprit = self.attempt.culprit
-        ended_before = all(task.at < self.stop.asked_at for task in self.attempt.tasks)
+        ended_before = all(task.at < stop.asked_at for task in self.attempt.tasks)
         if self.attempt.all_succeeded(self.claim.tasks) and ended_before:
             return False
-        return culprit is None or culprit.at >= self.stop.asked_at
+        return culprit is None or culprit.at >= stop.asked_at
 
 
 def settlements(
@@ -171,6 +179,8 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     # A task that ends well because it was told to stop has not done what it was for.
     if limit is not None and holding.timed_out and not holding.record.cancel_requested_by:
         return (TimeOut(job, limit), *done)
+    if holding.evicted and not holding.record.cancel_requested_by:
+        return done
     if holding.attempt.all_succeeded(holding.claim.tasks):
         return (Succeed(job), *done)
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
@@ -241,6 +251,8 @@ def order_of(intent: Intent, record: JobRecord) -> Order:
             return StartGang(intent.job, intent.attempt, intent.tasks, record.spec)
         case "stop":
             return StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at))
+        case "nominate":
+            raise ValueError(f"{intent.id} is a promise to a job that holds nothing: there is nothing to order")
 
 
 def describe(task: TaskStatus) -> str:

@@ -26,6 +26,11 @@ class JobClass:
     members: tuple[Candidate, ...]
 
     @property
+    def inside_only(self) -> bool:
+        """Whether it starts only inside its guarantee."""
+        return self.members[0].inside_only
+
+    @property
     def weight(self) -> float:
         """What one GPU of it counts for."""
         return self.members[0].weight

@@ -54,8 +54,8 @@ class Formulation:
             self.builder.equal(summed([*takers, *flowing]), 0.0)
         CapacityRows(self.builder, self.cells, self.flows).state()
         self._quota_rows()
-        self.entitled = self._columns_inside(self.shares.entitled_room)
-        self.fair = self._columns_inside(self.shares.fair_room)
+        self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
+        self.fair = self._columns_inside(self.shares.fair_room, binds=False)
         self._layers()
         return self.builder.build()
 
@@ -154,17 +154,25 @@ class Formulation:
         for line, room in room_of.items():
             self.builder.at_most(summed(terms[line]), room)
 
-    def _columns_inside(self, room_of: Callable[[Line], int]) -> dict[Segment, int]:
-        """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path."""
+    def _columns_inside(self, room_of: Callable[[Line], int], *, binds: bool) -> dict[Segment, int]:
+        """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path.
+
+        `binds`: what may not borrow gets nothing outside these lines.
+        """
         columns: dict[Segment, int] = {}
         inside: dict[Line, list[tuple[int, float]]] = defaultdict(list)
         for segment, takers in sorted(self._takers_by_segment().items()):
             lines = self.shares.tree.lines(segment.queue, segment.gpu_type)
             room = min(room_of(line) for line in lines)
-            if not room:
+            must = binds and not segment.may_borrow
+            if not room and not must:
                 continue
             column = columns[segment] = self.builder.column(room, integer=False)
-            self.builder.at_most(summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)]), 0.0)
+            tied = summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)])
+            if must:
+                self.builder.equal(tied, 0.0)
+            else:
+                self.builder.at_most(tied, 0.0)
             for line in lines:
                 inside[line].append((column, 1.0))
         for line, terms in inside.items():
@@ -176,7 +184,9 @@ class Formulation:
         for way, column in self.ways.items():
             job_class = self.classes[way.job_class]
             for gpu_type, gpus in way.option.charge.items():
-                segment = Segment(job_class.sub_layer, job_class.band, job_class.queue, gpu_type)
+                segment = Segment(
+                    not job_class.inside_only, job_class.sub_layer, job_class.band, job_class.queue, gpu_type
+                )
                 takers[segment].append((column, float(gpus)))
         return takers
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 
 from solver.rules.entitlement import Charge, Shares
+from solver.rules.entry import may_borrow
 from solver.rules.policy import SLO_CLASSES, Policy
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
@@ -62,7 +63,7 @@ class Candidate:
     """A pending job that may start, with its place in the order.
 
     `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
-    what one can't have, none of them can.
+    what one can't have, none of them can. `inside_only`: it may start only inside its guarantee at every level.
     """
 
     job: Job
@@ -70,6 +71,7 @@ class Candidate:
     band: int
     options: tuple[Option, ...]
     likeness: int
+    inside_only: bool = False
 
     @property
     def weight(self) -> float:
@@ -114,17 +116,25 @@ def in_order(
     for job in ordered:
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
+    inside_only = {job.name: not may_borrow(job, policy, now) for job in queued}
     return tuple(
-        Candidate(job, layer, place * BANDS // len(members), options[job.name], _likeness(job, shares, likeness))
+        Candidate(
+            job,
+            layer,
+            place * BANDS // len(members),
+            options[job.name],
+            _likeness(job, shares, likeness, inside_only=inside_only[job.name]),
+            inside_only[job.name],
+        )
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
 
 
-def _likeness(job: Job, shares: Shares, known: dict[object, int]) -> int:
+def _likeness(job: Job, shares: Shares, known: dict[object, int], *, inside_only: bool) -> int:
     spec = job.spec
     user = job.user if shares.users.user_matters(spec.queue) else ""
-    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user), len(known))
+    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user, inside_only), len(known))
 
 
 def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:

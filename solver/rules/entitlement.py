@@ -181,9 +181,13 @@ class Inside:
                 self._taken[line] = self._taken.get(line, 0) + part
         return total
 
+    def left(self, line: Line) -> int:
+        """What is left of one line."""
+        return max(0, self.room(line) - self._taken.get(line, 0))
+
     def _part(self, queue: QueueName, gpu_type: GpuType, gpus: int) -> int:
-        rooms = [self.room(line) - self._taken.get(line, 0) for line in self.tree.lines(queue, gpu_type)]
-        return max(0, min(gpus, *rooms)) if rooms else 0
+        rooms = [self.left(line) for line in self.tree.lines(queue, gpu_type)]
+        return min(gpus, *rooms) if rooms else 0
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Line:
     """One limit line of the tree: a queue and a GPU type."""
 

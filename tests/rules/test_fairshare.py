@@ -15,7 +15,7 @@ from solver.world.cluster import GpuType
 from solver.world.quantities import Instant
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
-from tests.solver.test_properties import applied
+from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node
 
 H = GpuType("H100")

@@ -52,7 +52,16 @@ def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
             return False
         headroom.take(start.queue, charge)
         users.take(job, charge)
-    return True
+    return _inside_where_they_must(starts, shares)
+
+
+def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
+    inside = Headroom(shares).entitled
+    return all(
+        inside.take(start.queue, start.option.charge) == sum(start.option.charge.values())
+        for start in starts
+        if start.candidate.inside_only
+    )
 
 
 def _fits(starts: Sequence[Start], nodes: tuple[Node, ...], free: Free) -> bool:

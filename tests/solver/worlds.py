@@ -7,9 +7,19 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, policy_of
+from solver.rules.policy import (
+    Evictions,
+    Policy,
+    PriorityClass,
+    Protection,
+    Queue,
+    Quota,
+    Reclaim,
+    SchedulingPolicy,
+    policy_of,
+)
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement, TopologyRequest
 
@@ -96,9 +106,17 @@ def policies(draw: st.DrawFn) -> Policy:
         )
 
     aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
+    protection = Protection(Duration(HOUR_MS * draw(st.sampled_from([0, 0, 2]))))
+    preemptible, may_borrow = draw(st.sampled_from([(True, False), (True, False), (False, True), (False, False)]))
+    evictions = Evictions(draw(st.sampled_from([None, None, 1])), draw(st.sampled_from([0.0, 0.0, 0.9])))
+    reclaim: Reclaim = draw(st.sampled_from(["fair-share", "fair-share", "guaranteed"]))
     return policy_of(
         (queue("org", None), queue("left", "org"), queue("right", "org"), queue("r1", "right"), queue("r2", "right")),
-        tuple(msgspec.structs.replace(known, aging_per_hour=aging) for known in CLASSES),
+        (
+            msgspec.structs.replace(CLASSES[0], preemptible=preemptible, may_borrow=may_borrow),
+            *(msgspec.structs.replace(known, aging_per_hour=aging, protection=protection) for known in CLASSES[1:]),
+        ),
+        SchedulingPolicy(reclaim=reclaim, evictions=evictions),
     )
 
 
@@ -136,12 +154,20 @@ def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Seq
         rack, block = f"{gpu_type}-r{index // 2}", f"{gpu_type}-b{index // 4}"
         made = node(f"n{index}", draw(st.sampled_from([2, 4])), gpu_type, rack=rack, block=block, cpu=16)
         nodes.append(made)
-    running = [_runner(n, draw(st.integers(1, len(n.gpus)))) for n in nodes if draw(st.integers(0, 4)) == 0]
+    running = [draw(runners(on)) for on in nodes if draw(st.integers(0, 2)) == 0]
     pending = [draw(jobs(number, sizes)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
 
 
-def _runner(on: Node, gpus: int) -> Job:
-    spec = JobSpec(QueueName("left"), (TaskGroup("worker", 1, Shape(gpus)),), "training")
+@st.composite
+def runners(draw: st.DrawFn, on: Node) -> Job:
+    """A running job of one task on a node."""
+    gpus = draw(st.integers(1, len(on.gpus)))
+    spec = JobSpec(
+        QueueName(draw(st.sampled_from(["left", "left", "r1", "r2"]))),
+        (TaskGroup("worker", 1, Shape(gpus)),),
+        draw(st.sampled_from(["training", "training", "batch", "inference"])),
+    )
     placement = (TaskPlacement("worker", 0, on.name, tuple(gpu.id for gpu in on.gpus[:gpus])),)
-    return Job(JobName(f"run-{on.name}"), Instant(0), spec, USERS[1], "running", 1, Instant(0), placement)
+    started = Instant(-HOUR_MS * draw(st.integers(0, 3)))
+    return Job(JobName(f"run-{on.name}"), started, spec, USERS[1], "running", 1, started, placement)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -69,6 +69,22 @@ intents = Table(
     Column("id", String, primary_key=True),
     Column("job", String, ForeignKey("claims.job", ondelete="CASCADE"), nullable=False, index=True),
     Column("intent", Text, nullable=False),
+)
+
+# What evictions will free is promised to a waiting job, which holds nothing yet.
+nominations = Table(
+    "nominations",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("intent", Text, nullable=False),
+)
+
+evictions = Table(
+    "evictions",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("at", BigInteger, nullable=False),
 )
 
 rounds = Table(
