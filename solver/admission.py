@@ -109,7 +109,9 @@ class Gate:
                 lines = self.shares.tree.lines(spec.queue, gpu_type)
                 room, least = min((self.shares.guaranteed.get(line, 0), line) for line in lines)
                 if room < wanted:
-                    return BeyondGuarantee(least.queue, gpu_type, room, wanted, None, self._origin(least.queue, gpu_type))
+                    return BeyondGuarantee(
+                        least.queue, gpu_type, room, wanted, None, self._origin(least.queue, gpu_type)
+                    )
         for line in users.lines(job, option.charge):
             most, wanted = users.most(line), option.charge[line.gpu_type]
             if wanted > most:

@@ -148,10 +148,10 @@ class MakingRoom:
     def _try(self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim]) -> _Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
         queue, charge = candidate.job.spec.queue, option.charge
-        gone = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in victims]
-        headroom = self.headroom.under(self.headroom.shares.without(gone))
-        inside = _inside(headroom, tier)
-        if inside.part(queue, charge) < sum(charge.values()) or headroom.blocking(queue, charge):
+        headroom = self._headroom_without(victims)
+        # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
+        own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
+        if _inside(own, tier).part(queue, charge) < sum(charge.values()) or headroom.blocking(queue, charge):
             return None
         if self.users.blocking(candidate.job, charge):
             return None
@@ -160,6 +160,10 @@ class MakingRoom:
             _leave(room, victim.holder.job)
         placed = place(room, candidate.job.spec, option)
         return None if placed is None else _Trial(option, tuple(victims), room, placed, headroom)
+
+    def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
+        gone = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in victims]
+        return self.headroom.under(self.headroom.shares.without(gone)) if gone else self.headroom
 
     def _keeps_to_limits(self, found: _Trial, taker: Taker) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""

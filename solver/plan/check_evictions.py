@@ -66,8 +66,7 @@ class _Evictions:
 
     def _one(self, step: Evict, victim: Job, taker: Job) -> Iterator[Violation]:
         nodes = {task.node for task in self.promises[taker.name].tasks}
-        frees_quota = victim.spec.queue == taker.spec.queue
-        if not frees_quota and not any(task.node in nodes for task in victim.placement):
+        if not self._frees_quota(victim, taker) and not any(task.node in nodes for task in victim.placement):
             yield Violation("S8", victim.name, f"is evicted for {taker.name} and frees nothing that it uses")
         problem = self._unlawful(step, victim, taker)
         if problem:
@@ -75,6 +74,14 @@ class _Evictions:
         problem = "" if self._overdue(taker) else self._too_soon(victim)
         if problem:
             yield Violation("S9", victim.name, problem)
+
+    def _frees_quota(self, victim: Job, taker: Job) -> bool:
+        """Whether a limit binds both: that of their own queue, or a max above them."""
+        shared = {queue.name for queue in path_of(self.policy, victim.spec.queue)}
+        above = [queue for queue in path_of(self.policy, taker.spec.queue) if queue.name in shared]
+        return victim.spec.queue == taker.spec.queue or any(
+            entry.max is not None for queue in above for entry in queue.quota
+        )
 
     def _unlawful(self, step: Evict, victim: Job, taker: Job) -> str:
         mine, theirs = self._class(victim), self._class(taker)

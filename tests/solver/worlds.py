@@ -146,7 +146,9 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Sequence[int] = (1, 2, 4)) -> Snapshot:
+def snapshots(
+    draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Sequence[int] = (1, 2, 4), held_one_in: int = 3
+) -> Snapshot:
     """A cluster of two types with some nodes closed or partly held by running jobs, and a few pending gangs."""
     nodes = []
     for index in range(draw(st.integers(1, nodes_max))):
@@ -154,7 +156,7 @@ def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Seq
         rack, block = f"{gpu_type}-r{index // 2}", f"{gpu_type}-b{index // 4}"
         made = node(f"n{index}", draw(st.sampled_from([2, 4])), gpu_type, rack=rack, block=block, cpu=16)
         nodes.append(made)
-    running = [draw(runners(on)) for on in nodes if draw(st.integers(0, 2)) == 0]
+    running = [draw(runners(on)) for on in nodes if draw(st.integers(1, held_one_in)) == 1]
     pending = [draw(jobs(number, sizes)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
 
