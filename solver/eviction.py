@@ -50,7 +50,6 @@ class _Trial:
 
     option: Option
     victims: tuple[Victim, ...]
-    room: Room
     placed: Placed
     headroom: Headroom
 
@@ -75,22 +74,29 @@ class MakingRoom:
     headroom: Headroom
     users: UserRoom
     gone: set[JobName]
+    starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
 
-    def serve(self, candidate: Candidate, tier: Tier) -> Promise | None:
-        """Promise a taker its devices, with the least harm found; None where the law or the cluster has none for it."""
+    def serve(self, candidate: Candidate, tier: Tier) -> None:
+        """Start a taker where it can now, else promise it its devices with the least harm found, if there are any for it."""
         taker = self._taker(candidate, tier)
         alike = (candidate.likeness, tier, taker.overdue)
         # Room and lawful victims only become fewer: what one could not have, none of its like can have later.
         barred = candidate.worth < 1 or (candidate.inside_only and tier == "fair")
         if barred or alike in self._without:
-            return None
-        found = next(self._ways(candidate, tier, taker), None)
+            return
+        now = next(filter(None, (self._try(candidate, o, tier, (), self.room) for o in candidate.options)), None)
+        found = now or next(self._ways(candidate, tier, taker), None)
         if found is None:
             self._without.add(alike)
-            return None
-        return self._keep(candidate, found, tier)
+            return
+        start = Start(candidate, found.option, found.placed)
+        if not now:
+            self.promises.append(Promise(start, found.victims, tier))
+        else:
+            self.starts.append(start)
+        self._keep(start, found)
 
     def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[_Trial]:
         """How it could be served, the least harmful first."""
@@ -145,7 +151,9 @@ class MakingRoom:
             found = self._try(candidate, found.option, tier, others) or found
         return found
 
-    def _try(self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim]) -> _Trial | None:
+    def _try(
+        self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim], free: Room | None = None
+    ) -> _Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
         queue, charge = candidate.job.spec.queue, option.charge
         headroom = self._headroom_without(victims)
@@ -155,11 +163,11 @@ class MakingRoom:
             return None
         if self.users.blocking(candidate.job, charge):
             return None
-        room = self.soon.copy()
+        room = (free or self.soon).copy()
         for victim in victims:
             _leave(room, victim.holder.job)
         placed = place(room, candidate.job.spec, option)
-        return None if placed is None else _Trial(option, tuple(victims), room, placed, headroom)
+        return None if placed is None else _Trial(option, tuple(victims), placed, headroom)
 
     def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
         gone = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in victims]
@@ -181,16 +189,16 @@ class MakingRoom:
         losses = [(holder.job.spec.queue, holder.charge) for holder in reclaimed]
         return fairer(self.headroom, candidate.job.spec.queue, found.option.charge, losses)
 
-    def _keep(self, candidate: Candidate, found: _Trial, tier: Tier) -> Promise:
-        start = Start(candidate, found.option, found.placed)
-        self.soon, self.headroom = found.room, found.headroom
-        self.headroom.take(start.queue, found.option.charge)
-        self.users.take(candidate.job, found.option.charge)
-        self.room.occupy(shaped(candidate.job, found.placed.tasks))
-        self.gone |= {victim.name for victim in found.victims}
-        promise = Promise(start, found.victims, tier)
-        self.promises.append(promise)
-        return promise
+    def _keep(self, start: Start, found: _Trial) -> None:
+        job, tasks = start.candidate.job, found.placed.tasks
+        for victim in found.victims:
+            _leave(self.soon, victim.holder.job)
+            self.gone.add(victim.name)
+        self.soon.occupy(shaped(job, tasks))
+        self.room.occupy(shaped(job, tasks))
+        self.headroom = found.headroom
+        self.headroom.take(start.queue, start.option.charge)
+        self.users.take(job, start.option.charge)
 
 
 def shaped(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.admission import Admission
@@ -18,6 +18,7 @@ from solver.rules.policy import Policy
 from solver.steps import grace_of
 from solver.tiers import Decision
 from solver.verdicts import AHEAD_NAMED_MAX, Waiting
+from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
 
@@ -79,21 +80,34 @@ class Explained:
                 )
 
     def _promised(self) -> Iterator[Verdict]:
-        for promise in self.decision.promises:
-            leaving = [victim.name for victim in promise.victims] or self._leaving_anyway(promise)
-            longest = max((grace_of(victim, self.policy) for victim in promise.victims), default=0)
-            yield _awaits(promise.job, leaving, EarliestStart(self.snapshot.time.after(longest)))
         deadlines = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+        deadlines |= self._leaving()
+        for promise in self.decision.promises:
+            leaving = {victim.name for victim in promise.victims} | self._holders_of(promise)
+            yield _awaits(
+                promise.job, leaving, EarliestStart(max(deadlines[name] for name in leaving if name in deadlines))
+            )
         for nomination in self.nominations.waiting:
             ends = [deadlines.get(name, nomination.intent.deadline) for name in nomination.holders]
-            at = max(self.snapshot.time, *ends)
-            yield _awaits(nomination.job, nomination.holders, EarliestStart(at))
+            yield _awaits(nomination.job, nomination.holders, EarliestStart(max(self.snapshot.time.after(1), *ends)))
 
-    def _leaving_anyway(self, promise: Promise) -> list[JobName]:
-        devices = {device for task in promise.start.placed.tasks for device in task.devices}
-        return [
-            job.name for job in self.snapshot.jobs if any(devices.intersection(task.devices) for task in job.placement)
-        ]
+    def _leaving(self) -> dict[JobName, Instant]:
+        """Who this round evicts, and when each is gone at the latest."""
+        now = self.snapshot.time
+        return {
+            victim.name: now.after(grace_of(victim, self.policy))
+            for promise in self.decision.promises
+            for victim in promise.victims
+        }
+
+    def _holders_of(self, promise: Promise) -> set[JobName]:
+        """Who still holds some of what is promised."""
+        tasks = promise.start.placed.tasks
+        devices, nodes = {device for task in tasks for device in task.devices}, {task.node for task in tasks}
+        holds = [(job.name, task) for job in self.snapshot.jobs for task in job.placement]
+        # Where it needs no device of theirs, it waits for their CPU or memory.
+        of_devices = {name for name, task in holds if devices.intersection(task.devices)}
+        return of_devices or {name for name, task in holds if task.node in nodes}
 
     def _waiting(self) -> Iterator[Verdict]:
         starts = (*self.decision.starts, *(promise.start for promise in self.decision.promises))
@@ -105,12 +119,8 @@ class Explained:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        leaving = {
-            victim.name: self.snapshot.time.after(grace_of(victim, self.policy))
-            for promise in self.decision.promises
-            for victim in promise.victims
-        }
-        when = estimates(self.snapshot, self.policy, self.decision.shares, waiting, starts, leaving, after)
+        shares = self.decision.shares
+        when = estimates(self.snapshot, self.policy, shares, waiting, starts, self._leaving(), after)
         for candidate in waiting:
             job = candidate.job
             yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
@@ -120,7 +130,7 @@ class Explained:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
 
 
-def _awaits(job: Job, leaving: Sequence[JobName], when: AnyEstimate) -> Waits:
+def _awaits(job: Job, leaving: Collection[JobName], when: AnyEstimate) -> Waits:
     named = tuple(sorted(leaving))
     reason = AwaitsRelease(named[:AHEAD_NAMED_MAX], max(0, len(named) - AHEAD_NAMED_MAX))
     return Waits(job.name, job.spec.queue, (reason,), when)

@@ -67,13 +67,14 @@ class _Round:
         """
         settled = tuple(_inside_tier(answer.starts, tier, Headroom(self.shares)))
         making = self._making_room(law, settled)
-        started = {start.candidate.job.name for start in settled}
+        # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
+        started = {start.candidate.job.name for start in answer.starts}
         for candidate in self.waiting:
             if candidate.job.name not in started:
                 making.serve(candidate, tier)
         if not making.promises:
             return False
-        self._settle(settled, making)
+        self._settle((*settled, *making.starts), making)
         return True
 
     def _making_room(self, law: Law, settled: Sequence[Start]) -> MakingRoom:
