@@ -120,12 +120,12 @@ class Gate:
             (self._tasks_that_fit(group, gpu_type, level), group, gpu_type)
             for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
         ]
-        tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].replicas)
+        tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].least)
         usable = self.empty.open_nodes if gpu_type is None else self.empty.of_type(gpu_type)
         return NeverFits(
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
-            tasks=group.replicas,
+            tasks=group.least,
             gpus_per_task=group.shape.gpus,
             tasks_that_fit=tasks,
             largest_task=int(self.empty.free_gpus[usable].max(initial=0)),

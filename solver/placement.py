@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,20 +25,45 @@ class Placed:
     preferred_met: bool
 
 
-def place(room: Room, spec: JobSpec, option: Option, within: Mask | None = None) -> Placed | None:
-    """Take room for the whole gang and say where, or take nothing and return None.
+def place(
+    room: Room, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None
+) -> Placed | None:
+    """Take room for so many tasks of each group (None: the least it starts with) and say where; or take nothing, for None.
 
     Domains are tried from the level the job asks for (else from the closest) to the widest it allows, in each level
     the one that the gang fills best. `within` narrows the nodes, as a hint from the program.
     """
-    gang = _Gang.of(room, spec, option, within)
+    gang = _Gang.of(room, spec, option, within, tasks or least_tasks(spec))
     if not gang.fits_somewhere():
         return None
     for level in _levels(spec.effective_topology):
-        tasks = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
-        if tasks is not None:
-            return Placed(tasks, _preferred_met(room, spec.effective_topology, tasks))
+        placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
+        if placed is not None:
+            return Placed(placed, _preferred_met(room, spec.effective_topology, placed))
     return None
+
+
+def least_tasks(spec: JobSpec) -> tuple[int, ...]:
+    """Tasks of each group without which the gang does not start."""
+    return tuple(group.least for group in spec.task_groups)
+
+
+def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int, most: int) -> Placed:
+    """Take room for up to `most` more tasks of one group, as near to the others as can be, and say where all are."""
+    group, asked = spec.task_groups[number], spec.effective_topology
+    tasks = list(placed.tasks)
+    nodes = [room.index[task.node] for task in tasks]
+    left, first = most, sum(task.group == group.name for task in tasks)
+    for level in (*LEVELS, None):
+        if not left or is_wider(level, asked.required):
+            break
+        near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
+        slots = room.slots(group.shape, option.gpu_types[number]) * near
+        count = min(left, int(slots.sum()))
+        chosen = _spread_counts(room, slots, count) if count else None
+        tasks += _realise(room, group, chosen or [], first + most - left)
+        left -= count
+    return Placed(tuple(tasks), _preferred_met(room, asked, tuple(tasks)))
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
@@ -59,66 +84,69 @@ def _preferred_met(room: Room, asked: TopologyRequest, tasks: tuple[TaskPlacemen
 
 @dataclass(slots=True)
 class _Gang:
-    """One gang being placed: its groups, and how many tasks of each group every node takes."""
+    """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes."""
 
     room: Room
-    groups: tuple[TaskGroup, ...]
+    groups: tuple[tuple[TaskGroup, int], ...]
     slots: list[Ints]
     allowed: Mask
 
     @classmethod
-    def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None) -> _Gang:
+    def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> _Gang:
         allowed = room.open_nodes if within is None else room.open_nodes & within
         # Groups with GPUs are harder to place and go first.
-        paired = sorted(zip(spec.task_groups, option.gpu_types, strict=True), key=lambda pair: -pair[0].shape.gpus)
-        slots = [room.slots(group.shape, gpu_type) * allowed for group, gpu_type in paired]
-        return cls(room, tuple(group for group, _ in paired), slots, allowed)
+        asked = zip(spec.task_groups, option.gpu_types, tasks, strict=True)
+        ordered = sorted(asked, key=lambda triple: -triple[0].shape.gpus)
+        slots = [room.slots(group.shape, gpu_type) * allowed for group, gpu_type, _ in ordered]
+        return cls(room, tuple((group, count) for group, _, count in ordered), slots, allowed)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
-        return all(int(slots.sum()) >= group.replicas for group, slots in zip(self.groups, self.slots, strict=True))
+        return all(int(slots.sum()) >= tasks for (_, tasks), slots in zip(self.groups, self.slots, strict=True))
 
     def place_in_one(self, level: Level) -> tuple[TaskPlacement, ...] | None:
         """All tasks in one domain of the level, the one left fullest."""
         domains = self.room.topology[level]
         count = len(domains.names)
         able = np.ones(count, dtype=bool)
-        for group, slots in zip(self.groups, self.slots, strict=True):
-            able &= np.bincount(domains.of_node, weights=slots, minlength=count) >= group.replicas
+        for (_, tasks), slots in zip(self.groups, self.slots, strict=True):
+            able &= np.bincount(domains.of_node, weights=slots, minlength=count) >= tasks
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
         free = np.bincount(domains.of_node, weights=self.room.free_gpus * self.allowed, minlength=count)
         for domain in candidates[np.argsort(free[candidates], kind="stable")]:
-            tasks = self.place_among(self.allowed & (domains.of_node == domain))
-            if tasks is not None:
-                return tasks
+            placed = self.place_among(self.allowed & (domains.of_node == domain))
+            if placed is not None:
+                return placed
         return None
 
     def place_among(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         """All tasks on these nodes."""
         if len(self.groups) == 1:
-            chosen = _spread_counts(self.room, self.slots[0] * nodes, self.groups[0].replicas)
-            return None if chosen is None else tuple(_realise(self.room, self.groups[0], chosen))
+            ((group, tasks),) = self.groups
+            chosen = _spread_counts(self.room, self.slots[0] * nodes, tasks)
+            return None if chosen is None else tuple(_realise(self.room, group, chosen))
         return self._place_groups_together(nodes)
 
     def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
         trial = self.room.copy()
         decided: list[tuple[TaskGroup, list[tuple[int, int]]]] = []
-        for group, before in zip(self.groups, self.slots, strict=True):
+        for (group, tasks), before in zip(self.groups, self.slots, strict=True):
             slots = np.minimum(before, trial.slots(group.shape, None)) * nodes
-            chosen = _spread_counts(trial, slots, group.replicas)
+            chosen = _spread_counts(trial, slots, tasks)
             if chosen is None:
                 return None
-            for node, tasks in chosen:
-                trial.take(node, group.shape, tasks)
+            for node, count in chosen:
+                trial.take(node, group.shape, count)
             decided.append((group, chosen))
         return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
 
 
-def _realise(room: Room, group: TaskGroup, chosen: list[tuple[int, int]]) -> Iterator[TaskPlacement]:
-    index = 0
+def _realise(room: Room, group: TaskGroup, chosen: list[tuple[int, int]], first: int = 0) -> Iterator[TaskPlacement]:
+    """Give the tasks their devices; they are numbered from `first`."""
+    index = first
     for node, tasks in chosen:
         for devices in room.take(node, group.shape, tasks):
             yield TaskPlacement(group.name, index, room.nodes[node].name, devices)

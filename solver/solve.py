@@ -16,7 +16,7 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.demand import Candidate, Option, SubLayer, in_order
+from solver.rules.demand import Candidate, Option, SubLayer, in_order, sub_layers_of
 from solver.rules.entitlement import Headroom, Shares, shares_of
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
@@ -78,7 +78,7 @@ def decide(
 ) -> Answer:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
     able = able_to_start(candidates, room, shares)
-    sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
+    sub_layers = sub_layers_of(able)
     classes = classes_of(able)
     bounds = loose_bounds(classes, sub_layers, shares)
     first = greedy(able, room.copy(), shares)
@@ -175,8 +175,8 @@ def _explained(
     verdicts: dict[JobName, Verdict] = {}
     for start in answer.starts:
         _take(after, start)
-        job, gpus = start.candidate.job, sum(start.option.charge.values())
-        entitled = headroom.take(start.queue, start.option.charge)
+        job, gpus = start.candidate.job, sum(start.charge.values())
+        entitled = headroom.take(start.queue, start.charge)
         verdicts[job.name] = Starts(job.name, job.spec.queue, gpus, entitled)
     why = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
     waiting = [candidate for candidate in candidates if candidate.job.name not in verdicts]

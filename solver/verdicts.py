@@ -52,8 +52,8 @@ class Waiting:
         self._headroom = Headroom(self.shares)
         self._users = UserRoom(self.shares.users)
         for start in self.starts:
-            self._headroom.take(start.queue, start.option.charge)
-            self._users.take(start.candidate.job, start.option.charge)
+            self._headroom.take(start.queue, start.charge)
+            self._users.take(start.candidate.job, start.charge)
 
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
@@ -116,7 +116,7 @@ class Waiting:
         rivals = [
             start.candidate.job.name
             for start in self.starts
-            if not types or types & set(start.option.charge) or start.queue == candidate.job.spec.queue
+            if not types or types & set(start.charge) or start.queue == candidate.job.spec.queue
         ]
         return Outranked(tuple(rivals[:AHEAD_NAMED_MAX]), max(0, len(rivals) - AHEAD_NAMED_MAX))
 
@@ -146,14 +146,14 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
 
 def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> Iterable[AnyReason]:
     fits = int(room.slots(group.shape, gpu_type).sum())
-    if fits >= group.replicas:
+    if fits >= group.least:
         return
     name = gpu_type or GpuType("")
-    if not group.shape.gpus or int(room.slots(Shape(group.shape.gpus), gpu_type).sum()) >= group.replicas:
+    if not group.shape.gpus or int(room.slots(Shape(group.shape.gpus), gpu_type).sum()) >= group.least:
         cpu, memory = Cpu(group.shape.cpu), Memory(group.shape.memory)
-        yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
+        yield HostResources(group.name, name, cpu, memory, group.least, fits)
     else:
-        yield NoRoom(group.name, name, group.replicas, group.shape.gpus, fits)
+        yield NoRoom(group.name, name, group.least, group.shape.gpus, fits)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:

@@ -62,7 +62,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     yield "Gang", size_of(spec)
     for group in spec.task_groups:
-        yield f"  {group.name}", f"{group.replicas} x {shape_words(group.shape)}"
+        tasks = str(group.replicas) if group.least == group.replicas else f"{group.least} to {group.replicas}"
+        yield f"  {group.name}", f"{tasks} x {shape_words(group.shape)}"
         yield "", shlex.join(group.command or spec.command)
     yield from _wishes(spec)
     limit = job.time_limit or spec.time_limit

@@ -25,12 +25,18 @@ class Shape(Document, frozen=True):
 
 
 class TaskGroup(Document, frozen=True):
-    """Tasks of one role: `replicas` copies of one shape. All of them use one GPU type."""
+    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type."""
 
     name: str
     replicas: int
     shape: Shape
     command: tuple[str, ...] = ()
+    min_replicas: int | None = None
+
+    @property
+    def least(self) -> int:
+        """Tasks without which the gang does not start."""
+        return self.replicas if self.min_replicas is None else self.min_replicas
 
 
 class TopologyRequest(Document, frozen=True):
@@ -53,12 +59,17 @@ class JobSpec(Document, frozen=True):
 
     @property
     def gpus(self) -> int:
-        """GPUs of the whole gang."""
+        """GPUs of the whole gang, an elastic one at its full size."""
         return sum(group.replicas * group.shape.gpus for group in self.task_groups)
 
     @property
+    def least_gpus(self) -> int:
+        """GPUs without which the gang does not start."""
+        return sum(group.least * group.shape.gpus for group in self.task_groups)
+
+    @property
     def tasks(self) -> int:
-        """Tasks of the whole gang: its world size."""
+        """Tasks of the whole gang, an elastic one at its full size."""
         return sum(group.replicas for group in self.task_groups)
 
     @property

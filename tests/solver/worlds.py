@@ -103,7 +103,14 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
+def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool) -> TaskGroup:
+    """One to three tasks of a shape; elastic groups may start with fewer."""
+    replicas = draw(st.integers(1, 3))
+    return TaskGroup(name, replicas, shape, min_replicas=draw(st.integers(1, replicas)) if elastic else None)
+
+
+@st.composite
+def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4), elastic: bool = False) -> Job:
     """A pending job of one or two groups."""
     groups = draw(st.integers(1, 2)) if draw(st.booleans()) else 1
     shapes = [
@@ -116,7 +123,7 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
     ]
     spec = JobSpec(
         QueueName(draw(st.sampled_from(["left", "r1", "r2"]))),
-        tuple(TaskGroup(f"g{index}", draw(st.integers(1, 3)), shape) for index, shape in enumerate(shapes)),
+        tuple(draw(task_groups(f"g{index}", shape, elastic and index == 0)) for index, shape in enumerate(shapes)),
         draw(st.sampled_from([known.name for known in CLASSES])),
         TopologyRequest(
             draw(st.sampled_from([None, None, "rack", "block"])), draw(st.sampled_from([None, None, "island", "rack"]))
@@ -128,7 +135,9 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Sequence[int] = (1, 2, 4)) -> Snapshot:
+def snapshots(
+    draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Sequence[int] = (1, 2, 4), elastic: bool = False
+) -> Snapshot:
     """A cluster of two types with some nodes closed or partly held by running jobs, and a few pending gangs."""
     nodes = []
     for index in range(draw(st.integers(1, nodes_max))):
@@ -137,7 +146,7 @@ def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Seq
         made = node(f"n{index}", draw(st.sampled_from([2, 4])), gpu_type, rack=rack, block=block, cpu=16)
         nodes.append(made)
     running = [_runner(n, draw(st.integers(1, len(n.gpus)))) for n in nodes if draw(st.integers(0, 4)) == 0]
-    pending = [draw(jobs(number, sizes)) for number in range(draw(st.integers(0, jobs_max)))]
+    pending = [draw(jobs(number, sizes, elastic)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
 
 
