@@ -114,24 +114,30 @@ def _pool_of(placed: Placed, room: Room) -> int:
 
 
 def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[tuple[Kind, int]]:
-    groups = {group.name: group for group in start.candidate.job.spec.task_groups}
-    nodes = {
-        (task.group, task.index): room.index[task.node] for task in start.placed.tasks if groups[task.group].shape.gpus
-    }
-    kinds = [kind for kind, _ in formulation.kinds_of(way)]
-    if kinds and kinds[0].level is not None:
-        yield kinds[0], formulation.cells.domain_of(next(iter(nodes.values())))
-        for growth, _ in _growth_of(way, formulation):
-            grown = start.candidate.job.spec.task_groups[growth.group]
-            kind = formulation.kind_of_growth(growth)
-            for (name, index), node in nodes.items():
-                if name == grown.name and index >= grown.least:
-                    yield kind, formulation.cells.domain_of(node)
-        return
-    by_part = {(kind.parts[0][0], kind.parts[0][1]): kind for kind in kinds}
-    for (group, _), node in nodes.items():
-        kind = by_part[formulation.part_key(groups[group].shape, room.nodes[node].gpu_type)]
-        yield kind, formulation.cells.domain_of(node)
+    kept = formulation.kept_at(way) is not None
+    for number, group in enumerate(start.candidate.job.spec.task_groups):
+        tasks = sorted((task for task in start.placed.tasks if task.group == group.name), key=lambda task: task.index)
+        domains = [formulation.cells.domain_of(room.index[task.node]) for task in tasks]
+        growth = Growth(way, number)
+        if growth in formulation.growth:
+            yield from ((formulation.kind_of_growth(growth), domain) for domain in domains[group.least :])
+        if not group.shape.gpus:
+            continue
+        if kept:
+            # The gang is one flow, so it is counted once, by the first of its groups that has GPUs.
+            yield from (
+                (kind, domains[0]) for kind, _ in formulation.kinds_of(way) if number == _first_with_gpus(start)
+            )
+            continue
+        first = 0
+        for kind, times in formulation.kinds_of_group(way, number):
+            for _ in range(times):
+                yield kind, domains[first]
+                first += kind.parts[0][2]
+
+
+def _first_with_gpus(start: Start) -> int:
+    return next(number for number, group in enumerate(start.candidate.job.spec.task_groups) if group.shape.gpus)
 
 
 def _growth_of(way: Way, formulation: Formulation) -> list[tuple[Growth, int]]:
@@ -172,7 +178,7 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
     if way.pool is not None:
         mask: Mask = formulation.cells.room.topology["pool"].of_node == way.pool
         return mask
-    for kind, _ in formulation.kinds_of(way):
+    for kind, _ in formulation.kinds_of(way) if formulation.kept_at(way) else ():
         if domains.get(kind):
             return formulation.cells.nodes_of(domains[kind].pop(0))
     return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
 from solver.rules.demand import Option
 from solver.world.cluster import LEVELS, Level, is_wider
 from solver.world.room import Room
@@ -53,16 +54,16 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
     group, asked = spec.task_groups[number], spec.effective_topology
     tasks = list(placed.tasks)
     nodes = [room.index[task.node] for task in tasks]
-    left, first = most, sum(task.group == group.name for task in tasks)
+    first = sum(task.group == group.name for task in tasks)
+    limits = SpreadLimits.of(room, spec, placed.tasks)
     for level in (*LEVELS, None):
-        if not left or is_wider(level, asked.required):
+        if is_wider(level, asked.required):
             break
         near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
+        own = [room.index[task.node] for task in tasks if task.group == group.name]
         slots = room.slots(group.shape, option.gpu_types[number]) * near
-        count = min(left, int(slots.sum()))
-        chosen = _spread_counts(room, slots, count) if count else None
-        tasks += _realise(room, group, chosen or [], first + most - left)
-        left -= count
+        chosen = more_tasks(room, slots, most + first - len(own), spec.bundle_of(group), limits.of_group(number), own)
+        tasks += _realise(room, group, chosen, len(own))
     return Placed(tuple(tasks), _preferred_met(room, asked, tuple(tasks)))
 
 
@@ -87,7 +88,8 @@ class _Gang:
     """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes."""
 
     room: Room
-    groups: tuple[tuple[TaskGroup, int], ...]
+    spec: JobSpec
+    groups: tuple[tuple[int, TaskGroup, int], ...]
     slots: list[Ints]
     allowed: Mask
 
@@ -95,22 +97,23 @@ class _Gang:
     def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> _Gang:
         allowed = room.open_nodes if within is None else room.open_nodes & within
         # Groups with GPUs are harder to place and go first.
-        asked = zip(spec.task_groups, option.gpu_types, tasks, strict=True)
-        ordered = sorted(asked, key=lambda triple: -triple[0].shape.gpus)
-        slots = [room.slots(group.shape, gpu_type) * allowed for group, gpu_type, _ in ordered]
-        return cls(room, tuple((group, count) for group, _, count in ordered), slots, allowed)
+        order = sorted(range(len(tasks)), key=lambda number: -spec.task_groups[number].shape.gpus)
+        groups = tuple((number, spec.task_groups[number], tasks[number]) for number in order)
+        slots = [room.slots(group.shape, option.gpu_types[number]) * allowed for number, group, _ in groups]
+        return cls(room, spec, groups, slots, allowed)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
-        return all(int(slots.sum()) >= tasks for (_, tasks), slots in zip(self.groups, self.slots, strict=True))
+        return all(int(slots.sum()) >= tasks for (_, _, tasks), slots in zip(self.groups, self.slots, strict=True))
 
     def place_in_one(self, level: Level) -> tuple[TaskPlacement, ...] | None:
         """All tasks in one domain of the level, the one left fullest."""
         domains = self.room.topology[level]
         count = len(domains.names)
         able = np.ones(count, dtype=bool)
-        for (_, tasks), slots in zip(self.groups, self.slots, strict=True):
-            able &= np.bincount(domains.of_node, weights=slots, minlength=count) >= tasks
+        limits = SpreadLimits.of(self.room, self.spec)
+        for (number, _, tasks), slots in zip(self.groups, self.slots, strict=True):
+            able &= room_in_domains(slots, domains.of_node, limits.of_group(number)) >= tasks
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
@@ -124,18 +127,19 @@ class _Gang:
     def place_among(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         """All tasks on these nodes."""
         if len(self.groups) == 1:
-            ((group, tasks),) = self.groups
-            chosen = _spread_counts(self.room, self.slots[0] * nodes, tasks)
+            ((number, group, tasks),) = self.groups
+            limits = SpreadLimits.of(self.room, self.spec).of_group(number)
+            chosen = choose(self.room, self.slots[0] * nodes, tasks, self.spec.bundle_of(group), limits)
             return None if chosen is None else tuple(_realise(self.room, group, chosen))
         return self._place_groups_together(nodes)
 
     def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
-        trial = self.room.copy()
+        trial, limits = self.room.copy(), SpreadLimits.of(self.room, self.spec)
         decided: list[tuple[TaskGroup, list[tuple[int, int]]]] = []
-        for (group, tasks), before in zip(self.groups, self.slots, strict=True):
+        for (number, group, tasks), before in zip(self.groups, self.slots, strict=True):
             slots = np.minimum(before, trial.slots(group.shape, None)) * nodes
-            chosen = _spread_counts(trial, slots, tasks)
+            chosen = choose(trial, slots, tasks, self.spec.bundle_of(group), limits.of_group(number))
             if chosen is None:
                 return None
             for node, count in chosen:
@@ -151,29 +155,3 @@ def _realise(room: Room, group: TaskGroup, chosen: list[tuple[int, int]], first:
         for devices in room.take(node, group.shape, tasks):
             yield TaskPlacement(group.name, index, room.nodes[node].name, devices)
             index += 1
-
-
-def _spread_counts(room: Room, slots: Ints, tasks: int) -> list[tuple[int, int]] | None:
-    """Which nodes take how many tasks: few racks and islands, then the nodes that are left fullest."""
-    if int(slots.sum()) < tasks:
-        return None
-    nodes = np.flatnonzero(slots)
-    order = nodes[np.argsort(room.free_gpus[nodes], kind="stable")]
-    for level in ("island", "rack", "block"):  # stable sorts from the least to the most significant key
-        order = order[np.argsort(_domain_rank(room.topology[level].of_node, slots, order, tasks), kind="stable")]
-    chosen: list[tuple[int, int]] = []
-    for node in order:
-        count = min(tasks, int(slots[node]))
-        chosen.append((int(node), count))
-        tasks -= count
-        if not tasks:
-            break
-    return chosen
-
-
-def _domain_rank(of_node: Ints, slots: Ints, order: Ints, tasks: int) -> Ints:
-    """Sort key that puts the tightest domain that takes all tasks first, else the roomiest first, each kept together."""
-    totals = np.bincount(of_node[order], weights=slots[order], minlength=int(of_node.max()) + 1).astype(np.int64)
-    mine = totals[of_node[order]]
-    unwanted = np.where(mine >= tasks, mine - tasks, 2 * int(totals.max()) + tasks - mine)
-    return np.asarray(unwanted * (int(of_node.max()) + 1) + of_node[order], dtype=np.int64)

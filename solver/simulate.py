@@ -27,7 +27,7 @@ class TraceJob(Document, frozen=True):
 
 
 class Run(Document, frozen=True):
-    """How one job of the trace fared."""
+    """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has."""
 
     job: JobName
     queue: QueueName
@@ -114,5 +114,6 @@ class Replay:
                     time_limit=step.time_limit,
                     placement=step.tasks,
                 )
+                held = sum(len(task.devices) for task in step.tasks)
                 heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job))
-                self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], started_at=now)
+                self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], started_at=now, gpus=held)

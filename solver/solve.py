@@ -119,6 +119,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
 def cell_level(classes: Sequence[JobClass]) -> Level:
     """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
     asked = {level for known in classes for level in (known.topology.required, known.topology.preferred)}
+    asked |= {bundle.within for known in classes for bundle in known.bundles if bundle}
     return "block" if asked & {"island", "rack", "block"} else "pool"
 
 

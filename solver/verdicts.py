@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solver.admission import Admission
+from solver.closeness import tasks_that_fit
 from solver.placement import place
 from solver.plan.reasons import (
     AnyReason,
+    Bundles,
     Capacity,
     HostResources,
     NoRoom,
     Outranked,
     QuotaMax,
     RoundCutShort,
+    TooClose,
     Topology,
     UserMax,
 )
@@ -139,9 +142,25 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
         for reason in _too_few_slots(room, group, gpu_type)
     ]
     yield from scattered
+    apart = [] if short or scattered else list(_kept_apart(room, spec, option))
+    yield from apart
     domain = _roomiest_domain(room, spec, option)
-    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered):
+    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered or apart):
         yield domain
+
+
+def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
+    """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
+    for number, group in enumerate(spec.task_groups):
+        slots = room.slots(group.shape, option.gpu_types[number])
+        bundle, fits = spec.bundle_of(group), tasks_that_fit(room, slots, spec, number)
+        if fits >= group.least:
+            continue
+        if bundle:
+            yield Bundles(group.name, bundle.within, group.least, min(bundle.tasks, group.least), fits)
+        for spread in (spec.topology.spread, group.topology.spread):
+            if spread:
+                yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
 
 
 def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> Iterable[AnyReason]:

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from solver.plan.check_closeness import closeness_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.plan import Bind, Plan, Release, Runs, Starts
@@ -208,6 +209,7 @@ class _Court:
             domains = {self.nodes[task.node].domain(level) for task in bind.tasks} if level else set()
             if len(domains) > 1 and len(bind.tasks) > 1:
                 yield Violation("S5", bind.job, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
+            yield from closeness_violations(self.jobs[bind.job], bind, self.nodes)
 
     def _releases(self) -> Iterable[Violation]:
         """S2: only a gang whose start is overdue is released."""

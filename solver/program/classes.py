@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from solver.rules.demand import Candidate, Option, SubLayer
-from solver.world.workload import QueueName, Shape, TopologyRequest
+from solver.world.workload import Bundle, QueueName, Shape, TopologyRequest
 
 Group = tuple[Shape, int]
 """Tasks of one shape, and how many of them."""
@@ -17,7 +17,7 @@ Group = tuple[Shape, int]
 class JobClass:
     """Candidates that are exchangeable up to their place in the queue; `members` in that order.
 
-    `extra`: by how many tasks each group may grow beyond what it has in `groups`.
+    `extra`: by how many tasks each group may grow beyond what it has in `groups`. `bundles`: how its tasks keep together.
     """
 
     queue: QueueName
@@ -25,6 +25,7 @@ class JobClass:
     band: int
     groups: tuple[Group, ...]
     extra: tuple[int, ...]
+    bundles: tuple[Bundle | None, ...]
     topology: TopologyRequest
     options: tuple[Option, ...]
     members: tuple[Candidate, ...]
@@ -57,5 +58,6 @@ def _class(members: tuple[Candidate, ...]) -> JobClass:
     first, spec = members[0], members[0].job.spec
     groups = tuple((group.shape, group.least) for group in spec.task_groups)
     extra = tuple(group.replicas - group.least for group in spec.task_groups)
+    bundles = tuple(spec.bundle_of(group) for group in spec.task_groups)
     topology = spec.effective_topology
-    return JobClass(spec.queue, first.sub_layer, first.band, groups, extra, topology, first.options, members)
+    return JobClass(spec.queue, first.sub_layer, first.band, groups, extra, bundles, topology, first.options, members)

@@ -63,12 +63,28 @@ class Formulation:
 
     def kinds_of(self, way: Way) -> Iterable[tuple[Kind, int]]:
         """What a gang served this way sends into cells, and how many of it."""
-        parts = tuple(self._parts(way))
-        if self._kept_at(way):
-            yield Kind(way.level, None, parts), 1
+        if self.kept_at(way):
+            yield Kind(way.level, None, tuple(self._parts(way))), 1
         else:
-            for shape, gpu_type, count in parts:
-                yield Kind(None, way.pool, ((shape, gpu_type, 1),)), count
+            for group in range(len(way.option.gpu_types)):
+                yield from self.kinds_of_group(way, group)
+
+    def kinds_of_group(self, way: Way, group: int) -> Iterable[tuple[Kind, int]]:
+        """What the tasks of one group send into cells, in the order of their indexes, where the gang does not flow as one.
+
+        Bundles that may be wider than a cell flow task by task.
+        """
+        known, gpu_type = self.classes[way.job_class], way.option.gpu_types[group]
+        if gpu_type is None:
+            return
+        (shape, count), bundle = known.groups[group], known.bundles[group]
+        if bundle is None or is_wider(bundle.within, self.cells.level):
+            yield Kind(None, way.pool, ((bare(shape), gpu_type, 1),)), count
+            return
+        full, rest = divmod(count, bundle.tasks)
+        for size, times in ((bundle.tasks, full), (rest, 1)):
+            if size and times:
+                yield Kind(bundle.within if size > 1 else None, way.pool, ((bare(shape), gpu_type, size),)), times
 
     def kind_of_growth(self, growth: Growth) -> Kind:
         """What each task that a gang grows by sends into cells."""
@@ -77,19 +93,15 @@ class Formulation:
         if gpu_type is None:
             raise AssertionError("a group without GPUs has no column to grow by")
         shape, _ = self.classes[way.job_class].groups[growth.group]
-        return Kind(self._kept_at(way), way.pool, ((bare(shape), gpu_type, 1),))
+        return Kind(self.kept_at(way), way.pool, ((bare(shape), gpu_type, 1),))
 
-    def _kept_at(self, way: Way) -> Level | None:
+    def kept_at(self, way: Way) -> Level | None:
         """The level at which whole gangs flow; None: their tasks flow one by one."""
         return None if is_wider(way.level, self.cells.level) else way.level
 
     def ways_of_class(self, number: int) -> tuple[Way, ...]:
         """The columns of a class, the most preferred first."""
         return tuple(self._by_class.get(number, ()))
-
-    def part_key(self, shape: Shape, gpu_type: GpuType) -> tuple[Shape, GpuType]:
-        """How the program knows tasks of a shape on a type."""
-        return bare(shape), gpu_type
 
     def _parts(self, way: Way) -> Iterable[Part]:
         """GPU tasks by shape and type. Groups without GPUs can be anywhere: placement sees to them."""
@@ -120,7 +132,7 @@ class Formulation:
         """Where whole gangs flow into a cell, what they grow by flows into the same."""
         extra: dict[Kind, dict[Kind, int]] = defaultdict(dict)
         for growth in self.growth:
-            if self._kept_at(growth.way):
+            if self.kept_at(growth.way):
                 ((gangs, _),) = self.kinds_of(growth.way)
                 most = self.classes[growth.way.job_class].extra[growth.group]
                 near = extra[self.kind_of_growth(growth)]

@@ -12,7 +12,7 @@ from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
 from solver.world.room import Room
-from solver.world.workload import JobSpec, Shape
+from solver.world.workload import Bundle, JobSpec, Shape, Spread
 
 Free = tuple[tuple[int, int], ...]
 """Free GPUs and CPU per node."""
@@ -78,11 +78,34 @@ def _gang(start: Start, nodes: tuple[Node, ...], free: Free) -> Iterator[Free]:
     seen = set()
     for domain in sorted(domains):
         allowed = [i for i, node in enumerate(nodes) if tuple(node.domain(level) for level in levels) == domain]
-        tasks = _tasks(start)
-        for left in _place(tasks, nodes, allowed, free):
-            if left not in seen:
+        for left, hosts in _place(_tasks(start), nodes, allowed, free, ()):
+            if left not in seen and _apart(start, [nodes[host] for host in hosts]):
                 seen.add(left)
                 yield left
+
+
+def _apart(start: Start, hosts: Sequence[Node]) -> bool:
+    """Whether bundles are whole and spreads kept; `hosts` has the nodes of all tasks, group by group."""
+    spec, rest = start.candidate.job.spec, list(hosts)
+    if _crowd(spec.topology.spread, hosts):
+        return False
+    for group, count in zip(spec.task_groups, start.tasks, strict=True):
+        mine, rest = rest[:count], rest[count:]
+        own = group.topology
+        bundle = Bundle(count, own.required) if own.required else own.group or spec.topology.group
+        for first in range(0, count, bundle.tasks) if bundle else ():
+            if bundle and len({node.domain(bundle.within) for node in mine[first : first + bundle.tasks]}) > 1:
+                return False
+        if _crowd(own.spread, mine):
+            return False
+    return True
+
+
+def _crowd(spread: Spread | None, hosts: Sequence[Node]) -> bool:
+    if spread is None:
+        return False
+    domains = [host.name if spread.level == "node" else host.domain(spread.level) for host in hosts]
+    return any(domains.count(domain) > spread.max_per_domain for domain in domains)
 
 
 def _tasks(start: Start) -> list[tuple[Shape, str | None]]:
@@ -95,14 +118,18 @@ def _tasks(start: Start) -> list[tuple[Shape, str | None]]:
 
 
 def _place(
-    tasks: list[tuple[Shape, str | None]], nodes: tuple[Node, ...], allowed: list[int], free: Free
-) -> Iterator[Free]:
+    tasks: list[tuple[Shape, str | None]],
+    nodes: tuple[Node, ...],
+    allowed: list[int],
+    free: Free,
+    hosts: tuple[int, ...],
+) -> Iterator[tuple[Free, tuple[int, ...]]]:
     if not tasks:
-        yield free
+        yield free, hosts
         return
     (shape, gpu_type), rest = tasks[0], tasks[1:]
     for index in allowed:
         gpus, cpu = free[index]
         if gpu_type in (None, nodes[index].gpu_type) and gpus >= shape.gpus and cpu >= shape.cpu:
             left = (*free[:index], (gpus - shape.gpus, cpu - shape.cpu), *free[index + 1 :])
-            yield from _place(rest, nodes, allowed, left)
+            yield from _place(rest, nodes, allowed, left, (*hosts, index))

@@ -28,7 +28,7 @@ many = settings(max_examples=60, deadline=None)
 
 
 @many
-@given(snapshots(elastic=True), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     assert program.is_satisfied_by(start)
@@ -41,7 +41,7 @@ def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapsho
 
 
 @many
-@given(snapshots(elastic=True), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> None:
     program, _ = formulated(snapshot, policy)
     for objective in program.objectives:
@@ -51,7 +51,7 @@ def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> 
 
 
 @settings(max_examples=25, deadline=None)
-@given(snapshots(elastic=True), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     solution = optimise(program, start, EFFORT)
