@@ -33,12 +33,16 @@ PASSES: tuple[tuple[Eligible, Growing], ...] = (
     ),
     (
         lambda headroom, queue, charge: headroom.fair.part(queue, charge) == sum(charge.values()),
+        _nobody_grows,
+    ),
+    (
+        lambda headroom, queue, charge: headroom.fair.part(queue, charge) > 0,
         partial(grow_all, lines=lambda headroom: headroom.fair),
     ),
     (lambda *_: True, partial(grow_all, lines=None)),
 )
-"""Who is served in each pass: wholly entitled gangs, partly entitled ones, those inside their fair share, then everybody;
-and who grows once they are: nobody, those inside their guarantee, those inside their fair share, everybody."""
+"""Who is served in each pass: wholly entitled gangs, partly entitled ones, those wholly and those partly inside their fair
+share, then everybody; and who grows once they are: whoever can inside guarantees, then inside fair shares, then at all."""
 
 
 def greedy(
