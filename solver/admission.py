@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from solver.closeness import tasks_that_fit
 from solver.placement import place
 from solver.plan.reasons import (
     AboveMax,
@@ -28,7 +29,7 @@ from solver.rules.policy import Policy
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
+from solver.world.workload import Job, JobSpec, QueueName
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +128,27 @@ class Gate:
     def _never_fits(self, spec: JobSpec, option: Option) -> NeverFits:
         level = spec.effective_topology.required
         fits = [
-            (self._tasks_that_fit(group, gpu_type, level), group, gpu_type)
-            for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
+            (self._tasks_that_fit(spec, number, gpu_type, level), spec.task_groups[number], gpu_type)
+            for number, gpu_type in enumerate(option.gpu_types)
         ]
-        tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].replicas)
+        tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].least)
         usable = self.empty.open_nodes if gpu_type is None else self.empty.of_type(gpu_type)
         return NeverFits(
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
-            tasks=group.replicas,
+            tasks=group.least,
             gpus_per_task=group.shape.gpus,
             tasks_that_fit=tasks,
             largest_task=int(self.empty.free_gpus[usable].max(initial=0)),
             level=level,
         )
 
-    def _tasks_that_fit(self, group: TaskGroup, gpu_type: GpuType | None, level: Level | None) -> int:
-        slots = self.empty.slots(group.shape, gpu_type)
-        if level is None:
-            return int(slots.sum())
-        return int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))
+    def _tasks_that_fit(self, spec: JobSpec, number: int, gpu_type: GpuType | None, level: Level | None) -> int:
+        slots, group = self.empty.slots(spec.task_groups[number].shape, gpu_type), spec.task_groups[number]
+        total = int(slots.sum())
+        if level is not None:
+            total = int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))
+        if total < group.least:
+            return total
+        apart = tasks_that_fit(self.empty, slots, spec, number)
+        return apart if apart < group.least else total

@@ -50,12 +50,14 @@ def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], sh
     for known in classes:
         most: dict[Segment, int] = {}
         for option in known.options:
-            for segment, gpus in segments_of(known.members[0], option):
+            for segment, gpus in segments_of(known.members[0], option, option.wanted):
                 most[segment] = max(gpus, most.get(segment, 0))
         for segment, gpus in most.items():
             demand[segment] += gpus * len(known.members)
             weight[segment] = known.weight
         served[known.sub_layer] += known.weight * known.worth * len(known.members)
+        if known.growth:
+            served[known.sub_layer.of_growth] += known.weight * known.growth * len(known.members)
     inside = [
         _inside_alone(layer, demand, weight, Inside(shares.tree, room))
         for room in (shares.entitled_room, shares.fair_room)

@@ -14,7 +14,7 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.demand import Candidate, Option, SubLayer
+from solver.rules.demand import Candidate, Option, SubLayer, sub_layers_of
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.policy import SolverLimits
 from solver.rules.users import UserRoom
@@ -40,7 +40,7 @@ def decide(
 ) -> Answer:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
     able = able_to_start(candidates, room, shares)
-    sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
+    sub_layers = sub_layers_of(able)
     classes = classes_of(able)
     bounds = loose_bounds(classes, sub_layers, shares)
     first = greedy(able, room.copy(), shares)
@@ -86,6 +86,7 @@ def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
 def cell_level(classes: Sequence[JobClass]) -> Level:
     """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
     asked = {level for known in classes for level in (known.topology.required, known.topology.preferred)}
+    asked |= {bundle.within for known in classes for bundle in known.bundles if bundle}
     return "block" if asked & {"island", "rack", "block"} else "pool"
 
 

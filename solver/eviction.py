@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from solver.placement import Placed, place
+from solver.placement import Placed, least_tasks, place
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
@@ -91,12 +91,21 @@ class MakingRoom:
         if found is None:
             self._without.add(alike)
             return
-        start = Start(candidate, found.option, found.placed)
+        start = Start(candidate, found.option, found.placed, least_tasks(candidate.job.spec))
         if not now:
             self.promises.append(Promise(start, found.victims, tier))
         else:
             self.starts.append(start)
         self._keep(start, found)
+
+    def keep(self, start: Start) -> bool:
+        """Hold on to a start that was decided before, if nobody has been given its room since."""
+        job, tasks = start.candidate.job, start.placed.tasks
+        if not self.room.has_free(shaped(job, tasks)) or self.headroom.blocking(start.queue, start.charge):
+            return False
+        self.starts.append(start)
+        self._hold(start)
+        return True
 
     def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[_Trial]:
         """How it could be served, the least harmful first."""
@@ -190,15 +199,18 @@ class MakingRoom:
         return fairer(self.headroom, candidate.job.spec.queue, found.option.charge, losses)
 
     def _keep(self, start: Start, found: _Trial) -> None:
-        job, tasks = start.candidate.job, found.placed.tasks
         for victim in found.victims:
             _leave(self.soon, victim.holder.job)
             self.gone.add(victim.name)
-        self.soon.occupy(shaped(job, tasks))
-        self.room.occupy(shaped(job, tasks))
         self.headroom = found.headroom
-        self.headroom.take(start.queue, start.option.charge)
-        self.users.take(job, start.option.charge)
+        self._hold(start)
+
+    def _hold(self, start: Start) -> None:
+        job = start.candidate.job
+        for room in (self.room, self.soon):
+            room.occupy(shaped(job, start.placed.tasks))
+        self.headroom.take(start.queue, start.charge)
+        self.users.take(job, start.charge)
 
 
 def shaped(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:

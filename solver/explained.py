@@ -52,8 +52,8 @@ class Explained:
     def _starting(self) -> Iterator[Verdict]:
         headroom = Headroom(self.decision.shares)
         for start in sorted(self.decision.starts, key=lambda start: not start.candidate.inside_only):
-            job, gpus = start.candidate.job, sum(start.option.charge.values())
-            entitled = headroom.take(start.queue, start.option.charge)
+            job, gpus = start.candidate.job, sum(start.charge.values())
+            entitled = headroom.take(start.queue, start.charge)
             yield Starts(job.name, job.spec.queue, gpus, entitled)
         for ready in self.nominations.ready:
             yield self._keeps_its_promise(ready)

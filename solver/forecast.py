@@ -172,7 +172,7 @@ class _World:
 
     def _begin(self, start: Start, now: Instant) -> None:
         job = start.candidate.job
-        for gpu_type, gpus in start.option.charge.items():
+        for gpu_type, gpus in start.charge.items():
             self._charge(job, gpu_type, gpus)
         self._hold(job.name, _Holder(job, start.placed.tasks), self._end_of(job, now), now)
 

@@ -19,7 +19,7 @@ from solver.world.workload import Job, JobName
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A waiting job, what it was promised, and the jobs that still hold some of that."""
+    """A waiting job, what it was promised, and the jobs that it still waits for."""
 
     job: Job
     intent: Intent
@@ -53,7 +53,8 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
         kept = job is not None and intent.deadline > snapshot.time and _holds(job, intent, shares, usable, snapshot)
         (good if kept else withdrawn).append(intent)
     holder_of = {device: job.name for job in snapshot.jobs for task in job.placement for device in task.devices}
-    judged = [_judged(pending[intent.job], intent, holder_of) for intent in good]
+    leaving_for = [(intent.beneficiary, intent.job) for intent in snapshot.in_flight.evictions]
+    judged = [_judged(pending[intent.job], intent, holder_of, leaving_for) for intent in good]
     return Nominations(
         _without(snapshot, withdrawn),
         tuple(nomination for nomination in judged if not nomination.holders),
@@ -88,10 +89,17 @@ def charge_of(intent: Intent, snapshot: Snapshot) -> dict[GpuType, int]:
     return charge
 
 
-def _judged(job: Job, intent: Intent, holder_of: dict[DeviceId, JobName]) -> Nomination:
+def _judged(
+    job: Job,
+    intent: Intent,
+    holder_of: dict[DeviceId, JobName],
+    leaving_for: Iterable[tuple[JobName | None, JobName]],
+) -> Nomination:
     devices = (device for task in intent.tasks for device in task.devices)
-    holders = sorted({holder_of[device] for device in devices if device in holder_of})
-    return Nomination(job, intent, tuple(holders))
+    holders = {holder_of[device] for device in devices if device in holder_of}
+    # Some leave because they hold quota and not because they hold devices.
+    holders |= {leaving for beneficiary, leaving in leaving_for if beneficiary == job.name}
+    return Nomination(job, intent, tuple(sorted(holders)))
 
 
 def _without(snapshot: Snapshot, withdrawn: Iterable[Intent]) -> Snapshot:

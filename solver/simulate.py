@@ -28,7 +28,7 @@ class TraceJob(Document, frozen=True):
 
 
 class Run(Document, frozen=True):
-    """How one job of the trace fared."""
+    """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has."""
 
     job: JobName
     queue: QueueName
@@ -140,7 +140,9 @@ class Replay:
         )
         heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job, step.attempt))
         run = self.runs[step.job]
-        self.runs[step.job] = msgspec.structs.replace(run, started_at=now if run.started_at is None else run.started_at)
+        held = sum(len(task.devices) for task in step.tasks)
+        first = now if run.started_at is None else run.started_at
+        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, gpus=held)
 
     def _evict(self, step: Evict, now: Instant) -> None:
         job, run = self._live[step.job], self.runs[step.job]

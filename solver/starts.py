@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.placement import Placed
-from solver.rules.demand import Candidate, Option, SubLayer
-from solver.rules.entitlement import Headroom, Inside, Shares
+from solver.rules.demand import Candidate, Option, SubLayer, charge_of
+from solver.rules.entitlement import Charge, Headroom, Inside, Shares
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
@@ -20,11 +20,22 @@ FIT = "fit"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A job that starts in this round: how it is served and where."""
+    """A job that starts in this round: how it is served, where, and with how many tasks of each group."""
 
     candidate: Candidate
     option: Option
     placed: Placed
+    tasks: tuple[int, ...]
+
+    @property
+    def charge(self) -> Charge:
+        """What it costs its queue."""
+        return charge_of(self.candidate.job.spec, self.option.gpu_types, self.tasks)
+
+    @property
+    def growth(self) -> int:
+        """GPUs beyond those without which it would not start."""
+        return sum(self.charge.values()) - self.candidate.job.spec.least_gpus
 
     @property
     def queue(self) -> QueueName:
@@ -34,7 +45,7 @@ class Start:
     @property
     def misfit(self) -> float:
         """How far from its wishes, in GPUs: down its list of types, and outside its preferred level."""
-        return misfit(self.candidate.worth, self.option, self.placed.preferred_met)
+        return misfit(self.candidate.worth + self.growth, self.option, self.placed.preferred_met)
 
 
 def misfit(worth: float, option: Option, preferred_met: bool) -> float:
@@ -56,11 +67,14 @@ class Segment:
     gpu_type: GpuType
 
 
-def segments_of(candidate: Candidate, option: Option) -> Iterable[tuple[Segment, int]]:
-    """The segments a gang's GPUs fall into under an option."""
-    queue = candidate.job.spec.queue
-    for gpu_type, gpus in sorted(option.charge.items()):
-        yield Segment(not candidate.inside_only, candidate.sub_layer, candidate.band, queue, gpu_type), gpus
+def segments_of(candidate: Candidate, option: Option, charge: Charge) -> Iterable[tuple[Segment, int]]:
+    """The segments that the GPUs of a gang of a size fall into: those it needs to start, and those by which it has grown."""
+    queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.inside_only
+    for gpu_type, gpus in sorted(charge.items()):
+        least = option.charge[gpu_type]
+        yield Segment(may_borrow, layer, candidate.band, queue, gpu_type), least
+        if gpus > least:
+            yield Segment(may_borrow, layer.of_growth, candidate.band, queue, gpu_type), gpus - least
 
 
 def parts_inside(gpus: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:
@@ -86,7 +100,7 @@ def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares
     gpus: dict[Segment, int] = {}
     weight: dict[Segment, float] = {}
     for start in starts:
-        for segment, count in segments_of(start.candidate, start.option):
+        for segment, count in segments_of(start.candidate, start.option, start.charge):
             gpus[segment] = gpus.get(segment, 0) + count
             weight[segment] = start.candidate.weight
     headroom = Headroom(shares)
@@ -94,7 +108,10 @@ def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares
     fair = _by_layer(parts_inside(gpus, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)
     for start in starts:
-        served[start.candidate.sub_layer] += start.candidate.weight * start.candidate.worth
+        layer, weighs = start.candidate.sub_layer, start.candidate.weight
+        served[layer] += weighs * start.candidate.worth
+        if start.growth:
+            served[layer.of_growth] += weighs * start.growth
     values = (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
     # Answers are compared layer by layer: the order in which floats were added up must not decide between them.
     return tuple(round(value, 9) for value in values)

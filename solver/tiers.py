@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import msgspec
 
 from solver.certify import better, loose_bounds
 from solver.decide import Answer, certificate, decide
-from solver.eviction import MakingRoom, Promise, Tier, shaped
+from solver.eviction import MakingRoom, Promise, Tier
+from solver.placement import least_tasks
 from solver.plan.plan import Certificate, LayerResult
 from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import Candidate
+from solver.rules.demand import Candidate, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.policy import Policy
 from solver.rules.users import UserRoom
@@ -63,41 +65,47 @@ class _Round:
     def evict_for(self, tier: Tier, answer: Answer, law: Law) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
 
-        What the answer starts inside the tier comes first, and stays; the rest of the answer is decided anew.
+        Sub-layer by sub-layer: what the answer starts inside the tier stays, then the others of the sub-layer are served.
+        What the answer starts below the tier is decided anew.
         """
-        settled = tuple(_inside_tier(answer.starts, tier, Headroom(self.shares)))
-        making = self._making_room(law, settled)
+        making = self._making_room(law)
+        inside = {start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, Headroom(self.shares))}
         # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
         started = {start.candidate.job.name for start in answer.starts}
-        for candidate in self.waiting:
-            if candidate.job.name not in started:
-                making.serve(candidate, tier)
-        if not making.promises:
-            return False
-        self._settle((*settled, *making.starts), making)
-        return True
+        for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
+            alike = tuple(group)
+            ousted = {name for name in _names(alike) if name in inside and not making.keep(ungrown(inside[name]))}
+            for candidate in alike:
+                if candidate.job.name not in started or candidate.job.name in ousted:
+                    making.serve(candidate, tier)
+        if making.promises:
+            self._settle(making)
+        return bool(making.promises)
 
-    def _making_room(self, law: Law, settled: Sequence[Start]) -> MakingRoom:
-        room, soon = self.room.copy(), self.soon.copy()
+    def _making_room(self, law: Law) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
-        for start in settled:
-            job = start.candidate.job
-            room.occupy(shaped(job, start.placed.tasks))
-            soon.occupy(shaped(job, start.placed.tasks))
-            headroom.take(start.queue, start.option.charge)
-            users.take(job, start.option.charge)
-        return MakingRoom(self.snapshot, self.policy, law, room, soon, headroom, users, gone=self._gone())
+        gone = {victim.name for promise in self.promises for victim in promise.victims}
+        return MakingRoom(self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, gone)
 
-    def _gone(self) -> set[JobName]:
-        return {victim.name for promise in self.promises for victim in promise.victims}
-
-    def _settle(self, settled: Sequence[Start], making: MakingRoom) -> None:
-        self.starts += settled
+    def _settle(self, making: MakingRoom) -> None:
+        self.starts += making.starts
         self.promises += making.promises
-        done = {start.candidate.job.name for start in (*settled, *(promise.start for promise in making.promises))}
+        done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
         self.room, self.soon = making.room, making.soon
         self.shares = _holding(making)
+
+
+def _names(candidates: Iterable[Candidate]) -> list[JobName]:
+    return [candidate.job.name for candidate in candidates]
+
+
+def ungrown(start: Start) -> Start:
+    """The start at its least size: nobody is evicted so that another can grow."""
+    least = least_tasks(start.candidate.job.spec)
+    sizes = {group.name: count for group, count in zip(start.candidate.job.spec.task_groups, least, strict=True)}
+    tasks = tuple(task for task in start.placed.tasks if task.index < sizes[task.group])
+    return replace(start, placed=replace(start.placed, tasks=tasks), tasks=least)
 
 
 def decide_with_evictions(
@@ -144,7 +152,7 @@ def _decide(
 def _conclude(this: _Round, answer: Answer, candidates: Sequence[Candidate], shares: Shares, room: Room) -> Decision:
     starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
     after = shares.without(_charges(promises))
-    sub_layers = tuple(sorted({candidate.sub_layer for candidate in candidates}))
+    sub_layers = sub_layers_of(candidates)
     values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
     # No program has weighed victims against each other: only what no answer could exceed bounds these values.
     bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this)))
@@ -191,9 +199,9 @@ def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Ite
     """The starts that lie, at least in part, inside the tier's shares."""
     for start in starts:
         inside = headroom.entitled if tier == "entitled" else headroom.fair
-        if inside.part(start.queue, start.option.charge):
+        if inside.part(start.queue, start.charge):
             yield start
-        headroom.take(start.queue, start.option.charge)
+        headroom.take(start.queue, start.charge)
 
 
 def _holding(making: MakingRoom) -> Shares:

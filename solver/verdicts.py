@@ -8,16 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solver.admission import Admission
+from solver.closeness import tasks_that_fit
 from solver.placement import place
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
+    Bundles,
     Capacity,
     HostResources,
     NoRoom,
     Outranked,
     QuotaMax,
     RoundCutShort,
+    TooClose,
     Topology,
     UserMax,
 )
@@ -57,8 +60,8 @@ class Waiting:
         self._headroom = Headroom(self.shares)
         self._users = UserRoom(self.shares.users)
         for start in self.starts:
-            self._headroom.take(start.queue, start.option.charge)
-            self._users.take(start.candidate.job, start.option.charge)
+            self._headroom.take(start.queue, start.charge)
+            self._users.take(start.candidate.job, start.charge)
 
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
@@ -135,7 +138,7 @@ class Waiting:
         rivals = [
             start.candidate.job.name
             for start in self.starts
-            if not types or types & set(start.option.charge) or start.queue == candidate.job.spec.queue
+            if not types or types & set(start.charge) or start.queue == candidate.job.spec.queue
         ]
         return Outranked(tuple(rivals[:AHEAD_NAMED_MAX]), max(0, len(rivals) - AHEAD_NAMED_MAX))
 
@@ -158,21 +161,37 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
         for reason in _too_few_slots(room, group, gpu_type)
     ]
     yield from scattered
+    apart = [] if short or scattered else list(_kept_apart(room, spec, option))
+    yield from apart
     domain = _roomiest_domain(room, spec, option)
-    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered):
+    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered or apart):
         yield domain
+
+
+def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
+    """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
+    for number, group in enumerate(spec.task_groups):
+        slots = room.slots(group.shape, option.gpu_types[number])
+        bundle, fits = spec.bundle_of(group), tasks_that_fit(room, slots, spec, number)
+        if fits >= group.least:
+            continue
+        if bundle:
+            yield Bundles(group.name, bundle.within, group.least, min(bundle.tasks, group.least), fits)
+        for spread in (spec.topology.spread, group.topology.spread):
+            if spread:
+                yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
 
 
 def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> Iterable[AnyReason]:
     fits = int(room.slots(group.shape, gpu_type).sum())
-    if fits >= group.replicas:
+    if fits >= group.least:
         return
     name = gpu_type or GpuType("")
-    if not group.shape.gpus or int(room.slots(Shape(group.shape.gpus), gpu_type).sum()) >= group.replicas:
+    if not group.shape.gpus or int(room.slots(Shape(group.shape.gpus), gpu_type).sum()) >= group.least:
         cpu, memory = Cpu(group.shape.cpu), Memory(group.shape.memory)
-        yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
+        yield HostResources(group.name, name, cpu, memory, group.least, fits)
     else:
-        yield NoRoom(group.name, name, group.replicas, group.shape.gpus, fits)
+        yield NoRoom(group.name, name, group.least, group.shape.gpus, fits)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:

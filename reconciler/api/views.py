@@ -147,5 +147,5 @@ def _wishes(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...])
     """What each pending job would be charged under its first choice, on every queue of its path."""
     for job in snapshot.pending:
         for option in options_of(job.spec, gpu_types)[:1]:
-            for gpu_type, gpus in option.charge.items():
+            for gpu_type, gpus in option.wanted.items():
                 yield from ((Line(queue, gpu_type), gpus) for queue in tree.path(job.spec.queue))

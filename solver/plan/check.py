@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from solver.plan.check_closeness import closeness_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
@@ -171,13 +172,18 @@ class _Court:
         return defaults.get(name) if job.spec.time_limit is None else job.spec.time_limit
 
     def _whole(self, job: Job, bind: Bind | Nominate) -> Iterable[Violation]:
-        wanted = {(group.name, index) for group in job.spec.task_groups for index in range(group.replicas)}
-        bound = Counter((task.group, task.index) for task in bind.tasks)
-        if set(bound) != wanted or max(bound.values(), default=0) > 1:
-            yield Violation(
-                "S2", job.name, f"binds {sum(bound.values())} of {len(wanted)} tasks; a gang is whole or not at all"
-            )
-            return
+        known = {group.name for group in job.spec.task_groups}
+        strange = sorted({task.group for task in bind.tasks} - known)
+        if strange:
+            yield Violation("S2", job.name, f"binds tasks of {', '.join(strange)}; it has no such groups")
+        for group in job.spec.task_groups:
+            bound = sorted(task.index for task in bind.tasks if task.group == group.name)
+            least = group.replicas if group.min_replicas is None else group.min_replicas
+            if bound != list(range(len(bound))) or not least <= len(bound) <= group.replicas:
+                span = f"{least} to {group.replicas}" if least < group.replicas else f"{least}"
+                told = f"binds the tasks {bound} of group {group.name}, which starts with {span}, numbered from 0"
+                yield Violation("S2", job.name, told)
+                return
         for group in job.spec.task_groups:
             tasks = [task for task in bind.tasks if task.group == group.name]
             if any(len(task.devices) != group.shape.gpus for task in tasks):
@@ -232,6 +238,7 @@ class _Court:
             domains = {self.nodes[task.node].domain(level) for task in bind.tasks} if level else set()
             if len(domains) > 1 and len(bind.tasks) > 1:
                 yield Violation("S5", bind.job, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
+            yield from closeness_violations(self.jobs[bind.job], bind, self.nodes)
 
     def _releases(self) -> Iterable[Violation]:
         """S2: only a gang whose start is overdue is released."""

@@ -24,8 +24,9 @@ def false_estimates(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[
             if not snapshot.time < at <= snapshot.time + policy.scheduling.eta_horizon:
                 yield verdict.job, f"{at} is in the past or beyond the horizon"
             free = future.most_free(at, spec)
-            if spec.gpus > free:
-                yield verdict.job, f"needs {spec.gpus} GPUs; at most {free} can be free at {at}"
+            least = sum((group.min_replicas or group.replicas) * group.shape.gpus for group in spec.task_groups)
+            if least > free:
+                yield verdict.job, f"needs {least} GPUs; at most {free} can be free at {at}"
 
 
 @dataclass(frozen=True, slots=True)

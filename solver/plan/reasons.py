@@ -5,7 +5,7 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
-from solver.world.cluster import GpuType, Level
+from solver.world.cluster import GpuType, Level, SpreadLevel
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.workload import JobName, QueueName
@@ -112,6 +112,34 @@ class Topology(Reason, frozen=True, tag="topology"):
 
     def __str__(self) -> str:
         return f"needs {self.wanted} GPUs in one {self.level}; the roomiest is {self.best_domain} with {self.best_free} free"
+
+
+class Bundles(Reason, frozen=True, tag="bundles"):
+    """There is room for the tasks, but not for as many bundles of them in one domain each."""
+
+    group: str
+    level: Level
+    tasks: int
+    per_bundle: int
+    tasks_that_fit: int
+
+    def __str__(self) -> str:
+        wanted = f"group {self.group} needs {self.tasks} tasks with each {self.per_bundle} in one {self.level}"
+        return f"{wanted}; there is room for {self.tasks_that_fit}"
+
+
+class TooClose(Reason, frozen=True, tag="spread"):
+    """There is room for the tasks, but only closer together than the job's spread allows."""
+
+    group: str
+    level: SpreadLevel
+    max_per_domain: int
+    tasks: int
+    tasks_that_fit: int
+
+    def __str__(self) -> str:
+        wanted = f"group {self.group} needs {self.tasks} tasks with at most {self.max_per_domain} in each {self.level}"
+        return f"{wanted}; there is room for {self.tasks_that_fit}"
 
 
 class Outranked(Reason, frozen=True, tag="outranked"):
@@ -267,6 +295,8 @@ AnyReason = (
     | NoRoom
     | HostResources
     | Topology
+    | Bundles
+    | TooClose
     | Outranked
     | AwaitsRelease
     | BeyondGuarantee

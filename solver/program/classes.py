@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from solver.rules.demand import Candidate, Option, SubLayer
-from solver.world.workload import QueueName, Shape, TopologyRequest
+from solver.world.workload import Bundle, QueueName, Shape, TopologyRequest
 
 Group = tuple[Shape, int]
 """Tasks of one shape, and how many of them."""
@@ -15,12 +15,17 @@ Group = tuple[Shape, int]
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """Candidates that are exchangeable up to their place in the queue; `members` in that order."""
+    """Candidates that are exchangeable up to their place in the queue; `members` in that order.
+
+    `extra`: by how many tasks each group may grow beyond what it has in `groups`. `bundles`: how its tasks keep together.
+    """
 
     queue: QueueName
     sub_layer: SubLayer
     band: int
     groups: tuple[Group, ...]
+    extra: tuple[int, ...]
+    bundles: tuple[Bundle | None, ...]
     topology: TopologyRequest
     options: tuple[Option, ...]
     members: tuple[Candidate, ...]
@@ -37,8 +42,13 @@ class JobClass:
 
     @property
     def worth(self) -> float:
-        """What one gang of it counts for, in GPUs."""
+        """What one gang of it counts for, in GPUs, before it grows."""
         return self.members[0].worth
+
+    @property
+    def growth(self) -> int:
+        """GPUs by which one gang of it may grow."""
+        return self.members[0].growth
 
 
 def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
@@ -51,5 +61,8 @@ def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
 
 def _class(members: tuple[Candidate, ...]) -> JobClass:
     first, spec = members[0], members[0].job.spec
-    groups = tuple((group.shape, group.replicas) for group in spec.task_groups)
-    return JobClass(spec.queue, first.sub_layer, first.band, groups, spec.effective_topology, first.options, members)
+    groups = tuple((group.shape, group.least) for group in spec.task_groups)
+    extra = tuple(group.replicas - group.least for group in spec.task_groups)
+    bundles = tuple(spec.bundle_of(group) for group in spec.task_groups)
+    topology = spec.effective_topology
+    return JobClass(spec.queue, first.sub_layer, first.band, groups, extra, bundles, topology, first.options, members)

@@ -40,22 +40,35 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubLayer:
-    """Which jobs are served before which: SLO class (as index in SLO_CLASSES), then priority rank inside the queue."""
+    """Which GPUs are served before which: SLO class (as index in SLO_CLASSES), then priority rank inside the queue.
 
+    All that gangs need to start comes before all by which they grow.
+    """
+
+    growth: bool = field(default=False, kw_only=True)
     slo: int
     rank: int
 
     def __str__(self) -> str:
-        return f"{SLO_CLASSES[self.slo]}.{self.rank}"
+        return f"{SLO_CLASSES[self.slo]}.{self.rank}{'.growth' if self.growth else ''}"
+
+    @property
+    def of_growth(self) -> SubLayer:
+        """Where the GPUs count by which its gangs grow."""
+        return SubLayer(self.slo, self.rank, growth=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is."""
+    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is.
+
+    `charge`: what it costs to start; `wanted`: what it costs at its full size.
+    """
 
     gpu_types: tuple[GpuType | None, ...]
     fallback: int
     charge: Charge = field(hash=False)
+    wanted: Charge = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +93,13 @@ class Candidate:
 
     @property
     def worth(self) -> float:
-        """GPUs of the gang, as a layer counts them; a gang without GPUs counts a thousandth, so that it is started too."""
-        return self.job.spec.gpus or 0.001
+        """GPUs of the least gang, as a layer counts them; one without GPUs counts a thousandth, so that it is started too."""
+        return self.job.spec.least_gpus or 0.001
+
+    @property
+    def growth(self) -> int:
+        """GPUs by which the gang may grow."""
+        return self.job.spec.gpus - self.job.spec.least_gpus
 
 
 def options_of(spec: JobSpec, known: Iterable[GpuType]) -> tuple[Option, ...]:
@@ -93,6 +111,25 @@ def options_of(spec: JobSpec, known: Iterable[GpuType]) -> tuple[Option, ...]:
         _option(spec, tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)), sum(ranks))
         for ranks in islice(combined, OPTIONS_MAX)
     )
+
+
+def charge_of(spec: JobSpec, gpu_types: Iterable[GpuType | None], tasks: Iterable[int]) -> Charge:
+    """What so many tasks of each group cost on these types."""
+    charge: dict[GpuType, int] = {}
+    for group, gpu_type, count in zip(spec.task_groups, gpu_types, tasks, strict=True):
+        if gpu_type is not None:
+            charge[gpu_type] = charge.get(gpu_type, 0) + count * group.shape.gpus
+    return charge
+
+
+def sub_layers_of(candidates: Iterable[Candidate]) -> tuple[SubLayer, ...]:
+    """The sub-layers that candidates fall into, in the order in which they are served."""
+    layers = set()
+    for candidate in candidates:
+        layers.add(candidate.sub_layer)
+        if candidate.growth:
+            layers.add(candidate.sub_layer.of_growth)
+    return tuple(sorted(layers))
 
 
 def age_band(job: Job, policy: Policy, now: Instant) -> int:
@@ -145,11 +182,9 @@ def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | Non
 
 
 def _option(spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int) -> Option:
-    charge: dict[GpuType, int] = {}
-    for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True):
-        if gpu_type is not None:
-            charge[gpu_type] = charge.get(gpu_type, 0) + group.replicas * group.shape.gpus
-    return Option(gpu_types, fallback, charge)
+    least = charge_of(spec, gpu_types, [group.least for group in spec.task_groups])
+    wanted = charge_of(spec, gpu_types, [group.replicas for group in spec.task_groups])
+    return Option(gpu_types, fallback, least, wanted)
 
 
 def _sub_layers(jobs: list[Job], policy: Policy) -> dict[JobName, SubLayer]:

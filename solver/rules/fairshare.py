@@ -64,7 +64,7 @@ def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tupl
     for job, options in admitted:
         most: dict[GpuType, int] = {}
         for option in options:
-            for gpu_type, gpus in option.charge.items():
+            for gpu_type, gpus in option.wanted.items():
                 most[gpu_type] = max(gpus, most.get(gpu_type, 0))
         yield job.spec.queue, most
 

@@ -127,6 +127,16 @@ class Room:
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
 
+    def has_free(self, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> bool:
+        """Whether all these tasks could be where they say, on exactly their devices."""
+        trial = self.copy()
+        wanted = list(tasks)
+        if any(not set(task.devices) <= set(self.free_devices[self.index[task.node]]) for task, _ in wanted):
+            return False
+        trial.occupy(wanted)
+        nodes = {self.index[task.node] for task, _ in wanted}
+        return all(trial.free_cpu[node] >= 0 and trial.free_memory[node] >= 0 for node in nodes)
+
     def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
         """These tasks hold their devices; one that is held already is held all the same."""
         taken: dict[int, set[DeviceId]] = {}

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from solver.placement import Placed
-from solver.rules.demand import Candidate, Option, SubLayer
+from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
 from solver.world.room import Room
-from solver.world.workload import Shape, TaskPlacement
+from solver.world.workload import Bundle, JobSpec, Shape, Spread
 
 Free = tuple[tuple[int, int], ...]
 """Free GPUs and CPU per node."""
@@ -26,11 +26,13 @@ def best_values(
         (int(gpus) if is_open else -1, int(cpu))
         for gpus, cpu, is_open in zip(room.free_gpus, room.free_cpu, room.open_nodes, strict=True)
     )
-    choices = [(None, *product(candidate.options, _wishes(candidate))) for candidate in candidates]
+    choices = [
+        (None, *product(candidate.options, _wishes(candidate), _sizes(candidate.job.spec))) for candidate in candidates
+    ]
     best = layer_values((), sub_layers, shares)
     for chosen in product(*choices):
         starts = [
-            Start(candidate, choice[0], Placed((), choice[1]))
+            Start(candidate, choice[0], Placed((), choice[1]), choice[2])
             for candidate, choice in zip(candidates, chosen, strict=True)
             if choice
         ]
@@ -44,10 +46,15 @@ def _wishes(candidate: Candidate) -> tuple[bool, ...]:
     return (True, False) if candidate.job.spec.effective_topology.preferred else (True,)
 
 
+def _sizes(spec: JobSpec) -> Iterator[tuple[int, ...]]:
+    """Every number of tasks of each group that the gang may have."""
+    return product(*(range(group.least, group.replicas + 1) for group in spec.task_groups))
+
+
 def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
     headroom, users = Headroom(shares), UserRoom(shares.users)
     for start in starts:
-        job, charge = start.candidate.job, start.option.charge
+        job, charge = start.candidate.job, start.charge
         if headroom.blocking(start.queue, charge) or users.blocking(job, charge):
             return False
         headroom.take(start.queue, charge)
@@ -58,7 +65,7 @@ def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
 def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
     inside = Headroom(shares).entitled
     return all(
-        inside.take(start.queue, start.option.charge) == sum(start.option.charge.values())
+        inside.take(start.queue, start.charge) == sum(start.charge.values())
         for start in starts
         if start.candidate.inside_only
     )
@@ -80,33 +87,58 @@ def _gang(start: Start, nodes: tuple[Node, ...], free: Free) -> Iterator[Free]:
     seen = set()
     for domain in sorted(domains):
         allowed = [i for i, node in enumerate(nodes) if tuple(node.domain(level) for level in levels) == domain]
-        tasks = _tasks(start.candidate.job.spec.task_groups, start.option)
-        for left in _place(tasks, nodes, allowed, free):
-            if left not in seen:
+        for left, hosts in _place(_tasks(start), nodes, allowed, free, ()):
+            if left not in seen and _apart(start, [nodes[host] for host in hosts]):
                 seen.add(left)
                 yield left
 
 
-def _tasks(groups: Sequence[object], option: Option) -> list[tuple[Shape, str | None]]:
+def _apart(start: Start, hosts: Sequence[Node]) -> bool:
+    """Whether bundles are whole and spreads kept; `hosts` has the nodes of all tasks, group by group."""
+    spec, rest = start.candidate.job.spec, list(hosts)
+    if _crowd(spec.topology.spread, hosts):
+        return False
+    for group, count in zip(spec.task_groups, start.tasks, strict=True):
+        mine, rest = rest[:count], rest[count:]
+        own = group.topology
+        bundle = Bundle(count, own.required) if own.required else own.group or spec.topology.group
+        for first in range(0, count, bundle.tasks) if bundle else ():
+            if bundle and len({node.domain(bundle.within) for node in mine[first : first + bundle.tasks]}) > 1:
+                return False
+        if _crowd(own.spread, mine):
+            return False
+    return True
+
+
+def _crowd(spread: Spread | None, hosts: Sequence[Node]) -> bool:
+    if spread is None:
+        return False
+    domains = [host.name if spread.level == "node" else host.domain(spread.level) for host in hosts]
+    return any(domains.count(domain) > spread.max_per_domain for domain in domains)
+
+
+def _tasks(start: Start) -> list[tuple[Shape, str | None]]:
+    groups = start.candidate.job.spec.task_groups
     return [
-        (group.shape, gpu_type)  # type: ignore[attr-defined]
-        for group, gpu_type in zip(groups, option.gpu_types, strict=True)
-        for _ in range(group.replicas)  # type: ignore[attr-defined]
+        (group.shape, gpu_type)
+        for group, gpu_type, count in zip(groups, start.option.gpu_types, start.tasks, strict=True)
+        for _ in range(count)
     ]
 
 
 def _place(
-    tasks: list[tuple[Shape, str | None]], nodes: tuple[Node, ...], allowed: list[int], free: Free
-) -> Iterator[Free]:
+    tasks: list[tuple[Shape, str | None]],
+    nodes: tuple[Node, ...],
+    allowed: list[int],
+    free: Free,
+    hosts: tuple[int, ...],
+) -> Iterator[tuple[Free, tuple[int, ...]]]:
     if not tasks:
-        yield free
+        yield free, hosts
         return
     (shape, gpu_type), rest = tasks[0], tasks[1:]
     for index in allowed:
         gpus, cpu = free[index]
         if gpu_type in (None, nodes[index].gpu_type) and gpus >= shape.gpus and cpu >= shape.cpu:
             left = (*free[:index], (gpus - shape.gpus, cpu - shape.cpu), *free[index + 1 :])
-            yield from _place(rest, nodes, allowed, left)
-
-
-__all__ = ["TaskPlacement", "best_values"]
+            yield from _place(rest, nodes, allowed, left, (*hosts, index))

@@ -20,21 +20,21 @@ many = settings(max_examples=150, deadline=None)
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_no_plan_breaks_a_rule(snapshot: Snapshot, policy: Policy) -> None:
     for optimiser in (None, optimise):
         assert violations(snapshot, policy, solve(snapshot, policy, optimiser)) == ()
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_solving_again_starts_nothing_more(snapshot: Snapshot, policy: Policy) -> None:
     after = applied(snapshot, solve(snapshot, policy, optimise))
     assert solve(after, policy, optimise).steps == ()
 
 
 @many
-@given(snapshots(), policies(), st.integers(0, 99))
+@given(snapshots(elastic=True, close=True), policies(), st.integers(0, 99))
 def test_the_order_of_the_input_does_not_matter(snapshot: Snapshot, policy: Policy, seed: int) -> None:
     nodes, jobs = list(snapshot.nodes), list(snapshot.jobs)
     random.Random(seed).shuffle(nodes)
@@ -45,7 +45,7 @@ def test_the_order_of_the_input_does_not_matter(snapshot: Snapshot, policy: Poli
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_the_program_never_does_worse_than_greedy(snapshot: Snapshot, policy: Policy) -> None:
     greedy, program = (solve(snapshot, policy, optimiser).certificate.layers for optimiser in (None, optimise))
     names = [layer.name for layer in max(greedy, program, key=len)]

@@ -21,7 +21,19 @@ from solver.rules.policy import (
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement, TopologyRequest
+from solver.world.workload import (
+    Bundle,
+    GroupTopology,
+    Job,
+    JobName,
+    JobSpec,
+    QueueName,
+    Shape,
+    Spread,
+    TaskGroup,
+    TaskPlacement,
+    TopologyRequest,
+)
 
 GIB = 2**30
 TYPES = (GpuType("H100"), GpuType("A100"))
@@ -121,7 +133,29 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
+def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool, close: bool) -> TaskGroup:
+    """One to three tasks of a shape; elastic groups may start with fewer."""
+    replicas = draw(st.integers(1, 3))
+    least = draw(st.integers(1, replicas)) if elastic else None
+    topology = GroupTopology(*draw(closeness())) if close else GroupTopology()
+    return TaskGroup(name, replicas, shape, min_replicas=least, topology=topology)
+
+
+@st.composite
+def closeness(draw: st.DrawFn) -> tuple[Level | None, Bundle | None, Spread | None]:
+    """A required level or bundles, at times; and now and then a spread."""
+    levels: st.SearchStrategy[Level] = st.sampled_from(("island", "rack", "block"))
+    kept = draw(st.integers(0, 5))
+    required = draw(levels) if kept == 1 else None
+    bundle = Bundle(draw(st.integers(1, 2)), draw(levels)) if kept > 3 else None
+    spread = Spread(draw(st.sampled_from(["node", "rack"])), draw(st.integers(1, 2)))
+    return required, bundle, draw(st.sampled_from([None, None, spread]))
+
+
+@st.composite
+def jobs(
+    draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4), elastic: bool = False, close: bool = False
+) -> Job:
     """A pending job of one or two groups."""
     groups = draw(st.integers(1, 2)) if draw(st.booleans()) else 1
     shapes = [
@@ -134,10 +168,14 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
     ]
     spec = JobSpec(
         QueueName(draw(st.sampled_from(["left", "r1", "r2"]))),
-        tuple(TaskGroup(f"g{index}", draw(st.integers(1, 3)), shape) for index, shape in enumerate(shapes)),
+        tuple(
+            draw(task_groups(f"g{index}", shape, elastic and index == 0, close)) for index, shape in enumerate(shapes)
+        ),
         draw(st.sampled_from([known.name for known in CLASSES])),
         TopologyRequest(
-            draw(st.sampled_from([None, None, "rack", "block"])), draw(st.sampled_from([None, None, "island", "rack"]))
+            draw(st.sampled_from([None, None, "rack", "block"])),
+            draw(st.sampled_from([None, None, "island", "rack"])),
+            *(draw(closeness())[1:] if close else ()),
         ),
     )
     return Job(
@@ -147,7 +185,13 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
 
 @st.composite
 def snapshots(
-    draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Sequence[int] = (1, 2, 4), held_one_in: int = 3
+    draw: st.DrawFn,
+    nodes_max: int = 6,
+    jobs_max: int = 7,
+    sizes: Sequence[int] = (1, 2, 4),
+    elastic: bool = False,
+    close: bool = False,
+    held_one_in: int = 3,
 ) -> Snapshot:
     """A cluster of two types with some nodes closed or partly held by running jobs, and a few pending gangs."""
     nodes = []
@@ -157,7 +201,7 @@ def snapshots(
         made = node(f"n{index}", draw(st.sampled_from([2, 4])), gpu_type, rack=rack, block=block, cpu=16)
         nodes.append(made)
     running = [draw(runners(on)) for on in nodes if draw(st.integers(1, held_one_in)) == 1]
-    pending = [draw(jobs(number, sizes)) for number in range(draw(st.integers(0, jobs_max)))]
+    pending = [draw(jobs(number, sizes, elastic, close)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
 
 
