@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from solver.plan.plan import LayerResult, ProofStatus
 from solver.program.classes import JobClass
@@ -50,7 +51,9 @@ def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], sh
     for known in classes:
         most: dict[Segment, int] = {}
         for option in known.options:
-            for segment, gpus in segments_of(known.members[0], option, option.wanted):
+            for exact, gpus in segments_of(known.members[0], option, option.wanted):
+                # What may not borrow is counted first only where it is there; no answer need start it.
+                segment = replace(exact, may_borrow=True)
                 most[segment] = max(gpus, most.get(segment, 0))
         for segment, gpus in most.items():
             demand[segment] += gpus * len(known.members)

@@ -63,7 +63,7 @@ class Queue(Document, frozen=True):
 class Protection(Document, frozen=True):
     """What keeps a running job from being evicted for a while, unless a guarantee has waited for too long."""
 
-    min_runtime: Duration = Duration(0)
+    min_runtime: Duration = Duration(300_000)
     cool_down: Duration = Duration(0)
     evictions_per_day: int | None = None
 

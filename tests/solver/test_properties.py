@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.certify import better
 from solver.plan.check import violations
 from solver.program.highs import optimise
-from solver.rules.policy import Policy
+from solver.rules.policy import Policy, Protection
 from solver.solve import solve
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot, snapshot_of
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import policies, snapshots
 
 many = settings(max_examples=150, deadline=None)
+
+
+def protecting_what_just_started(policy: Policy) -> Policy:
+    """The same policy, under which every job runs for a while before it is evicted."""
+    protected = Protection(Duration(60_000))
+    classes = (msgspec.structs.replace(known, protection=protected) for known in policy.priority_classes)
+    return msgspec.structs.replace(policy, priority_classes=tuple(classes))
 
 
 @many
@@ -27,8 +36,9 @@ def test_no_plan_breaks_a_rule(snapshot: Snapshot, policy: Policy) -> None:
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True), policies().map(protecting_what_just_started))
 def test_solving_again_starts_nothing_more(snapshot: Snapshot, policy: Policy) -> None:
+    """But for one case: a gang that starts across its guarantee's line can be evicted again where nothing protects it."""
     after = applied(snapshot, solve(snapshot, policy, optimise))
     assert solve(after, policy, optimise).steps == ()
 
