@@ -80,16 +80,27 @@ class Explained:
                 )
 
     def _promised(self) -> Iterator[Verdict]:
-        deadlines = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
-        deadlines |= self._leaving()
+        begins = self._begins()
         for promise in self.decision.promises:
             leaving = {victim.name for victim in promise.victims} | self._holders_of(promise)
-            yield _awaits(
-                promise.job, leaving, EarliestStart(max(deadlines[name] for name in leaving if name in deadlines))
-            )
+            yield _awaits(promise.job, leaving, EarliestStart(begins[promise.job.name]))
         for nomination in self.nominations.waiting:
-            ends = [deadlines.get(name, nomination.intent.deadline) for name in nomination.holders]
-            yield _awaits(nomination.job, nomination.holders, EarliestStart(max(self.snapshot.time.after(1), *ends)))
+            yield _awaits(nomination.job, nomination.holders, EarliestStart(begins[nomination.job.name]))
+
+    def _begins(self) -> dict[JobName, Instant]:
+        """When those who were promised something can begin: once everybody who holds some of it is gone."""
+        deadlines = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+        deadlines |= self._leaving()
+        waits_for = {
+            promise.job.name: {victim.name for victim in promise.victims} | self._holders_of(promise)
+            for promise in self.decision.promises
+        }
+        waits_for |= {nomination.job.name: set(nomination.holders) for nomination in self.nominations.waiting}
+        soonest = self.snapshot.time.after(1)
+        return {
+            name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
+            for name, holders in waits_for.items()
+        }
 
     def _leaving(self) -> dict[JobName, Instant]:
         """Who this round evicts, and when each is gone at the latest."""
@@ -120,7 +131,7 @@ class Explained:
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
         shares = self.decision.shares
-        when = estimates(self.snapshot, self.policy, shares, waiting, starts, self._leaving(), after)
+        when = estimates(self.snapshot, self.policy, shares, waiting, starts, self._leaving(), self._begins(), after)
         for candidate in waiting:
             job = candidate.job
             yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))

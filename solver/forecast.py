@@ -43,16 +43,18 @@ def estimates(
     waiting: Sequence[Candidate],
     starts: Sequence[Start],
     leaving: Mapping[JobName, Instant],
+    begins: Mapping[JobName, Instant],
     after: Room,
 ) -> dict[JobName, AnyEstimate]:
     """When each of the first waiting jobs could start. `waiting` is in order; `after` is the room that `starts` leave.
 
-    `leaving`: who is evicted, and when it is gone at the latest; `shares` do not count those any more.
+    `leaving`: who is evicted, and when it is gone at the latest; `shares` do not count those any more. `begins`: when those
+    begin that must wait for somebody to leave.
     """
     first = waiting[:JOBS_MAX]
     if not first:
         return {}
-    world = _World.after_round(snapshot, policy, shares, starts, leaving, after)
+    world = _World.after_round(snapshot, policy, shares, starts, leaving, begins, after)
     world.wanted_behind = _by_queue(demand_of(_with_options(waiting[JOBS_MAX:])))
     horizon = policy.scheduling.eta_horizon
     found: dict[JobName, AnyEstimate] = {}
@@ -104,6 +106,7 @@ class _World:
         shares: Shares,
         starts: Sequence[Start],
         leaving: Mapping[JobName, Instant],
+        begins: Mapping[JobName, Instant],
         after: Room,
     ) -> _World:
         """The world as a round leaves it. What is promised to somebody does not become free when its holder leaves."""
@@ -123,11 +126,10 @@ class _World:
                 holder = _Holder(job, _except(job.placement, promised), charged=job.name not in evicted)
                 world._hold(job.name, holder, leaving.get(job.name) or ends.of(job), snapshot.time)
             elif job.name in nominations:
-                world._hold(
-                    job.name, _Holder(job, nominations[job.name]), world._end_of(job, snapshot.time), snapshot.time
-                )
+                begin = begins.get(job.name, snapshot.time)
+                world._hold(job.name, _Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
         for start in starts:
-            world._begin(start, snapshot.time)
+            world._begin(start, begins.get(start.candidate.job.name, snapshot.time))
         return world
 
     def instants(self, until: Instant) -> Iterator[Instant]:

@@ -133,19 +133,22 @@ class Holding:
         reached_at = self.claim.limit_reached_at
         if self.stop is None or reached_at is None or self.stop.asked_at < reached_at:
             return False
-        return self._ended_because_of(self.stop)
+        culprit = self.attempt.culprit
+        ended_before = all(task.at < self.stop.asked_at for task in self.attempt.tasks)
+        if self.attempt.all_succeeded(self.claim.tasks) and ended_before:
+            return False
+        return culprit is None or culprit.at >= self.stop.asked_at
 
     @property
     def evicted(self) -> bool:
-        """It was asked to leave for another job: then, and before any task had failed or all had ended by themselves."""
-        return self.stop is not None and self.stop.beneficiary is not None and self._ended_because_of(self.stop)
+        """It was asked to leave for another job, and that ended it: no task had failed before, and some task did not end well.
 
-    def _ended_because_of(self, stop: Intent) -> bool:
-        culprit = self.attempt.culprit
-        ended_before = all(task.at < stop.asked_at for task in self.attempt.tasks)
-        if self.attempt.all_succeeded(self.claim.tasks) and ended_before:
+        A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
+        """
+        if self.stop is None or self.stop.beneficiary is None or self.attempt.all_succeeded(self.claim.tasks):
             return False
-        return culprit is None or culprit.at >= stop.asked_at
+        culprit = self.attempt.culprit
+        return culprit is None or culprit.at >= self.stop.asked_at
 
 
 def settlements(

@@ -127,7 +127,7 @@ class _Court:
             if intent.kind == "nominate" and intent.job in kept | self.withdrawn:
                 continue
             for task in intent.tasks:
-                yield intent.id, task, False
+                yield intent.id, task, intent.job in asked | self.evicted
 
     def _hosts(self) -> Iterable[Violation]:
         """S1 for CPU and memory: a node is not filled beyond what it has, or not further if it already is."""
