@@ -96,7 +96,7 @@ class Leader:
             case Cancel(job, actor):
                 self._finish(job, JobOutcome("cancelled", self.plane.clock.now(), message=f"cancelled by {actor}"))
             case GiveBack(job, attempt):
-                self.plane.ledger.release(self.epoch, job, attempt)
+                self.plane.ledger.release(self.epoch, job, attempt, self.plane.clock.now())
                 self._note("released", job, f"nothing of attempt {attempt} runs")
             case Forget(job, attempt):
                 self._forget(job, attempt)

@@ -27,10 +27,11 @@ def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord,
 def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
+    served = plane.ledger.served()
     return snapshot_of(
         plane.clock.now(),
         (join(node, sighted.nodes.get(node.name)) for node in declared),
-        _jobs(records_of(plane, claims), {claim.job: claim for claim in claims}, intents, attempts),
+        _jobs(records_of(plane, claims), {claim.job: claim for claim in claims}, intents, attempts, served),
         InFlight(intents=intents),
     )
 
@@ -53,6 +54,7 @@ def _jobs(
     claims: dict[JobName, Claim],
     intents: tuple[Intent, ...],
     attempts: dict[JobName, int],
+    served: dict[JobName, int],
 ) -> Iterable[Job]:
     for record in records:
         claim = claims.get(record.name)
@@ -65,9 +67,10 @@ def _jobs(
                 started_at=claim.running_since,
                 time_limit=claim.time_limit,
                 placement=claim.tasks,
+                served_gpu_ms=served.get(record.name, 0),
             )
         elif not record.cancel_requested_by:
-            yield _job(record, attempt=attempts.get(record.name, 0))
+            yield _job(record, attempt=attempts.get(record.name, 0), served_gpu_ms=served.get(record.name, 0))
 
 
 def _job(record: JobRecord, **standing: object) -> Job:

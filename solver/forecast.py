@@ -17,6 +17,7 @@ from solver.rules.demand import Candidate, Option, in_order
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy
+from solver.rules.strict import behind_nobody
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import Start
@@ -125,7 +126,7 @@ class _World:
         shares = with_fair_shares(shares, self.capacity, wanted)
         ordered = in_order(admitted, self.policy, shares, now)
         free = {gpu_type: self.room.gpus_free(gpu_type) for gpu_type in self.room.gpu_types}
-        able = [candidate for candidate in ordered if _has_gpus(candidate, free)]
+        able = behind_nobody(ordered, {known.likeness for known in ordered if _has_gpus(known, free)})
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)

@@ -55,7 +55,8 @@ class Replay:
     """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
 
     A round is held when something arrived or ended, at most one per `cadence`: what a control plane with that debounce
-    would have decided, without its latencies. Starting takes no time and nothing breaks.
+    would have decided, without its latencies. Starting takes no time and nothing breaks; every job runs once, to its end,
+    so that none that waits has been served before.
     """
 
     nodes: tuple[Node, ...]

@@ -20,6 +20,7 @@ from solver.rules.demand import Candidate, Option, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
+from solver.rules.strict import behind_nobody
 from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
@@ -99,7 +100,10 @@ def decide(
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
-    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
+    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room.
+
+    Nor can those who would delay such a one in a strict queue.
+    """
     headroom, users = Headroom(shares), UserRoom(shares.users)
 
     def alone(candidate: Candidate) -> bool:
@@ -112,8 +116,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
         )
 
     firsts = {candidate.likeness: candidate for candidate in reversed(candidates)}
-    able = {likeness for likeness, candidate in firsts.items() if alone(candidate)}
-    return tuple(candidate for candidate in candidates if candidate.likeness in able)
+    return behind_nobody(candidates, {likeness for likeness, candidate in firsts.items() if alone(candidate)})
 
 
 def cell_level(classes: Sequence[JobClass]) -> Level:
@@ -178,7 +181,7 @@ def _explained(
         job, gpus = start.candidate.job, sum(start.option.charge.values())
         entitled = headroom.take(start.queue, start.option.charge)
         verdicts[job.name] = Starts(job.name, job.spec.queue, gpus, entitled)
-    why = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
+    why = Waiting(shares, room, after, answer.starts, answer.certificate.stage, candidates)
     waiting = [candidate for candidate in candidates if candidate.job.name not in verdicts]
     when = estimates(snapshot, policy, shares, waiting, answer.starts, after)
     for candidate in waiting:

@@ -174,8 +174,11 @@ class Ledger(Protocol):
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
 
-    def release(self, epoch: Epoch, job: JobName, attempt: int) -> None:
-        """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError."""
+    def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError.
+
+        `at`: until when it counts as having run, if it ever did.
+        """
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
@@ -185,6 +188,9 @@ class Ledger(Protocol):
 
     def attempts(self) -> dict[JobName, int]:
         """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
+
+    def served(self) -> dict[JobName, int]:
+        """GPU-milliseconds that released attempts of each live job have run, since all their tasks did; 0 may be left out."""
 
 
 class History(Protocol):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
+from solver.plan.check_order import order_violations
 from solver.plan.plan import Bind, Plan, Release, Runs, Starts
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
@@ -50,6 +51,7 @@ class _Court:
             yield from strangers
             return
         yield from entry_violations(self.snapshot, self.policy, self.plan)
+        yield from order_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._hosts,

@@ -20,6 +20,17 @@ StopPolicy = Literal["None", "Hold"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays."""
 
 
+OrderBy = Literal["priority", "fifo", "shortest", "least-served"]
+"""By what a queue orders its own waiting jobs (rules/turns)."""
+
+
+class Ordering(Document, frozen=True):
+    """How a queue serves its own jobs. `strict`: nobody starts who would delay one that comes earlier and waits."""
+
+    by: OrderBy = "priority"
+    strict: bool = False
+
+
 class Quota(Document, frozen=True):
     """What a queue may hold of one GPU type.
 
@@ -36,7 +47,10 @@ class Quota(Document, frozen=True):
 
 
 class Queue(Document, frozen=True):
-    """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class."""
+    """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class.
+
+    `ordering` unset is that of the queue above; a root's is by priority, not strict.
+    """
 
     name: QueueName
     parent: QueueName | None = None
@@ -44,6 +58,7 @@ class Queue(Document, frozen=True):
     weight: int = 1
     stop_policy: StopPolicy = "None"
     priority_classes: tuple[str, ...] | None = None
+    ordering: Ordering | None = None
     origin: str = ""
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:

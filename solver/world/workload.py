@@ -80,6 +80,7 @@ class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
     `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound.
+    `served_gpu_ms`: GPU-milliseconds that its ended attempts have run.
     """
 
     name: JobName
@@ -91,3 +92,4 @@ class Job(Document, frozen=True):
     started_at: Instant | None = None
     placement: tuple[TaskPlacement, ...] = ()
     time_limit: Duration | None = None
+    served_gpu_ms: int = 0

@@ -129,7 +129,7 @@ def test_an_attempt_number_is_used_once(stores: Stores) -> None:
     take(stores, epoch, claim_of("a", "g1"))
     with pytest.raises(ClaimRefusedError, match="still holds"):
         take(stores, epoch, claim_of("a", "g2", attempt=2))
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     with pytest.raises(ClaimRefusedError, match="not the next"):
         take(stores, epoch, claim_of("a", "g1", attempt=1))
     take(stores, epoch, claim_of("a", "g1", attempt=2))
@@ -188,10 +188,10 @@ def test_release_frees_devices_and_ends_intents(stores: Stores) -> None:
     epoch = lead(stores)
     take(stores, epoch, claim_of("a", "g1"))
     stores.ledger.ask(epoch, intent_of(claim_of("a", "g1"), "stop"))
-    stores.ledger.release(epoch, JobName("a"), 2)  # another attempt: nothing happens
+    stores.ledger.release(epoch, JobName("a"), 2, NOW)  # another attempt: nothing happens
     assert len(stores.ledger.claims()) == 1
-    stores.ledger.release(epoch, JobName("a"), 1)
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     assert stores.ledger.claims() == ()
     assert stores.ledger.intents() == ()
     take(stores, epoch, claim_of("b", "g1"))
@@ -201,9 +201,27 @@ def test_attempts_are_known_after_release(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)
     take(stores, epoch, claim_of("a", "g1"))
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     stores.reopen()
     assert stores.ledger.attempts() == {"a": 1}
+
+
+def test_what_attempts_have_run_adds_up_over_them(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1", "g2"))
+    assert stores.ledger.served().get(JobName("a"), 0) == 0
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(1_000))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(9_000))  # again: nothing happens
+    assert stores.ledger.served() == {"a": 2_000}
+    take(stores, epoch, claim_of("a", "g1", attempt=2))
+    stores.ledger.confirm_running(epoch, JobName("a"), 2, NOW.after(5_000))
+    stores.ledger.release(epoch, JobName("a"), 2, NOW.after(5_500))
+    take(stores, epoch, claim_of("a", "g1", attempt=3))
+    stores.ledger.release(epoch, JobName("a"), 3, NOW.after(9_000))  # it never ran
+    stores.reopen()
+    assert stores.ledger.served() == {"a": 2_500}
 
 
 def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
@@ -217,7 +235,7 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
         lambda: take(stores, stale, claim_of("b", "g2")),
         lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
-        lambda: stores.ledger.release(stale, JobName("a"), 1),
+        lambda: stores.ledger.release(stale, JobName("a"), 1, NOW),
     )
     for write in writes:
         with pytest.raises(StaleEpochError):

@@ -201,7 +201,9 @@ def test_what_the_backend_failed_to_forget_is_forgotten_later(site: Site) -> Non
 def test_something_that_nobody_claims_is_stopped(site: Site) -> None:
     site.submit("job", ("sleep", "forever"))
     site.one_pass()
-    site.store.ledger.release(site.one_pass().epoch, JobName("job"), 1)  # as if the store were older than the world
+    site.store.ledger.release(
+        site.one_pass().epoch, JobName("job"), 1, site.clock.now()
+    )  # as if the store were older than the world
     site.one_pass()
     site.one_pass(after_s=60)
     assert site.ran("job")[0] == "stopped"

@@ -129,6 +129,7 @@ def _job(
     phase: str = "running",
     attempt: int = 0,
     started: str = "",
+    servedGpuMs: int = 0,  # noqa: N803
     **rest: Any,
 ) -> Job:
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
@@ -142,7 +143,7 @@ def _job(
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
     submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
     if nodes is None:
-        return Job(JobName(name), submitted, spec, user, attempt=attempt)
+        return Job(JobName(name), submitted, spec, user, attempt=attempt, served_gpu_ms=servedGpuMs)
     placement = []
     for index, node in enumerate(nodes):
         first = held.get(node, 0)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, policy_of
+from solver.rules.policy import OrderBy, Ordering, Policy, PriorityClass, Queue, Quota, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement, TopologyRequest
 
@@ -66,6 +66,7 @@ CLASSES = (
 
 
 HOUR_MS = 3_600_000
+ORDERS: tuple[OrderBy, ...] = ("priority", "fifo", "shortest", "least-served")
 USERS = ("", "ada", "bob")
 
 
@@ -93,6 +94,7 @@ def policies(draw: st.DrawFn) -> Policy:
             draw(st.integers(1, 3)),
             "Hold" if seldom() else "None",
             draw(st.sampled_from([("training", "batch"), ("inference",)])) if seldom() else None,
+            draw(st.none() | st.builds(Ordering, st.sampled_from(ORDERS), st.booleans())),
         )
 
     aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
@@ -121,9 +123,14 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
         TopologyRequest(
             draw(st.sampled_from([None, None, "rack", "block"])), draw(st.sampled_from([None, None, "island", "rack"]))
         ),
+        draw(st.sampled_from([None, None, Duration(HOUR_MS), Duration(9 * HOUR_MS)])),
     )
     return Job(
-        JobName(f"job-{number}"), Instant(-HOUR_MS * draw(st.integers(0, 4))), spec, draw(st.sampled_from(USERS))
+        JobName(f"job-{number}"),
+        Instant(-HOUR_MS * draw(st.integers(0, 4))),
+        spec,
+        draw(st.sampled_from(USERS)),
+        served_gpu_ms=draw(st.sampled_from([0, 0, HOUR_MS])),
     )
 
 

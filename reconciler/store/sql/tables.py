@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -42,6 +42,7 @@ attempts = Table(
     metadata,
     Column("job", String, ForeignKey("jobs.name"), primary_key=True),
     Column("last", Integer, nullable=False),
+    Column("served_gpu_ms", BigInteger, nullable=False),  # what attempts before the last have run
 )
 
 claims = Table(
