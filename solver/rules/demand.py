@@ -2,7 +2,8 @@
 
 Order (DESIGN section 5): SLO class, then the rank of the job's priority value among its own queue's waiting values, so
 that no team outranks another by writing larger numbers; inside such a sub-layer the jobs whose waiting has lifted them by
-the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would already take.
+the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would already take;
+then, above guarantees, the queue with the least dominant share by weight (rules/dominance).
 Who of one queue is earlier is the queue's own affair (rules/turns); nothing here ever turns its order round.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 
+from solver.rules.dominance import Beside, beside_wanted, dominant_share
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
@@ -204,28 +206,52 @@ def _turns(
 ) -> Iterator[tuple[JobName, Turn]]:
     """Sort keys for one queue's jobs, given in its own order; they rise along it, so that merging queues keeps it.
 
-    Position: how far the queue would be towards its guarantee when the job's turn comes (0: nothing held, 1: all of it).
+    Position: how far the queue would be when the job's turn comes, towards its guarantee and above it.
     The highest age band does not ask: there only jobs submitted earlier come first, so nobody new can pass one that reached it.
     """
-    ahead: dict[Line, int] = defaultdict(int)
+    standing = _Standing.of(members[0].spec.queue, shares)
     before: Seniority | None = None
     position, submitted = 0.0, (Instant(0), JobName(""))
     for place, job in enumerate(members):
         senior, charge = seniority[job.name], options[job.name][0].charge
-        lines = [Line(job.spec.queue, gpu_type) for gpu_type in charge]
-        mine = max((_filled(line, ahead[line], shares) for line in lines if senior.bands_left), default=0.0)
+        mine = standing.position(charge) if senior.bands_left else 0.0
         at = (job.submitted_at, job.name)
         position, submitted = (mine, at) if senior != before else (max(position, mine), max(submitted, at))
         before = senior
         yield job.name, (senior, position, submitted, place)
-        for line in lines:
-            ahead[line] += charge[line.gpu_type]
+        standing.serve(job, charge)
 
 
-def _filled(line: Line, ahead: int, shares: Shares) -> float:
-    held = shares.used.get(line, 0) + ahead
-    guaranteed = shares.guaranteed.get(line, 0)
-    if guaranteed:
-        return held / guaranteed
-    # Without a guarantee everything is borrowed: such queues come after those below theirs, by what they hold per weight.
-    return 1.0 + held / max(1, shares.tree.by_name[line.queue].weight)
+@dataclass(slots=True)
+class _Standing:
+    """What one queue would hold once the jobs before the next have started, by type and beside GPUs."""
+
+    queue: QueueName
+    shares: Shares
+    held: dict[GpuType, int]
+    beside: Beside
+
+    @classmethod
+    def of(cls, queue: QueueName, shares: Shares) -> _Standing:
+        held = {gpu_type: shares.used.get(Line(queue, gpu_type), 0) for gpu_type in shares.cluster.gpus}
+        return cls(queue, shares, held, shares.cluster.held_beside.get(queue, Beside()))
+
+    def serve(self, job: Job, charge: Charge) -> None:
+        """The next job has started too."""
+        for gpu_type, gpus in charge.items():
+            self.held[gpu_type] = self.held.get(gpu_type, 0) + gpus
+        self.beside = self.beside.plus(beside_wanted(job.spec))
+
+    def position(self, charge: Charge) -> float:
+        """Below 1: how much of its guarantee the queue has of the types charged. From 1: its dominant share above, by weight."""
+        filled = 0.0
+        for gpu_type in charge:
+            guaranteed, held = self.shares.guaranteed.get(Line(self.queue, gpu_type), 0), self.held.get(gpu_type, 0)
+            if held >= guaranteed:
+                return self._above()
+            filled = max(filled, held / guaranteed)
+        return filled if charge else self._above()
+
+    def _above(self) -> float:
+        share = dominant_share(self.queue, self.held, self.beside, self.shares.guaranteed, self.shares.cluster)
+        return 1.0 + share / max(1, self.shares.tree.by_name[self.queue].weight)

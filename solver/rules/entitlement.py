@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from solver.rules.dominance import Cluster, cluster_of
 from solver.rules.policy import Queue
 from solver.rules.tree import Line, QueueTree
 from solver.rules.users import UserCaps, user_caps_of
@@ -21,6 +22,7 @@ class Shares:
     """Guarantees, ceilings, use and fair shares of every queue, per GPU type.
 
     `ceiling` holds only lines that have a max. `users`: what each single user may hold.
+    `cluster`: what dominant shares are shares of.
     `fair` depends on demand and is added once that is known (rules/fairshare).
     """
 
@@ -29,6 +31,7 @@ class Shares:
     ceiling: Mapping[Line, int]
     used: Mapping[Line, int]
     users: UserCaps
+    cluster: Cluster = field(default_factory=Cluster)
     fair: Mapping[Line, int] = field(default_factory=dict)
 
     def fair_room(self, line: Line) -> int:
@@ -59,6 +62,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         },
         use_by_line(snapshot, tree),
         user_caps_of(snapshot, tree),
+        cluster_of(snapshot, capacity),
     )
 
 
