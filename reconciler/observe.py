@@ -32,7 +32,7 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> 
         plane.clock.now(),
         (join(node, sighted.nodes.get(node.name)) for node in declared),
         _jobs(records_of(plane, claims), {claim.job: claim for claim in claims}, intents, attempts, served),
-        InFlight(intents=intents),
+        InFlight(intents=intents, usage=plane.ledger.past_use().usage),
     )
 
 

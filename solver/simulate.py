@@ -11,9 +11,11 @@ import msgspec
 from solver.plan.plan import Bind, Plan
 from solver.program.optimiser import Optimiser
 from solver.rules.policy import Policy
+from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
+from solver.world.inflight import InFlight, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
@@ -67,6 +69,8 @@ class Replay:
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
     _ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+    _usage: tuple[Usage, ...] = ()
+    _usage_at: Instant = field(default_factory=lambda: Instant(0))
 
     def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
         """Hold rounds from the first arrival until an instant, or until nothing is left to happen."""
@@ -76,7 +80,8 @@ class Replay:
             self._end_jobs(now)
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
-                snapshot = snapshot_of(now, self.nodes, self._live.values())
+                self._accrue(now)
+                snapshot = snapshot_of(now, self.nodes, self._live.values(), InFlight(usage=self._usage))
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
                 yield Round(snapshot, plan)
@@ -91,8 +96,24 @@ class Replay:
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:
             ended_at, name = heapq.heappop(self._ends)
+            self._accrue(ended_at)
             del self._live[name]
             self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
+
+    def _accrue(self, now: Instant) -> None:
+        """Past use up to an instant until which nothing starts or ends."""
+        half_life = self.policy.scheduling.usage_half_life
+        if half_life is not None:
+            types = {node.name: node.gpu_type for node in self.nodes}
+            holds = [
+                hold
+                for job in self._live.values()
+                for hold in holds_of(
+                    job.spec.queue, job.placement, types, now if job.started_at is None else job.started_at
+                )
+            ]
+            self._usage = accrued(self._usage, self._usage_at, holds, now, half_life)
+            self._usage_at = now
 
     def _arrive(self, arrivals: Sequence[TraceJob], position: int, now: Instant) -> int:
         while position < len(arrivals) and arrivals[position].job.submitted_at <= now:

@@ -3,6 +3,7 @@
 Dominant resource fairness (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), over GPU types, CPU and memory. Here it only
 orders queues that are served above their guarantees; it never makes a start lawful or unlawful. CPU and memory are
 guaranteed to nobody by name: a queue that is guaranteed a quarter of the GPUs counts as guaranteed a quarter of both.
+Where past use counts, the dominant share of what a queue has held of GPUs on average (rules/usage) is added.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All that the cluster has, broken or not, and what each leaf queue holds of it beside GPUs."""
+    """All that the cluster has, broken or not; what each leaf queue holds of it beside GPUs, and has held of GPUs on average."""
 
     gpus: Mapping[GpuType, int] = field(default_factory=dict)
     beside: Beside = field(default_factory=Beside)
     held_beside: Mapping[QueueName, Beside] = field(default_factory=dict)
+    held_before: Mapping[tuple[QueueName, GpuType], float] = field(default_factory=dict)
 
 
 def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> Cluster:
@@ -64,12 +66,17 @@ def beside_held(job: Job) -> Beside:
 def dominant_share(
     queue: QueueName, held: Mapping[GpuType, int], beside: Beside, guaranteed: Mapping[Line, int], cluster: Cluster
 ) -> float:
-    """The largest of a queue's shares of the cluster above its guarantees, between 0 and 1, if it held this."""
+    """The largest of a queue's shares of the cluster above its guarantees, between 0 and 1 (2 with the past), if it held this."""
     owed = {gpu_type: guaranteed.get(Line(queue, gpu_type), 0) for gpu_type in cluster.gpus}
     part_owed = sum(owed.values()) / max(1, sum(cluster.gpus.values()))
     shares = [(held.get(gpu_type, 0) - owed[gpu_type]) / gpus for gpu_type, gpus in cluster.gpus.items() if gpus]
     shares += [mine / whole - part_owed for mine, whole in zip(beside, cluster.beside, strict=True) if whole]
-    return max(0.0, *shares) if shares else 0.0
+    before = [
+        (cluster.held_before.get((queue, gpu_type), 0.0) - owed[gpu_type]) / gpus
+        for gpu_type, gpus in cluster.gpus.items()
+        if gpus
+    ]
+    return max(0.0, *shares) + max(0.0, *before, 0.0) if shares else 0.0
 
 
 def _sum(parts: Iterable[Beside]) -> Beside:

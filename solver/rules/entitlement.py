@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from solver.rules.dominance import Cluster, cluster_of
 from solver.rules.policy import Queue
 from solver.rules.tree import Line, QueueTree
+from solver.rules.usage import gpus_on_average
 from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
 
@@ -64,6 +66,12 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         user_caps_of(snapshot, tree),
         cluster_of(snapshot, capacity),
     )
+
+
+def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None) -> Shares:
+    """The shares, with what queues have held on average; without a half-life the past does not count."""
+    before = gpus_on_average(snapshot.in_flight.usage, half_life) if half_life else {}
+    return replace(shares, cluster=replace(shares.cluster, held_before=before))
 
 
 def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:

@@ -90,11 +90,15 @@ class SolverLimits(Document, frozen=True):
 
 
 class SchedulingPolicy(Document, frozen=True):
-    """The settings of the whole cluster; a repository has one. `eta_horizon`: how far ahead earliest starts are looked for."""
+    """The settings of the whole cluster; a repository has one. `eta_horizon`: how far ahead earliest starts are looked for.
+
+    `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
+    """
 
     default_priority_class: str = ""
     start_deadline: Duration = Duration(300_000)
     eta_horizon: Duration = Duration(7 * 86_400_000)
+    usage_half_life: Duration | None = None
     solver: SolverLimits = SolverLimits()
     origin: str = ""
 

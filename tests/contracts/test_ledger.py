@@ -10,9 +10,11 @@ import pytest
 
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import ClaimRefusedError, NotLeaderError
+from reconciler.store.protocols import ClaimRefusedError, NotLeaderError, PastUse
+from solver.world.cluster import GpuType
+from solver.world.inflight import Usage
 from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.world.workload import JobName, QueueName
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
 
 
@@ -224,6 +226,16 @@ def test_what_attempts_have_run_adds_up_over_them(stores: Stores) -> None:
     assert stores.ledger.served() == {"a": 2_500}
 
 
+def test_past_use_is_kept_until_it_is_replaced(stores: Stores) -> None:
+    epoch = lead(stores)
+    assert stores.ledger.past_use() == PastUse()
+    for gpu_hours in (1.5, 2.25):
+        past = PastUse((Usage(QueueName("q"), GpuType("H100"), gpu_hours),), NOW)
+        stores.ledger.keep_past_use(epoch, past)
+        stores.reopen()
+        assert stores.ledger.past_use() == past
+
+
 def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
     for name in ("a", "b"):
         submit(stores, name)
@@ -236,10 +248,12 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
         lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
         lambda: stores.ledger.release(stale, JobName("a"), 1, NOW),
+        lambda: stores.ledger.keep_past_use(stale, PastUse((), NOW)),
     )
     for write in writes:
         with pytest.raises(StaleEpochError):
             write()
+    assert stores.ledger.past_use() == PastUse()
     assert stores.ledger.claims() == (claim,)
     assert stores.ledger.intents() == (intent_of(claim),)
 

@@ -6,9 +6,9 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import attempts, claims, holdings, intents, jobs, leadership
+from reconciler.store.sql.tables import attempts, claims, holdings, intents, jobs, leadership, past_use
 from solver.world.cluster import DeviceId
 from solver.world.document import encode
 from solver.world.inflight import Intent
@@ -116,6 +116,18 @@ class SqlLedger:
         query = select(attempts.c.job, attempts.c.served_gpu_ms).join(jobs).where(jobs.c.ended_at.is_(None))
         with self._database.reading() as connection:
             return {JobName(row.job): row.served_gpu_ms for row in connection.execute(query.order_by(attempts.c.job))}
+
+    def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
+        """One row, written anew."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(past_use))
+            connection.execute(insert(past_use).values(id=1, document=encode(past).decode()))
+
+    def past_use(self) -> PastUse:
+        """What was kept last."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(past_use.c.document)).scalar()
+        return PastUse() if stored is None else self._database.read_document(stored, PastUse)
 
 
 def _refuse_unless_next(connection: Connection, claim: Claim) -> None:

@@ -72,6 +72,13 @@ intents = Table(
     Column("intent", Text, nullable=False),
 )
 
+past_use = Table(
+    "past_use",
+    metadata,
+    Column("id", Integer, primary_key=True),  # always 1: the newest alone counts
+    Column("document", Text, nullable=False),
+)
+
 rounds = Table(
     "rounds",
     metadata,
