@@ -16,6 +16,7 @@ from solver.program.optimiser import Floats, Program
 from solver.program.ways import Growth, Kind, Way
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.world.cluster import LEVELS, Level
 from solver.world.room import Room
@@ -74,6 +75,9 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
         for segment, part in parts_inside(gpus, inside).items():
             if segment in columns:
                 values[columns[segment]] = part
+    started = {start.candidate.job.name for start in starts}
+    for number, column in formulation.all_started.items():
+        values[column] = all(member.job.name in started for member in formulation.classes[number].members)
     return values
 
 
@@ -84,8 +88,7 @@ def starts_of(
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     answers = []
     for _ in range(TRIES_MAX):
-        trial = room.copy()
-        placed = tuple(_place_all(order, trial))
+        trial, placed = _place_in_line(order, room, candidates)
         answers.append(greedy(candidates, trial, shares, placed))
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
@@ -93,6 +96,19 @@ def starts_of(
         # Whoever found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
         order.sort(key=lambda decided: decided.candidate.job.name in found)
     return max(answers, key=lambda starts: layer_values(starts, formulation.sub_layers, shares))
+
+
+def _place_in_line(
+    order: Sequence[Decided], room: Room, candidates: Sequence[Candidate]
+) -> tuple[Room, tuple[Start, ...]]:
+    """Place all; whoever would pass one of its strict queue that found no place gives its own back. With the room left."""
+    while True:
+        trial = room.copy()
+        placed = tuple(_place_all(order, trial))
+        staying = passing_nobody(candidates, [(start.candidate, start.option) for start in placed])
+        if len(staying) == len(placed):
+            return trial, placed
+        order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
 def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:

@@ -17,6 +17,7 @@ from solver.program.optimiser import Effort, Optimiser, Program, Solution
 from solver.rules.demand import Candidate, Option, SubLayer, sub_layers_of
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.policy import SolverLimits
+from solver.rules.strict import behind_nobody
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level
@@ -61,7 +62,10 @@ def decide(
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
-    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
+    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room.
+
+    Nor can those who would delay such a one in a strict queue.
+    """
     headroom, users = Headroom(shares), UserRoom(shares.users)
 
     def alone(candidate: Candidate) -> bool:
@@ -75,8 +79,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
         )
 
     firsts = {candidate.likeness: candidate for candidate in reversed(candidates)}
-    able = {likeness for likeness, candidate in firsts.items() if alone(candidate)}
-    return tuple(candidate for candidate in candidates if candidate.likeness in able)
+    return behind_nobody(candidates, {likeness for likeness, candidate in firsts.items() if alone(candidate)})
 
 
 def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:

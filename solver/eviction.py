@@ -16,6 +16,7 @@ from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
 from solver.rules.policy import Evictions, Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
+from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import Law, Taker, Victim
 from solver.starts import Start
@@ -74,6 +75,7 @@ class MakingRoom:
     headroom: Headroom
     users: UserRoom
     gone: set[JobName]
+    lines: Lines
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
@@ -170,7 +172,7 @@ class MakingRoom:
         own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
         if _inside(own, tier).part(queue, charge) < sum(charge.values()) or headroom.blocking(queue, charge):
             return None
-        if self.users.blocking(candidate.job, charge):
+        if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
             return None
         room = (free or self.soon).copy()
         for victim in victims:
@@ -211,6 +213,7 @@ class MakingRoom:
             room.occupy(shaped(job, start.placed.tasks))
         self.headroom.take(start.queue, start.charge)
         self.users.take(job, start.charge)
+        self.lines.start(start.candidate)
 
 
 def shaped(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:

@@ -126,7 +126,14 @@ class Explained:
         for start in starts:
             after.occupy(shaped(start.candidate.job, start.placed.tasks))
         why = Waiting(
-            self.policy, self.snapshot.time, self.decision.shares, room, after, starts, self.decision.certificate.stage
+            self.policy,
+            self.snapshot.time,
+            self.decision.shares,
+            room,
+            after,
+            starts,
+            self.decision.certificate.stage,
+            self.candidates,
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]

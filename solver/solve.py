@@ -10,7 +10,7 @@ from solver.nominations import nominations_in
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
 from solver.rules.demand import Option, in_order
-from solver.rules.entitlement import Shares, shares_of
+from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy
 from solver.rules.tree import QueueTree
@@ -40,7 +40,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
 
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
-    shares = shares_of(snapshot, QueueTree.of(policy))
+    shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     gate = Gate(policy, shares, Room.empty(snapshot.nodes))
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     wanted = demand_of(competing(snapshot, admissions))

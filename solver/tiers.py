@@ -23,6 +23,7 @@ from solver.program.optimiser import Optimiser
 from solver.rules.demand import Candidate, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.policy import Policy
+from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
@@ -85,7 +86,10 @@ class _Round:
     def _making_room(self, law: Law) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
         gone = {victim.name for promise in self.promises for victim in promise.victims}
-        return MakingRoom(self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, gone)
+        lines = Lines(self.waiting)
+        return MakingRoom(
+            self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, gone, lines
+        )
 
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts

@@ -104,6 +104,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
     waiting = _waiting(snapshot, tree, gpu_types)
+    past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
@@ -116,6 +117,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
             held=held,
             borrowed=max(0, held - guaranteed),
             waiting=waiting.get(at, 0),
+            past_gpu_hours=round(past.get(at, 0.0), 3),
         )
 
     def jobs(queue: Queue, pending: bool) -> int:
@@ -134,6 +136,15 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
         )
         for queue in policy.queues
     )
+
+
+def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
+    """GPU-hours, of each queue with those below it."""
+    past: dict[Line, float] = {}
+    for used in snapshot.in_flight.usage:
+        for line in tree.lines(used.queue, used.gpu_type):
+            past[line] = past.get(line, 0.0) + used.gpu_hours
+    return past
 
 
 def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> dict[Line, int]:

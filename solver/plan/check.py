@@ -14,6 +14,7 @@ from solver.plan.check_closeness import closeness_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
+from solver.plan.check_order import order_violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Runs, Starts, Withdraw, Yields
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
@@ -59,6 +60,7 @@ class _Court:
             return
         yield from entry_violations(self.snapshot, self.policy, self.plan)
         yield from eviction_violations(self.snapshot, self.policy, self.plan)
+        yield from order_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._hosts,

@@ -5,6 +5,7 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
+from solver.rules.policy import OrderBy
 from solver.world.cluster import GpuType, Level, SpreadLevel
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Instant, Memory
@@ -46,6 +47,17 @@ class UserMax(Reason, frozen=True, tag="user-max"):
             f"user {self.user or '(none)'} holds {self.used} of at most {self.max} {self.gpu_type} per user "
             f"in queue {self.queue}{_at(self.origin)}; this job needs {self.wanted}"
         )
+
+
+class StrictOrder(Reason, frozen=True, tag="strict-order"):
+    """The job's queue is strict, and one that comes before it there waits for what this one would take. `by`: its order."""
+
+    queue: QueueName
+    by: OrderBy
+    first: JobName
+
+    def __str__(self) -> str:
+        return f"queue {self.queue} serves strictly by {self.by}: {self.first} comes first and waits"
 
 
 class Held(Reason, frozen=True, tag="held"):
@@ -290,6 +302,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
 AnyReason = (
     QuotaMax
     | UserMax
+    | StrictOrder
     | Held
     | Capacity
     | NoRoom

@@ -10,9 +10,11 @@ import pytest
 
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import ClaimRefusedError, NotLeaderError
+from reconciler.store.protocols import ClaimRefusedError, NotLeaderError, PastUse
+from solver.world.cluster import GpuType
+from solver.world.inflight import Usage
 from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.world.workload import JobName, QueueName
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
 
 
@@ -129,7 +131,7 @@ def test_an_attempt_number_is_used_once(stores: Stores) -> None:
     take(stores, epoch, claim_of("a", "g1"))
     with pytest.raises(ClaimRefusedError, match="still holds"):
         take(stores, epoch, claim_of("a", "g2", attempt=2))
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     with pytest.raises(ClaimRefusedError, match="not the next"):
         take(stores, epoch, claim_of("a", "g1", attempt=1))
     take(stores, epoch, claim_of("a", "g1", attempt=2))
@@ -188,10 +190,10 @@ def test_release_frees_devices_and_ends_intents(stores: Stores) -> None:
     epoch = lead(stores)
     take(stores, epoch, claim_of("a", "g1"))
     stores.ledger.ask(epoch, intent_of(claim_of("a", "g1"), "stop"))
-    stores.ledger.release(epoch, JobName("a"), 2)  # another attempt: nothing happens
+    stores.ledger.release(epoch, JobName("a"), 2, NOW)  # another attempt: nothing happens
     assert len(stores.ledger.claims()) == 1
-    stores.ledger.release(epoch, JobName("a"), 1)
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     assert stores.ledger.claims() == ()
     assert stores.ledger.intents() == ()
     take(stores, epoch, claim_of("b", "g1"))
@@ -201,9 +203,37 @@ def test_attempts_are_known_after_release(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)
     take(stores, epoch, claim_of("a", "g1"))
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     stores.reopen()
     assert stores.ledger.attempts() == {"a": 1}
+
+
+def test_what_attempts_have_run_adds_up_over_them(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1", "g2"))
+    assert stores.ledger.served().get(JobName("a"), 0) == 0
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(1_000))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(9_000))  # again: nothing happens
+    assert stores.ledger.served() == {"a": 2_000}
+    take(stores, epoch, claim_of("a", "g1", attempt=2))
+    stores.ledger.confirm_running(epoch, JobName("a"), 2, NOW.after(5_000))
+    stores.ledger.release(epoch, JobName("a"), 2, NOW.after(5_500))
+    take(stores, epoch, claim_of("a", "g1", attempt=3))
+    stores.ledger.release(epoch, JobName("a"), 3, NOW.after(9_000))  # it never ran
+    stores.reopen()
+    assert stores.ledger.served() == {"a": 2_500}
+
+
+def test_past_use_is_kept_until_it_is_replaced(stores: Stores) -> None:
+    epoch = lead(stores)
+    assert stores.ledger.past_use() == PastUse()
+    for gpu_hours in (1.5, 2.25):
+        past = PastUse((Usage(QueueName("q"), GpuType("H100"), gpu_hours),), NOW)
+        stores.ledger.keep_past_use(epoch, past)
+        stores.reopen()
+        assert stores.ledger.past_use() == past
 
 
 def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
@@ -217,11 +247,13 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
         lambda: take(stores, stale, claim_of("b", "g2")),
         lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
-        lambda: stores.ledger.release(stale, JobName("a"), 1),
+        lambda: stores.ledger.release(stale, JobName("a"), 1, NOW),
+        lambda: stores.ledger.keep_past_use(stale, PastUse((), NOW)),
     )
     for write in writes:
         with pytest.raises(StaleEpochError):
             write()
+    assert stores.ledger.past_use() == PastUse()
     assert stores.ledger.claims() == (claim,)
     assert stores.ledger.intents() == (intent_of(claim),)
 

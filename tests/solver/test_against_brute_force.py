@@ -99,7 +99,7 @@ def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...],
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)
-    return answer, best_values(able, room, shares, sub_layers), layer_values(answer.starts, sub_layers, shares)
+    return answer, best_values(candidates, room, shares, sub_layers), layer_values(answer.starts, sub_layers, shares)
 
 
 def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, ...], Shares]:
