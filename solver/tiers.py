@@ -13,14 +13,14 @@ from itertools import groupby
 
 import msgspec
 
-from solver.certify import better, loose_bounds
+from solver.certify import loose_bounds
 from solver.decide import Answer, certificate, decide
 from solver.eviction import MakingRoom, Promise, Tier
 from solver.placement import least_tasks
 from solver.plan.plan import Certificate, LayerResult
 from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import Candidate, sub_layers_of
+from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.policy import Policy
 from solver.rules.strict import Lines
@@ -121,14 +121,15 @@ def decide_with_evictions(
 ) -> Decision:
     """Decide a round tier by tier.
 
-    Victims are chosen by search, not by the program; so where any are, the round decided without the program is looked at
-    as well, and the better of the two stands.
+    Victims are chosen by search, not by the program; so where somebody waits, the round decided without the program is
+    looked at as well, and where it evicts and is better, it stands.
     """
     decision = _decide(snapshot, policy, candidates, shares, optimiser)
-    if not decision.promises or optimiser is None:
+    if optimiser is None or len(decision.starts) == len(candidates):
         return decision
     other = _decide(snapshot, policy, candidates, shares, None)
-    return other if better(*_values(other, decision)) else decision
+    sub_layers = sub_layers_of(candidates)
+    return other if other.promises and _served(other, sub_layers) > _served(decision, sub_layers) else decision
 
 
 def _decide(
@@ -181,11 +182,16 @@ def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> It
                 yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
 
 
-def _values(*decisions: Decision) -> tuple[list[float], ...]:
-    """Their layers' values in one order; who harmed nobody has no layers of harm."""
-    longest = max((decision.certificate.layers for decision in decisions), key=len)
-    by_name = [{layer.name: layer.value for layer in decision.certificate.layers} for decision in decisions]
-    return tuple([values.get(layer.name, 0.0) for layer in longest] for values in by_name)
+def _served(decision: Decision, sub_layers: Sequence[SubLayer]) -> tuple[float, ...]:
+    """GPUs that are started or promised, by sub-layer, then those that others give up, downwards from 0.
+
+    The layers' values of two decisions with different victims do not compare: each counts under what its own victims leave.
+    """
+    gpus = dict.fromkeys(sub_layers, 0.0)
+    for start in (*decision.starts, *(promise.start for promise in decision.promises)):
+        gpus[start.candidate.sub_layer] += sum(start.charge.values())
+    given_up = sum(victim.holder.gpus for promise in decision.promises for victim in promise.victims)
+    return (*gpus.values(), -given_up)
 
 
 def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from solver.plan.check_entry import path_of
-from solver.plan.plan import Bind, Plan, Starts, Waits
+from solver.plan.plan import Bind, Nominate, Plan, Starts, Waits, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.policy import SLO_CLASSES, OrderBy, Policy, PriorityClass
 from solver.world.cluster import GpuType, NodeName
@@ -27,7 +27,10 @@ LAST_RANK = 7
 def order_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
     """Every start of a strict queue that takes what one ahead of it, waiting, could use."""
     named = {verdict.job for verdict in plan.verdicts if isinstance(verdict, Starts | Waits)}
-    tasks_of = {step.job: step.tasks for step in plan.steps if isinstance(step, Bind)}
+    tasks_of = {step.job: step.tasks for step in plan.steps if isinstance(step, Bind | Nominate)}
+    withdrawn = {step.job for step in plan.steps if isinstance(step, Withdraw)}
+    promised = (intent for intent in snapshot.in_flight.intents if intent.kind == "nominate")
+    tasks_of |= {intent.job: intent.tasks for intent in promised if intent.job not in withdrawn | set(tasks_of)}
     types = {node.name: node.gpu_type for node in snapshot.nodes}
     for queue in policy.queues:
         by = _strict_order(policy, queue.name)

@@ -94,6 +94,9 @@ ORDERS: tuple[OrderBy, ...] = ("priority", "fifo", "shortest", "least-served")
 USERS = ("", "ada", "bob")
 
 
+orderings = st.builds(Ordering, st.sampled_from(ORDERS), st.booleans())
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     """A tree org -> {left, right -> {r1, r2}} with guarantees and ceilings, some unset, some zero; at times with gates."""
@@ -118,7 +121,7 @@ def policies(draw: st.DrawFn) -> Policy:
             draw(st.integers(1, 3)),
             "Hold" if seldom() else "None",
             draw(st.sampled_from([("training", "batch"), ("inference",)])) if seldom() else None,
-            ordering=draw(st.none() | st.builds(Ordering, st.sampled_from(ORDERS), st.booleans())),
+            ordering=draw(orderings) if draw(st.integers(0, 3)) == 3 else None,
         )
 
     aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
