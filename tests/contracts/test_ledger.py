@@ -11,10 +11,10 @@ import pytest
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import ClaimRefusedError, NotLeaderError, PastUse
-from solver.world.cluster import GpuType
-from solver.world.inflight import Usage
+from solver.world.cluster import DeviceId, GpuType, NodeName
+from solver.world.inflight import Intent, Usage
 from solver.world.quantities import Duration
-from solver.world.workload import JobName, QueueName
+from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
 
 
@@ -236,6 +236,61 @@ def test_past_use_is_kept_until_it_is_replaced(stores: Stores) -> None:
         assert stores.ledger.past_use() == past
 
 
+def promise_to(job: str) -> Intent:
+    """Two devices, for a job that waits."""
+    tasks = (TaskPlacement("worker", 0, NodeName("n"), (DeviceId("g8"), DeviceId("g9"))),)
+    return Intent("nominate", JobName(job), 1, NOW, NOW.after(60_000), tasks)
+
+
+def test_a_promise_is_kept_until_it_is_replaced_or_withdrawn(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    stores.ledger.nominate(epoch, promise_to("a"))
+    later = msgspec.structs.replace(promise_to("a"), deadline=NOW.after(90_000))
+    stores.ledger.nominate(epoch, later)
+    stores.reopen()
+    assert stores.ledger.intents() == (later,)
+    stores.ledger.withdraw(epoch, JobName("a"))
+    stores.ledger.withdraw(epoch, JobName("a"))
+    assert stores.ledger.intents() == ()
+
+
+def test_a_promise_ends_with_a_claim_and_with_the_job(stores: Stores) -> None:
+    for name in ("a", "b"):
+        submit(stores, name)
+    epoch = lead(stores)
+    for name in ("a", "b"):
+        stores.ledger.nominate(epoch, promise_to(name))
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.jobs.finish(epoch, JobName("b"), JobOutcome("cancelled", NOW))
+    assert [intent.kind for intent in stores.ledger.intents()] == ["start"]
+    stores.ledger.nominate(epoch, promise_to("a"))  # it holds something: nothing happens
+    stores.ledger.nominate(epoch, promise_to("b"))  # it has ended: nothing happens
+    assert [intent.kind for intent in stores.ledger.intents()] == ["start"]
+
+
+def test_evictions_are_remembered_over_attempts(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    for attempt in (1, 2):
+        take(stores, epoch, claim_of("a", "g1", attempt=attempt))
+        stop = intent_of(claim_of("a", "g1", attempt=attempt), "stop")
+        asked = msgspec.structs.replace(stop, asked_at=NOW.after(attempt), beneficiary=JobName("b"))
+        stores.ledger.ask(epoch, asked)
+        stores.ledger.ask(epoch, asked)
+        stores.ledger.release(epoch, JobName("a"), attempt, NOW)
+    stores.reopen()
+    assert stores.ledger.evictions() == {"a": (NOW.after(1), NOW.after(2))}
+
+
+def test_a_stop_for_nobodys_sake_is_no_eviction(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.ask(epoch, intent_of(claim_of("a", "g1"), "stop"))
+    assert stores.ledger.evictions() == {}
+
+
 def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
     for name in ("a", "b"):
         submit(stores, name)
@@ -249,6 +304,8 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
         lambda: stores.ledger.release(stale, JobName("a"), 1, NOW),
         lambda: stores.ledger.keep_past_use(stale, PastUse((), NOW)),
+        lambda: stores.ledger.nominate(stale, promise_to("b")),
+        lambda: stores.ledger.withdraw(stale, JobName("b")),
     )
     for write in writes:
         with pytest.raises(StaleEpochError):
