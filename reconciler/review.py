@@ -17,6 +17,7 @@ from solver.program.optimiser import Optimiser
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import API_VERSION, Document, digest
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
 
@@ -28,7 +29,7 @@ class JobChange(Document, frozen=True, omit_defaults=False):
 
     job: JobName
     queue: QueueName
-    gpus: int
+    gpus: MilliGpu
     before: Outcome
     after: Outcome
     reasons: tuple[str, ...] = ()

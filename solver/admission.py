@@ -26,6 +26,7 @@ from solver.rules.entry import closed_to, on_hold
 from solver.rules.policy import Policy
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
+from solver.world.quantities import MilliGpu
 from solver.world.room import Room
 from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
 
@@ -101,9 +102,9 @@ class Gate:
             for queue in self.shares.tree.path(spec.queue):
                 ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
                 if ceiling is not None and wanted > ceiling:
-                    return AboveMax(queue, gpu_type, ceiling, wanted, self._origin(queue, gpu_type))
+                    return AboveMax(queue, gpu_type, MilliGpu(ceiling), MilliGpu(wanted), self._origin(queue, gpu_type))
         for line in users.lines(job, option.charge):
-            most, wanted = users.most(line), option.charge[line.gpu_type]
+            most, wanted = MilliGpu(users.most(line)), MilliGpu(option.charge[line.gpu_type])
             if wanted > most:
                 return AboveUserMax(line.queue, line.gpu_type, most, wanted, self._origin(line.queue, line.gpu_type))
         if place(self.empty.copy(), spec, option) is None:
@@ -126,9 +127,9 @@ class Gate:
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
             tasks=group.replicas,
-            gpus_per_task=group.shape.gpus,
+            gpus_per_task=MilliGpu.gpus(group.shape.gpus),
             tasks_that_fit=tasks,
-            largest_task=int(self.empty.free_gpus[usable].max(initial=0)),
+            largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
         )
 

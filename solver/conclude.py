@@ -17,6 +17,7 @@ from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.world.cluster import LEVELS, Level
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 
 
@@ -45,7 +46,7 @@ class Decided:
 
         In decreasing task size every set on the chain 1|2|4|8 that satisfies the rows can be placed (docs/solver.md).
         """
-        return (-self.task_gpus, self.closeness, -self.candidate.worth)
+        return (-self.task_gpus, self.closeness, -self.option.worth)
 
 
 TRIES_MAX = 6
@@ -56,19 +57,19 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     """The columns' values for an answer that is already concrete: the incumbent an optimiser must beat."""
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
-    gpus: dict[Segment, int] = defaultdict(int)
+    milli: dict[Segment, int] = defaultdict(int)
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
         for segment, count in segments_of(start.candidate, start.option):
-            gpus[segment] += count
+            milli[segment] += count
     headroom = Headroom(formulation.shares)
     for columns, inside in ((formulation.entitled, headroom.entitled), (formulation.fair, headroom.fair)):
-        for segment, part in parts_inside(gpus, inside).items():
+        for segment, part in parts_inside(milli, inside).items():
             if segment in columns:
-                values[columns[segment]] = part
+                values[columns[segment]] = part / MILLI_PER_GPU
     return values
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.greedy import greedy
@@ -147,8 +147,8 @@ class _World:
     def _begin(self, start: Start, now: Instant) -> None:
         job = start.candidate.job
         limit = self.policy.time_limit(job)
-        for gpu_type, gpus in start.option.charge.items():
-            self._charge(job, gpu_type, gpus)
+        for gpu_type, milli in start.option.charge.items():
+            self._charge(job, gpu_type, milli)
         self._hold(job.name, _Holder(job, start.placed.tasks), None if limit is None else now.after(limit), now)
 
     def _hold(self, name: JobName, holder: _Holder, end: Instant | None, now: Instant) -> None:
@@ -164,14 +164,14 @@ class _World:
         shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
         for task in holder.tasks:
             self.room.give_back(task, shapes.get(task.group, Shape()))
-            self._charge(holder.job, self._type_at(task), -len(task.devices))
+            self._charge(holder.job, self._type_at(task), -task.gpus)
         return now
 
-    def _charge(self, job: Job, gpu_type: GpuType, gpus: int) -> None:
+    def _charge(self, job: Job, gpu_type: GpuType, milli: int) -> None:
         for line in self.shares.tree.lines(job.spec.queue, gpu_type):
-            self.used[line] = self.used.get(line, 0) + gpus
+            self.used[line] = self.used.get(line, 0) + milli
         for user_line in self.shares.users.lines(job, (gpu_type,)):
-            self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + gpus
+            self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + milli
 
     def _type_at(self, task: TaskPlacement) -> GpuType:
         node = self.room.index.get(task.node)
@@ -213,6 +213,8 @@ def _by_queue(wanted: Iterable[tuple[QueueName, Charge]]) -> list[tuple[QueueNam
     return list(total.items())
 
 
-def _has_gpus(candidate: Candidate, free: dict[GpuType, int]) -> bool:
+def _has_gpus(candidate: Candidate, free: Mapping[GpuType, int]) -> bool:
     """Necessary, not sufficient, and much cheaper than to look for a place."""
-    return any(all(free[gpu_type] >= gpus for gpu_type, gpus in option.charge.items()) for option in candidate.options)
+    return any(
+        all(free[gpu_type] >= milli for gpu_type, milli in option.charge.items()) for option in candidate.options
+    )

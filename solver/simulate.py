@@ -14,7 +14,7 @@ from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
 
@@ -31,7 +31,7 @@ class Run(Document, frozen=True):
 
     job: JobName
     queue: QueueName
-    gpus: int
+    gpus: MilliGpu
     submitted_at: Instant
     started_at: Instant | None = None
     ended_at: Instant | None = None

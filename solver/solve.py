@@ -25,6 +25,7 @@ from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.verdicts import Waiting
 from solver.world.cluster import Level
+from solver.world.quantities import MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
@@ -175,8 +176,8 @@ def _explained(
     verdicts: dict[JobName, Verdict] = {}
     for start in answer.starts:
         _take(after, start)
-        job, gpus = start.candidate.job, sum(start.option.charge.values())
-        entitled = headroom.take(start.queue, start.option.charge)
+        job, gpus = start.candidate.job, MilliGpu(sum(start.option.charge.values()))
+        entitled = MilliGpu(headroom.take(start.queue, start.option.charge))
         verdicts[job.name] = Starts(job.name, job.spec.queue, gpus, entitled)
     why = Waiting(shares, room, after, answer.starts, answer.certificate.stage)
     waiting = [candidate for candidate in candidates if candidate.job.name not in verdicts]

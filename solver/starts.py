@@ -9,6 +9,7 @@ from solver.placement import Placed
 from solver.rules.demand import Candidate, Option, SubLayer
 from solver.rules.entitlement import Headroom, Inside, Shares
 from solver.world.cluster import GpuType
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import QueueName
 
 ENTITLED = "entitled."
@@ -34,17 +35,17 @@ class Start:
     @property
     def misfit(self) -> float:
         """How far from its wishes, in GPUs: down its list of types, and outside its preferred level."""
-        return misfit(self.candidate.worth, self.option, self.placed.preferred_met)
+        return misfit(self.option, self.placed.preferred_met)
 
 
-def misfit(worth: float, option: Option, preferred_met: bool) -> float:
+def misfit(option: Option, preferred_met: bool) -> float:
     """What the fit layer makes small."""
-    return worth * (option.fallback + (not preferred_met))
+    return option.worth * (option.fallback + (not preferred_met))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """GPUs of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served."""
+    """Milli-GPU of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served."""
 
     sub_layer: SubLayer
     band: int
@@ -53,19 +54,19 @@ class Segment:
 
 
 def segments_of(candidate: Candidate, option: Option) -> Iterable[tuple[Segment, int]]:
-    """The segments a gang's GPUs fall into under an option."""
+    """The segments a gang falls into under an option, and its milli-GPU in each."""
     queue = candidate.job.spec.queue
-    for gpu_type, gpus in sorted(option.charge.items()):
-        yield Segment(candidate.sub_layer, candidate.band, queue, gpu_type), gpus
+    for gpu_type, milli in sorted(option.charge.items()):
+        yield Segment(candidate.sub_layer, candidate.band, queue, gpu_type), milli
 
 
-def parts_inside(gpus: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:
+def parts_inside(milli: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:
     """The most of each segment that lies inside the lines (guarantees, or fair shares) of every queue on its path.
 
     Such lines nest, so serving segments in order is optimal for every layer at once (the greedy algorithm on a
     polymatroid; J. Edmonds, "Submodular functions, matroids, and certain polyhedra", 1970).
     """
-    return {segment: inside.take(segment.queue, {segment.gpu_type: gpus[segment]}) for segment in sorted(gpus)}
+    return {segment: inside.take(segment.queue, {segment.gpu_type: milli[segment]}) for segment in sorted(milli)}
 
 
 def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
@@ -74,23 +75,23 @@ def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
 
 
 def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
-    """What the starts are worth in each layer, in the order of `layer_names`; fit counts downwards from 0.
+    """What the starts are worth in each layer, in GPUs, in the order of `layer_names`; fit counts downwards from 0.
 
     The fair and the left-over layers count all that their sub-layer got inside a fair share, or at all: what the layers
     above settled is part of it, so only the rest can differ.
     """
-    gpus: dict[Segment, int] = {}
+    milli: dict[Segment, int] = {}
     weight: dict[Segment, float] = {}
     for start in starts:
         for segment, count in segments_of(start.candidate, start.option):
-            gpus[segment] = gpus.get(segment, 0) + count
+            milli[segment] = milli.get(segment, 0) + count
             weight[segment] = start.candidate.weight
     headroom = Headroom(shares)
-    entitled = _by_layer(parts_inside(gpus, headroom.entitled), weight, sub_layers)
-    fair = _by_layer(parts_inside(gpus, headroom.fair), weight, sub_layers)
+    entitled = _by_layer(parts_inside(milli, headroom.entitled), weight, sub_layers)
+    fair = _by_layer(parts_inside(milli, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)
     for start in starts:
-        served[start.candidate.sub_layer] += start.candidate.weight * start.candidate.worth
+        served[start.candidate.sub_layer] += start.candidate.weight * start.option.worth
     values = (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
     # Answers are compared layer by layer: the order in which floats were added up must not decide between them.
     return tuple(round(value, 9) for value in values)
@@ -101,5 +102,5 @@ def _by_layer(
 ) -> tuple[float, ...]:
     worth = dict.fromkeys(sub_layers, 0.0)
     for segment, part in parts.items():
-        worth[segment.sub_layer] += weight[segment] * part
+        worth[segment.sub_layer] += weight[segment] * part / MILLI_PER_GPU
     return tuple(worth.values())

@@ -26,7 +26,7 @@ from solver.rules.tree import Line
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.workload import Job, JobSpec, QueueName, Shape, TaskGroup
 
@@ -91,14 +91,15 @@ class Waiting:
         yield from _lack_of_room(self.after, job.spec, option)
 
     def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
-        used = self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0)
+        used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))
+        most = MilliGpu(self.shares.ceiling[line])
         origin = self._origin(line.queue, line.gpu_type)
-        return QuotaMax(line.queue, line.gpu_type, self.shares.ceiling[line], used, wanted, origin)
+        return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
 
     def _user_max(self, line: UserLine, wanted: int) -> UserMax:
-        most, used = self.shares.users.most(line), self._users.used(line)
+        most, used = MilliGpu(self.shares.users.most(line)), MilliGpu(self._users.used(line))
         origin = self._origin(line.queue, line.gpu_type)
-        return UserMax(line.user, line.queue, line.gpu_type, most, used, wanted, origin)
+        return UserMax(line.user, line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
 
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
@@ -126,7 +127,7 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
     if place(room.copy(), spec, option) is not None:
         return
     short = [
-        (gpu_type, free, wanted)
+        (gpu_type, free, MilliGpu(wanted))
         for gpu_type, wanted in option.charge.items()
         if (free := room.gpus_free(gpu_type)) < wanted
     ]
@@ -153,7 +154,7 @@ def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> It
         cpu, memory = Cpu(group.shape.cpu), Memory(group.shape.memory)
         yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
     else:
-        yield NoRoom(group.name, name, group.replicas, group.shape.gpus, fits)
+        yield NoRoom(group.name, name, group.replicas, MilliGpu.gpus(group.shape.gpus), fits)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
@@ -164,4 +165,5 @@ def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
         usable |= room.of_type(gpu_type)
     free = np.bincount(domains.of_node, weights=room.free_gpus * usable, minlength=len(domains.names))
     best = int(free.argmax())
-    return Topology(level, sum(option.charge.values()), domains.names[best], int(free[best]))
+    wanted = MilliGpu(sum(option.charge.values()))
+    return Topology(level, wanted, domains.names[best], MilliGpu.gpus(int(free[best])))

@@ -13,7 +13,7 @@ from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, GpuType, Node
 from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
 
 LOG_BYTES_MAX: Final = 1_000_000
@@ -75,12 +75,12 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
     """
 
     gpu_type: GpuType
-    guaranteed: int
-    max: int | None
-    fair_share: int
-    held: int
-    borrowed: int
-    waiting: int
+    guaranteed: MilliGpu
+    max: MilliGpu | None
+    fair_share: MilliGpu
+    held: MilliGpu
+    borrowed: MilliGpu
+    waiting: MilliGpu
 
 
 class QueueView(Document, frozen=True, omit_defaults=False):

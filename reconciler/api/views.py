@@ -15,7 +15,7 @@ from solver.rules.tree import Line, QueueTree
 from solver.solve import standing
 from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.inflight import Intent
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, Shape, TaskPlacement
 
@@ -105,15 +105,16 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
-        guaranteed, held = shares.guaranteed.get(at, 0), shares.used.get(at, 0)
+        guaranteed, held = MilliGpu(shares.guaranteed.get(at, 0)), MilliGpu(shares.used.get(at, 0))
+        ceiling = shares.ceiling.get(at)
         return QueueLine(
             gpu_type,
             guaranteed,
-            shares.ceiling.get(at),
-            fair_share=shares.fair.get(at, 0),
+            None if ceiling is None else MilliGpu(ceiling),
+            fair_share=MilliGpu(shares.fair.get(at, 0)),
             held=held,
-            borrowed=max(0, held - guaranteed),
-            waiting=waiting.get(at, 0),
+            borrowed=MilliGpu(max(0, held - guaranteed)),
+            waiting=MilliGpu(waiting.get(at, 0)),
         )
 
     def jobs(queue: Queue, pending: bool) -> int:
@@ -136,8 +137,8 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
 
 def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> dict[Line, int]:
     wanted: dict[Line, int] = {}
-    for line, gpus in _wishes(snapshot, tree, gpu_types):
-        wanted[line] = wanted.get(line, 0) + gpus
+    for line, milli in _wishes(snapshot, tree, gpu_types):
+        wanted[line] = wanted.get(line, 0) + milli
     return wanted
 
 
@@ -145,5 +146,5 @@ def _wishes(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...])
     """What each pending job would be charged under its first choice, on every queue of its path."""
     for job in snapshot.pending:
         for option in options_of(job.spec, gpu_types)[:1]:
-            for gpu_type, gpus in option.charge.items():
-                yield from ((Line(queue, gpu_type), gpus) for queue in tree.path(job.spec.queue))
+            for gpu_type, milli in option.charge.items():
+                yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

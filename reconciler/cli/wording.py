@@ -14,14 +14,14 @@ _REVISION_CHARACTERS = 12
 """Of a commit: what Git's own log shows of a repository of millions of objects."""
 
 
-def count(number: int, what: str) -> str:
+def count(number: int | float, what: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def size_of(spec: JobSpec) -> str:
     """`4 tasks, 32 GPUs`."""
-    return f"{count(spec.tasks, 'task')}, {count(spec.gpus, 'GPU')}"
+    return f"{count(spec.tasks, 'task')}, {count(spec.gpus.number, 'GPU')}"
 
 
 def class_of(spec: JobSpec) -> str:

@@ -16,7 +16,7 @@ from solver.plan.plan import Bind, Plan, Release, Runs, Starts
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
@@ -176,7 +176,8 @@ class _Court:
             for entry in queue.quota:
                 line = (queue.name, entry.gpu_type)
                 if entry.max is not None and added[line] and before[line] + added[line] > entry.max:
-                    problem = f"{before[line]} + {added[line]} {entry.gpu_type} is above max {entry.max}"
+                    held, more = MilliGpu(before[line]), MilliGpu(added[line])
+                    problem = f"{held} + {more} {entry.gpu_type} is above max {entry.max}"
                     yield Violation("S3", queue.name, problem)
 
     def _use(self) -> Counter[tuple[str, GpuType]]:
@@ -185,7 +186,7 @@ class _Court:
             for task in job.placement:
                 node = self.nodes.get(task.node)
                 for queue in path_of(self.policy, job.spec.queue):
-                    use[queue.name, node.gpu_type if node else GpuType("")] += len(task.devices)
+                    use[queue.name, node.gpu_type if node else GpuType("")] += task.gpus
         return use
 
     def _added(self) -> Counter[tuple[str, GpuType]]:
@@ -193,7 +194,7 @@ class _Court:
         for bind in self.binds:
             for task in bind.tasks:
                 for queue in path_of(self.policy, self.jobs[bind.job].spec.queue):
-                    added[queue.name, self.nodes[task.node].gpu_type] += len(task.devices)
+                    added[queue.name, self.nodes[task.node].gpu_type] += task.gpus
         return added
 
     def _topology(self) -> Iterable[Violation]:

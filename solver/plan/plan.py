@@ -7,7 +7,7 @@ from typing import Literal
 from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
 from solver.world.document import API_VERSION, Document, digest
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
 Stage = Literal["none", "greedy", "mip"]
@@ -44,8 +44,8 @@ class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
 
     job: JobName
     queue: QueueName
-    gpus: int
-    entitled: int
+    gpus: MilliGpu
+    entitled: MilliGpu
 
 
 class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):

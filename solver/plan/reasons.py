@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from solver.world.cluster import GpuType, Level
 from solver.world.document import Document
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.workload import JobName, QueueName
 
 
@@ -20,9 +20,9 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
 
     queue: QueueName
     gpu_type: GpuType
-    max: int
-    used: int
-    wanted: int
+    max: MilliGpu
+    used: MilliGpu
+    wanted: MilliGpu
     origin: str = ""
 
     def __str__(self) -> str:
@@ -36,9 +36,9 @@ class UserMax(Reason, frozen=True, tag="user-max"):
     user: str
     queue: QueueName
     gpu_type: GpuType
-    max: int
-    used: int
-    wanted: int
+    max: MilliGpu
+    used: MilliGpu
+    wanted: MilliGpu
     origin: str = ""
 
     def __str__(self) -> str:
@@ -62,8 +62,8 @@ class Capacity(Reason, frozen=True, tag="capacity"):
     """Fewer GPUs of the type are free than the gang needs."""
 
     gpu_type: GpuType
-    free: int
-    wanted: int
+    free: MilliGpu
+    wanted: MilliGpu
 
     def __str__(self) -> str:
         return f"needs {self.wanted} {self.gpu_type}, {self.free} free"
@@ -75,7 +75,7 @@ class NoRoom(Reason, frozen=True, tag="no-room"):
     group: str
     gpu_type: GpuType
     tasks: int
-    gpus_per_task: int
+    gpus_per_task: MilliGpu
     tasks_that_fit: int
 
     def __str__(self) -> str:
@@ -106,9 +106,9 @@ class Topology(Reason, frozen=True, tag="topology"):
     """No single domain of the required level has room for the whole gang."""
 
     level: Level
-    wanted: int
+    wanted: MilliGpu
     best_domain: str
-    best_free: int
+    best_free: MilliGpu
 
     def __str__(self) -> str:
         return f"needs {self.wanted} GPUs in one {self.level}; the roomiest is {self.best_domain} with {self.best_free} free"
@@ -187,8 +187,8 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
 
     queue: QueueName
     gpu_type: GpuType
-    max: int
-    wanted: int
+    max: MilliGpu
+    wanted: MilliGpu
     origin: str = ""
 
     def __str__(self) -> str:
@@ -200,8 +200,8 @@ class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
 
     queue: QueueName
     gpu_type: GpuType
-    max: int
-    wanted: int
+    max: MilliGpu
+    wanted: MilliGpu
     origin: str = ""
 
     def __str__(self) -> str:
@@ -215,9 +215,9 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     group: str
     gpu_type: GpuType
     tasks: int
-    gpus_per_task: int
+    gpus_per_task: MilliGpu
     tasks_that_fit: int
-    largest_task: int
+    largest_task: MilliGpu
     level: Level | None = None
 
     def __str__(self) -> str:

@@ -30,11 +30,6 @@ class JobClass:
         """What one GPU of it counts for."""
         return self.members[0].weight
 
-    @property
-    def worth(self) -> float:
-        """What one gang of it counts for, in GPUs."""
-        return self.members[0].worth
-
 
 def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
     """Group candidates that differ in nothing the program sees, in the order of their first member."""

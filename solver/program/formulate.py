@@ -27,6 +27,7 @@ from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
 from solver.world.cluster import GpuType, Level, is_wider
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import Shape
 
 
@@ -96,17 +97,17 @@ class Formulation:
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
-        allowed = (room // gpus for _, gpus, room in self._ceilings(job_class, option))
+        allowed = (room // milli for _, milli, room in self._ceilings(job_class, option))
         return min((len(job_class.members), *allowed))
 
     def _ceilings(self, job_class: JobClass, option: Option) -> Iterable[tuple[Line | UserLine, int, int]]:
-        """The ceilings that a gang counts against, of queues and of its user there: GPUs it takes, and room that is left."""
-        for gpu_type, gpus in option.charge.items():
+        """The ceilings that a gang counts against, of queues and of its user there: milli-GPU it takes, and room that is left."""
+        for gpu_type, milli in option.charge.items():
             for queue in self.shares.tree.path(job_class.queue):
                 line = Line(queue, gpu_type)
                 room = self.shares.room_under_max(line)
                 if room is not None:
-                    yield line, gpus, room
+                    yield line, milli, room
         for user_line in self.shares.users.lines(job_class.members[0].job, option.charge):
             yield user_line, option.charge[user_line.gpu_type], self.shares.users.room(user_line)
 
@@ -148,11 +149,11 @@ class Formulation:
         terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)
         room_of: dict[Line | UserLine, int] = {}
         for way, column in self.ways.items():
-            for line, gpus, room in self._ceilings(self.classes[way.job_class], way.option):
-                terms[line].append((column, float(gpus)))
+            for line, milli, room in self._ceilings(self.classes[way.job_class], way.option):
+                terms[line].append((column, milli / MILLI_PER_GPU))
                 room_of[line] = room
         for line, room in room_of.items():
-            self.builder.at_most(summed(terms[line]), room)
+            self.builder.at_most(summed(terms[line]), room / MILLI_PER_GPU)
 
     def _columns_inside(self, room_of: Callable[[Line], int]) -> dict[Segment, int]:
         """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path."""
@@ -163,21 +164,21 @@ class Formulation:
             room = min(room_of(line) for line in lines)
             if not room:
                 continue
-            column = columns[segment] = self.builder.column(room, integer=False)
+            column = columns[segment] = self.builder.column(room / MILLI_PER_GPU, integer=False)
             self.builder.at_most(summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)]), 0.0)
             for line in lines:
                 inside[line].append((column, 1.0))
         for line, terms in inside.items():
-            self.builder.at_most(summed(terms), room_of(line))
+            self.builder.at_most(summed(terms), room_of(line) / MILLI_PER_GPU)
         return columns
 
     def _takers_by_segment(self) -> dict[Segment, list[tuple[int, float]]]:
         takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
         for way, column in self.ways.items():
             job_class = self.classes[way.job_class]
-            for gpu_type, gpus in way.option.charge.items():
+            for gpu_type, milli in way.option.charge.items():
                 segment = Segment(job_class.sub_layer, job_class.band, job_class.queue, gpu_type)
-                takers[segment].append((column, float(gpus)))
+                takers[segment].append((column, milli / MILLI_PER_GPU))
         return takers
 
     def _layers(self) -> None:
@@ -191,15 +192,12 @@ class Formulation:
             self.builder.maximise(
                 f"{LEFTOVER}{layer}",
                 {
-                    column: self.classes[way.job_class].weight * self.classes[way.job_class].worth
+                    column: self.classes[way.job_class].weight * way.option.worth
                     for way, column in self.ways.items()
                     if self.classes[way.job_class].sub_layer == layer
                 },
             )
         self.builder.maximise(
             FIT,
-            {
-                column: -misfit(self.classes[way.job_class].worth, way.option, way.preferred_met)
-                for way, column in self.ways.items()
-            },
+            {column: -misfit(way.option, way.preferred_met) for way, column in self.ways.items()},
         )

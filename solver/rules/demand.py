@@ -16,7 +16,7 @@ from solver.rules.entitlement import Charge, Shares
 from solver.rules.policy import SLO_CLASSES, Policy
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
-from solver.world.quantities import Instant
+from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 
 OPTIONS_MAX = 16
@@ -56,6 +56,11 @@ class Option:
     fallback: int
     charge: Charge = field(hash=False)
 
+    @property
+    def worth(self) -> float:
+        """GPUs of the gang, as a layer counts them; a gang without GPUs counts a thousandth, so that it is started too."""
+        return (sum(self.charge.values()) or 1) / MILLI_PER_GPU
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -75,11 +80,6 @@ class Candidate:
     def weight(self) -> float:
         """What one of its GPUs counts for: between 1 (last in the order) and 1.07 (first)."""
         return 1 + FIRST_OVER_LAST * (BANDS - 1 - self.band) / (BANDS - 1)
-
-    @property
-    def worth(self) -> float:
-        """GPUs of the gang, as a layer counts them; a gang without GPUs counts a thousandth, so that it is started too."""
-        return self.job.spec.gpus or 0.001
 
 
 def options_of(spec: JobSpec, known: Iterable[GpuType]) -> tuple[Option, ...]:
@@ -138,7 +138,7 @@ def _option(spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int)
     charge: dict[GpuType, int] = {}
     for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True):
         if gpu_type is not None:
-            charge[gpu_type] = charge.get(gpu_type, 0) + group.replicas * group.shape.gpus
+            charge[gpu_type] = charge.get(gpu_type, 0) + group.replicas * MilliGpu.gpus(group.shape.gpus)
     return Option(gpu_types, fallback, charge)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import Job, QueueName
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
@@ -29,9 +29,9 @@ class Quota(Document, frozen=True):
     """
 
     gpu_type: GpuType
-    guaranteed: int | None = None
-    max: int | None = None
-    per_user: int | None = None
+    guaranteed: MilliGpu | None = None
+    max: MilliGpu | None = None
+    per_user: MilliGpu | None = None
     origin: str = ""
 
 

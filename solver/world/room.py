@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
 from solver.world.workload import Shape, TaskPlacement
@@ -100,9 +101,9 @@ class Room:
         matches: npt.NDArray[np.bool_] = self.type_of_node == self.gpu_types.index(gpu_type)
         return matches
 
-    def gpus_free(self, gpu_type: GpuType) -> int:
+    def gpus_free(self, gpu_type: GpuType) -> MilliGpu:
         """Free GPUs of a type."""
-        return int(self.free_gpus[self.of_type(gpu_type)].sum())
+        return MilliGpu.gpus(int(self.free_gpus[self.of_type(gpu_type)].sum()))
 
     def take(self, node: int, shape: Shape, tasks: int) -> list[tuple[DeviceId, ...]]:
         """Give `tasks` tasks of a shape their devices on one node, lowest index first."""

@@ -6,7 +6,7 @@ from typing import Literal, NewType
 
 from solver.world.cluster import DeviceId, GpuType, Level, NodeName
 from solver.world.document import Document
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 
 JobName = NewType("JobName", str)
 QueueName = NewType("QueueName", str)
@@ -52,9 +52,9 @@ class JobSpec(Document, frozen=True):
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> MilliGpu:
         """GPUs of the whole gang."""
-        return sum(group.replicas * group.shape.gpus for group in self.task_groups)
+        return MilliGpu.gpus(sum(group.replicas * group.shape.gpus for group in self.task_groups))
 
     @property
     def tasks(self) -> int:
@@ -74,6 +74,11 @@ class TaskPlacement(Document, frozen=True):
     index: int
     node: NodeName
     devices: tuple[DeviceId, ...] = ()
+
+    @property
+    def gpus(self) -> MilliGpu:
+        """GPUs that it holds."""
+        return MilliGpu.gpus(len(self.devices))
 
 
 class Job(Document, frozen=True):

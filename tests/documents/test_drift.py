@@ -17,14 +17,20 @@ from solver.plan.plan import Plan
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.world.cluster import GpuType
 from solver.world.document import encode
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobSpec
 
 # Where policy comes from in Git is noted by the reader, never written by a person.
 INTERNAL = {Queue: {"name", "origin"}, PriorityClass: {"name", "origin"}, SchedulingPolicy: {"origin"}}
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
-QUANTITIES = {Cpu: "number of CPU cores", Memory: "memory size", Duration: "duration", Instant: "time"}
+QUANTITIES = {
+    MilliGpu: "number of GPUs",
+    Cpu: "number of CPU cores",
+    Memory: "memory size",
+    Duration: "duration",
+    Instant: "time",
+}
 SCALARS: dict[type, str] = {
     inspect.StrType: "string",
     inspect.IntType: "integer",

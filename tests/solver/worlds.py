@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from solver.rules.policy import Policy, PriorityClass, Queue, Quota, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement, TopologyRequest
 
@@ -69,6 +69,14 @@ HOUR_MS = 3_600_000
 USERS = ("", "ada", "bob")
 
 
+def quota_of(
+    gpu_type: str, guaranteed: int | None = None, most: int | None = None, per_user: int | None = None
+) -> Quota:
+    """A quota in whole GPUs."""
+    limits = [None if count is None else MilliGpu.gpus(count) for count in (guaranteed, most, per_user)]
+    return Quota(GpuType(gpu_type), limits[0], limits[1], limits[2])
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     """A tree org -> {left, right -> {r1, r2}} with guarantees and ceilings, some unset, some zero; at times with gates."""
@@ -82,7 +90,7 @@ def policies(draw: st.DrawFn) -> Policy:
             guaranteed = draw(st.none() | st.integers(0, 8))
             ceiling = draw(st.none() | st.integers(guaranteed or 0, 16))
             per_user = draw(st.integers(0, 8)) if seldom() else None
-            entries.append(Quota(gpu_type, guaranteed, ceiling, per_user))
+            entries.append(quota_of(gpu_type, guaranteed, ceiling, per_user))
         return tuple(entries)
 
     def queue(name: str, parent: str | None) -> Queue:
