@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -14,8 +14,10 @@ from solver.plan.reasons import (
     AboveUserMax,
     AnyReason,
     ClassNotAllowed,
+    GpuTooSmall,
     Held,
     NeverFits,
+    NotShared,
     UnknownGpuType,
     UnknownPriorityClass,
     UnknownQueue,
@@ -24,11 +26,12 @@ from solver.rules.demand import Option, options_of
 from solver.rules.entitlement import Shares
 from solver.rules.entry import closed_to, on_hold
 from solver.rules.policy import Policy
+from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
-from solver.world.quantities import MilliGpu
+from solver.world.quantities import MILLI_PER_GPU, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
+from solver.world.workload import Job, JobSpec, QueueName, Shape, SharedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Gate:
     policy: Policy
     shares: Shares
     empty: Room
+    sharing: Sharing
     _known: dict[object, Admission] = field(default_factory=dict)
 
     def admit(self, job: Job) -> Admission:
@@ -64,7 +68,9 @@ class Gate:
         refusals = (*self._names_that_do_not_exist(job), *self._closed_queues(job))
         if refusals:
             return Admission((), refusals)
-        options = options_of(job.spec, self.empty.gpu_types)
+        known = self.policy.priority_class(job)
+        slo_class = known.slo_class if known else "standard"
+        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class)
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
@@ -81,7 +87,7 @@ class Gate:
             yield UnknownPriorityClass(name, tuple(get_close_matches(name, known)))
         in_cluster = {gpu_type for gpu_type in self.empty.gpu_types if gpu_type}
         for group in spec.task_groups:
-            if group.shape.gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
+            if group.shape.uses_gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
                 yield UnknownGpuType(group.name, group.shape.gpu_types, tuple(sorted(in_cluster)))
 
     def _closed_queues(self, job: Job) -> Iterable[AnyReason]:
@@ -97,6 +103,9 @@ class Gate:
 
     def _refusal(self, job: Job, option: Option) -> AnyReason | None:
         """Why this option can never be served; None where it can."""
+        unshared = next(_not_shareable(job.spec, option), None)
+        if unshared is not None:
+            return unshared
         spec, users = job.spec, self.shares.users
         for gpu_type, wanted in option.charge.items():
             for queue in self.shares.tree.path(spec.queue):
@@ -118,23 +127,34 @@ class Gate:
     def _never_fits(self, spec: JobSpec, option: Option) -> NeverFits:
         level = spec.effective_topology.required
         fits = [
-            (self._tasks_that_fit(group, gpu_type, level), group, gpu_type)
-            for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
+            (self._tasks_that_fit(shape, gpu_type, level), group, shape, gpu_type)
+            for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
         ]
-        tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].replicas)
+        tasks, group, shape, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].replicas)
         usable = self.empty.open_nodes if gpu_type is None else self.empty.of_type(gpu_type)
         return NeverFits(
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
             tasks=group.replicas,
-            gpus_per_task=MilliGpu.gpus(group.shape.gpus),
+            gpus_per_task=shape.cost,
             tasks_that_fit=tasks,
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
         )
 
-    def _tasks_that_fit(self, group: TaskGroup, gpu_type: GpuType | None, level: Level | None) -> int:
-        slots = self.empty.slots(group.shape, gpu_type)
+    def _tasks_that_fit(self, shape: Shape, gpu_type: GpuType | None, level: Level | None) -> int:
+        slots = self.empty.slots(shape, gpu_type)
         if level is None:
             return int(slots.sum())
         return int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))
+
+
+def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotShared | GpuTooSmall]:
+    """Groups that ask for a part of a GPU which no GPU of the type gives."""
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if not isinstance(shape, SharedShape) or gpu_type is None:
+            continue
+        if not shape.circles:
+            yield NotShared(group.name, gpu_type)
+        elif not 0 < shape.milli <= MILLI_PER_GPU:
+            yield GpuTooSmall(group.name, gpu_type, Memory(shape.gpu_memory or 0), known=shape.milli > 0)

@@ -10,15 +10,18 @@ import numpy as np
 
 from solver.greedy import greedy
 from solver.placement import Mask, Placed, place
+from solver.program.capacity import Opened
+from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
 from solver.program.ways import Kind, Way
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
-from solver.world.cluster import LEVELS, Level
+from solver.world.cluster import LEVELS, DeviceId, Level
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
+from solver.world.workload import SharedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,9 @@ class Decided:
     within: Mask | None
 
     @property
-    def task_gpus(self) -> int:
-        """GPUs of its largest task."""
-        return max(group.shape.gpus for group in self.candidate.job.spec.task_groups)
+    def task_milli(self) -> int:
+        """Milli-GPU of its largest task."""
+        return max(shape.cost for shape in self.option.shapes)
 
     @property
     def closeness(self) -> int:
@@ -46,7 +49,7 @@ class Decided:
 
         In decreasing task size every set on the chain 1|2|4|8 that satisfies the rows can be placed (docs/solver.md).
         """
-        return (-self.task_gpus, self.closeness, -self.option.worth)
+        return (-self.task_milli, self.closeness, -self.option.worth)
 
 
 TRIES_MAX = 6
@@ -58,11 +61,14 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
     milli: dict[Segment, int] = defaultdict(int)
+    divided = {gpu.device for gpus in room.shared.values() for gpu in gpus}
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
+        for key in _newly_divided(start, formulation.cells, divided):
+            values[formulation.opened[key]] += 1
         for segment, count in segments_of(start.candidate, start.option):
             milli[segment] += count
     headroom = Headroom(formulation.shares)
@@ -91,6 +97,18 @@ def starts_of(
     return max(answers, key=lambda starts: layer_values(starts, formulation.sub_layers, shares))
 
 
+def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[Opened]:
+    """The whole GPUs that a start is the first to have a part of; adds them to `divided`."""
+    for task in start.placed.tasks:
+        shape, node = start.shapes[task.group], cells.room.index[task.node]
+        if isinstance(shape, SharedShape) and not divided.issuperset(task.devices):
+            divided.update(task.devices)
+            domain = cells.domain_of(node)
+            local = cells.local(shape, domain)
+            if isinstance(local, SharedShape):
+                yield Opened(Cell(domain, cells.room.nodes[node].gpu_type), local.circles)
+
+
 def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
     asked = formulation.classes[number].topology
     matching = [
@@ -110,9 +128,9 @@ def _pool_of(placed: Placed, room: Room) -> int:
 
 
 def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[tuple[Kind, int]]:
-    groups = {group.name: group for group in start.candidate.job.spec.task_groups}
+    shapes = start.shapes
     nodes = {
-        (task.group, task.index): room.index[task.node] for task in start.placed.tasks if groups[task.group].shape.gpus
+        (task.group, task.index): room.index[task.node] for task in start.placed.tasks if shapes[task.group].uses_gpus
     }
     kinds = [kind for kind, _ in formulation.kinds_of(way)]
     if kinds and kinds[0].level is not None:
@@ -120,7 +138,7 @@ def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> I
         return
     by_part = {(kind.parts[0][0], kind.parts[0][1]): kind for kind in kinds}
     for (group, _), node in nodes.items():
-        kind = by_part[formulation.part_key(groups[group].shape, room.nodes[node].gpu_type)]
+        kind = by_part[formulation.part_key(shapes[group], room.nodes[node].gpu_type)]
         yield kind, formulation.cells.domain_of(node)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.greedy import greedy
@@ -124,8 +124,7 @@ class _World:
         shares = replace(self.shares, used=dict(self.used), users=users)
         shares = with_fair_shares(shares, self.capacity, wanted)
         ordered = in_order(admitted, self.policy, shares, now)
-        free = {gpu_type: self.room.gpus_free(gpu_type) for gpu_type in self.room.gpu_types}
-        able = [candidate for candidate in ordered if _has_gpus(candidate, free)]
+        able = [candidate for candidate in ordered if _has_gpus(candidate, self.room)]
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)
@@ -213,8 +212,11 @@ def _by_queue(wanted: Iterable[tuple[QueueName, Charge]]) -> list[tuple[QueueNam
     return list(total.items())
 
 
-def _has_gpus(candidate: Candidate, free: Mapping[GpuType, int]) -> bool:
+def _has_gpus(candidate: Candidate, room: Room) -> bool:
     """Necessary, not sufficient, and much cheaper than to look for a place."""
-    return any(
-        all(free[gpu_type] >= milli for gpu_type, milli in option.charge.items()) for option in candidate.options
-    )
+
+    def has(option: Option) -> bool:
+        free = room.milli_free(option.shapes)
+        return all(free[room.of_type(gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
+
+    return any(has(option) for option in candidate.options)

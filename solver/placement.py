@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.rules.demand import Option
-from solver.world.cluster import LEVELS, Level, is_wider
+from solver.world.cluster import LEVELS, GpuType, Level, is_wider
 from solver.world.room import Room
-from solver.world.workload import JobSpec, TaskGroup, TaskPlacement, TopologyRequest
+from solver.world.workload import JobSpec, Shape, SharedShape, TaskPlacement, TopologyRequest
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -31,14 +32,20 @@ def place(room: Room, spec: JobSpec, option: Option, within: Mask | None = None)
     Domains are tried from the level the job asks for (else from the closest) to the widest it allows, in each level
     the one that the gang fills best. `within` narrows the nodes, as a hint from the program.
     """
-    gang = _Gang.of(room, spec, option, within)
-    if not gang.fits_somewhere():
-        return None
-    for level in _levels(spec.effective_topology):
-        tasks = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
-        if tasks is not None:
-            return Placed(tasks, _preferred_met(room, spec.effective_topology, tasks))
+    gangs = [gang for gang in _gangs(room, spec, option, within) if gang.fits_somewhere()]
+    for level in _levels(spec.effective_topology) if gangs else ():
+        for gang in gangs:
+            tasks = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
+            if tasks is not None:
+                return Placed(tasks, _preferred_met(room, spec.effective_topology, tasks))
     return None
+
+
+def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None) -> Iterator[_Gang]:
+    """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
+    if any(isinstance(shape, SharedShape) for shape in option.shapes):
+        yield _Gang.of(room, spec, option, within, fresh=False)
+    yield _Gang.of(room, spec, option, within, fresh=True)
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
@@ -57,22 +64,35 @@ def _preferred_met(room: Room, asked: TopologyRequest, tasks: tuple[TaskPlacemen
     return len({int(domains[room.index[task.node]]) for task in tasks}) == 1
 
 
+class ServedGroup(NamedTuple):
+    """A task group under an option: what each of its tasks takes, and on which type."""
+
+    name: str
+    replicas: int
+    shape: Shape
+    gpu_type: GpuType | None
+
+
 @dataclass(slots=True)
 class _Gang:
     """One gang being placed: its groups, and how many tasks of each group every node takes."""
 
     room: Room
-    groups: tuple[TaskGroup, ...]
+    groups: tuple[ServedGroup, ...]
     slots: list[Ints]
     allowed: Mask
 
     @classmethod
-    def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None) -> _Gang:
+    def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, *, fresh: bool) -> _Gang:
         allowed = room.open_nodes if within is None else room.open_nodes & within
         # Groups with GPUs are harder to place and go first.
-        paired = sorted(zip(spec.task_groups, option.gpu_types, strict=True), key=lambda pair: -pair[0].shape.gpus)
-        slots = [room.slots(group.shape, gpu_type) * allowed for group, gpu_type in paired]
-        return cls(room, tuple(group for group, _ in paired), slots, allowed)
+        served = (
+            ServedGroup(group.name, group.replicas, shape, gpu_type)
+            for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
+        )
+        groups = tuple(sorted(served, key=lambda group: -group.shape.cost))
+        slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group in groups]
+        return cls(room, groups, slots, allowed)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
@@ -105,7 +125,7 @@ class _Gang:
     def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
         trial = self.room.copy()
-        decided: list[tuple[TaskGroup, list[tuple[int, int]]]] = []
+        decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
         for group, before in zip(self.groups, self.slots, strict=True):
             slots = np.minimum(before, trial.slots(group.shape, None)) * nodes
             chosen = _spread_counts(trial, slots, group.replicas)
@@ -117,11 +137,12 @@ class _Gang:
         return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
 
 
-def _realise(room: Room, group: TaskGroup, chosen: list[tuple[int, int]]) -> Iterator[TaskPlacement]:
+def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]]) -> Iterator[TaskPlacement]:
     index = 0
+    share = group.shape.cost if isinstance(group.shape, SharedShape) else None
     for node, tasks in chosen:
         for devices in room.take(node, group.shape, tasks):
-            yield TaskPlacement(group.name, index, room.nodes[node].name, devices)
+            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share)
             index += 1
 
 

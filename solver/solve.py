@@ -20,6 +20,7 @@ from solver.rules.demand import Candidate, Option, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
+from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
@@ -43,7 +44,8 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
     shares, admissions = standing(snapshot, policy)
     candidates = in_order(competing(snapshot, admissions), policy, shares, snapshot.time)
-    room = Room.of(snapshot)
+    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
+    room = Room.of(snapshot, sharing.domain)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
     explained = _explained(snapshot, policy, admissions, candidates, room, shares, answer)
     return Plan(
@@ -58,7 +60,8 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     shares = shares_of(snapshot, QueueTree.of(policy))
-    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
+    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
+    gate = Gate(policy, shares, Room.empty(snapshot.nodes), sharing)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     wanted = demand_of(competing(snapshot, admissions))
     return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions
@@ -193,9 +196,8 @@ def _explained(
 
 
 def _take(room: Room, start: Start) -> None:
-    shapes = {group.name: group.shape for group in start.candidate.job.spec.task_groups}
     for task in start.placed.tasks:
-        room.take(room.index[task.node], shapes[task.group], 1)
+        room.hold(task, start.shapes[task.group])
 
 
 def _verdicts(

@@ -10,7 +10,7 @@ from solver.rules.demand import Candidate, Option, SubLayer
 from solver.rules.entitlement import Headroom, Inside, Shares
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import QueueName
+from solver.world.workload import QueueName, Shape
 
 ENTITLED = "entitled."
 FAIR = "fair."
@@ -31,6 +31,12 @@ class Start:
     def queue(self) -> QueueName:
         """Who is charged."""
         return self.candidate.job.spec.queue
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """What a task of each group takes."""
+        groups = self.candidate.job.spec.task_groups
+        return {group.name: shape for group, shape in zip(groups, self.option.shapes, strict=True)}
 
     @property
     def misfit(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from solver.admission import Admission
@@ -64,7 +65,7 @@ class Waiting:
     def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""
         spec = job.spec
-        alike = (spec.queue, spec.task_groups, spec.effective_topology, job.user)
+        alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user)
         if alike not in self._held:
             constraints = self._constraints(job, admission.options)
             self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
@@ -126,18 +127,19 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
     """What is missing on the nodes; nothing where the gang would fit."""
     if place(room.copy(), spec, option) is not None:
         return
+    milli_free = room.milli_free(option.shapes)
     short = [
         (gpu_type, free, MilliGpu(wanted))
         for gpu_type, wanted in option.charge.items()
-        if (free := room.gpus_free(gpu_type)) < wanted
+        if (free := MilliGpu(int(milli_free[room.of_type(gpu_type)].sum()))) < wanted
     ]
     yield from (Capacity(gpu_type, free, wanted) for gpu_type, free, wanted in short)
     lacking = {gpu_type for gpu_type, _, _ in short}
     scattered = [
         reason
-        for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
+        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
         if gpu_type not in lacking
-        for reason in _too_few_slots(room, group, gpu_type)
+        for reason in _too_few_slots(room, group, shape, gpu_type)
     ]
     yield from scattered
     domain = _roomiest_domain(room, spec, option)
@@ -145,16 +147,17 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
         yield domain
 
 
-def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> Iterable[AnyReason]:
-    fits = int(room.slots(group.shape, gpu_type).sum())
+def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
+    fits = int(room.slots(shape, gpu_type).sum())
     if fits >= group.replicas:
         return
     name = gpu_type or GpuType("")
-    if not group.shape.gpus or int(room.slots(Shape(group.shape.gpus), gpu_type).sum()) >= group.replicas:
-        cpu, memory = Cpu(group.shape.cpu), Memory(group.shape.memory)
+    gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
+    if not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.replicas:
+        cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
         yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
     else:
-        yield NoRoom(group.name, name, group.replicas, MilliGpu.gpus(group.shape.gpus), fits)
+        yield NoRoom(group.name, name, group.replicas, shape.cost, fits)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
@@ -163,7 +166,7 @@ def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
     usable = np.zeros(len(room.nodes), dtype=bool)
     for gpu_type in option.charge:
         usable |= room.of_type(gpu_type)
-    free = np.bincount(domains.of_node, weights=room.free_gpus * usable, minlength=len(domains.names))
+    free = np.bincount(domains.of_node, weights=room.milli_free(option.shapes) * usable, minlength=len(domains.names))
     best = int(free.argmax())
     wanted = MilliGpu(sum(option.charge.values()))
-    return Topology(level, wanted, domains.names[best], MilliGpu.gpus(int(free[best])))
+    return Topology(level, wanted, domains.names[best], MilliGpu(int(free[best])))

@@ -11,6 +11,7 @@ from reconciler.store.protocols import Claim, Ledger
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
 from solver.rules.demand import options_of
 from solver.rules.policy import Policy, Queue
+from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import Line, QueueTree
 from solver.solve import standing
 from solver.world.cluster import GpuType, Node, NodeName
@@ -101,7 +102,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     tree = QueueTree.of(policy)
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
-    waiting = _waiting(snapshot, tree, gpu_types)
+    waiting = _waiting(snapshot, tree, gpu_types, sharing_of(policy, tree, snapshot.nodes))
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
@@ -135,16 +136,18 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     )
 
 
-def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> dict[Line, int]:
+def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing) -> dict[Line, int]:
     wanted: dict[Line, int] = {}
-    for line, milli in _wishes(snapshot, tree, gpu_types):
+    for line, milli in _wishes(snapshot, tree, gpu_types, sharing):
         wanted[line] = wanted.get(line, 0) + milli
     return wanted
 
 
-def _wishes(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> Iterator[tuple[Line, int]]:
+def _wishes(
+    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing
+) -> Iterator[tuple[Line, int]]:
     """What each pending job would be charged under its first choice, on every queue of its path."""
     for job in snapshot.pending:
-        for option in options_of(job.spec, gpu_types)[:1]:
+        for option in options_of(job.spec, gpu_types, sharing)[:1]:
             for gpu_type, milli in option.charge.items():
                 yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

@@ -33,6 +33,7 @@ class NodePoolSpec(Document, frozen=True):
     nodes: PoolNodes
     gpu_type: GpuType = GpuType("")
     gpus_per_node: int = 0
+    gpu_memory: Memory | None = None
 
     def node_names(self) -> list[NodeName]:
         """The names of the pool's nodes, sorted."""
@@ -103,7 +104,10 @@ def _node(pool: Declared[NodePoolSpec], name: NodeName, position: Position) -> N
         cpu=spec.cpu,
         memory=spec.memory,
         gpu_type=spec.gpu_type,
-        gpus=tuple(Gpu(DeviceId(f"{name}/{index}"), index) for index in range(spec.gpus_per_node)),
+        gpus=tuple(
+            Gpu(DeviceId(f"{name}/{index}"), index, memory=spec.gpu_memory or Memory(0))
+            for index in range(spec.gpus_per_node)
+        ),
         island=position.get("island", ""),
         rack=position.get("rack", ""),
         block=position.get("block", ""),
@@ -119,6 +123,9 @@ def _pool_problems(pools: Pools) -> Iterator[Problem]:
         if pool.value.gpu_type and not pool.value.gpus_per_node:
             message = f"pool {pool.name} has a gpuType and no GPUs"
             yield pool.problem(("spec", "gpuType"), "missing-field", message, "Add gpusPerNode, or delete gpuType.")
+        if pool.value.gpu_memory is not None and not pool.value.gpus_per_node:
+            message = f"pool {pool.name} has gpuMemory and no GPUs"
+            yield pool.problem(("spec", "gpuMemory"), "missing-field", message, "Add gpusPerNode, or delete gpuMemory.")
 
 
 def _too_many_nodes(pools: Pools) -> Problem | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
+from solver.plan.check_sharing import has_its_gpus, sharing_violations
 from solver.plan.plan import Bind, Plan, Release, Runs, Starts
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
@@ -52,6 +53,7 @@ class _Court:
         yield from entry_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
+            self._sharing,
             self._hosts,
             self._gangs,
             self._quotas,
@@ -80,9 +82,10 @@ class _Court:
     def _devices(self) -> Iterable[Violation]:
         """S1: every bound device exists, is healthy, open, and has one owner; nothing in flight is contradicted (S11)."""
         owner: dict[DeviceId, str] = {}
+        divided: dict[DeviceId, str] = {}
         for holder, task in self._held():
             for device in task.devices:
-                owner.setdefault(device, holder)
+                (owner if task.share is None else divided).setdefault(device, holder)
         usable = {
             gpu.id: node.name
             for node in self.nodes.values()
@@ -98,9 +101,15 @@ class _Court:
                 for device in task.devices:
                     if usable.get(device) != task.node:
                         yield Violation("S1", bind.job, f"device {device} is not a healthy device of {task.node}")
-                    if device in owner:
-                        yield Violation("S1", bind.job, f"device {device} is held by {owner[device]}")
-                    owner[device] = bind.job
+                    # Whether those who divide a device fit it, and each other, is for _sharing.
+                    other = owner.get(device) or (divided.get(device) if task.share is None else None)
+                    if other:
+                        yield Violation("S1", bind.job, f"device {device} is held by {other}")
+                    (owner if task.share is None else divided)[device] = bind.job
+
+    def _sharing(self) -> Iterable[Violation]:
+        """S1 and S7 for divided GPUs."""
+        yield from sharing_violations(self.snapshot, self.policy, self.plan)
 
     def _held(self) -> Iterable[tuple[str, TaskPlacement]]:
         for job in self.snapshot.jobs:
@@ -162,11 +171,13 @@ class _Court:
             return
         for group in job.spec.task_groups:
             tasks = [task for task in bind.tasks if task.group == group.name]
-            if any(len(task.devices) != group.shape.gpus for task in tasks):
-                yield Violation("S2", job.name, f"a task of group {group.name} has not exactly {group.shape.gpus} GPUs")
+            if not all(has_its_gpus(group.shape, task, self.snapshot) for task in tasks):
+                yield Violation(
+                    "S2", job.name, f"a task of group {group.name} has not exactly the GPUs that it asked for"
+                )
             types = {self.nodes[task.node].gpu_type for task in tasks}
             accepted = set(group.shape.gpu_types)
-            if group.shape.gpus and (len(types) > 1 or (accepted and not types <= accepted)):
+            if group.shape.uses_gpus and (len(types) > 1 or (accepted and not types <= accepted)):
                 yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")
 
     def _quotas(self) -> Iterable[Violation]:

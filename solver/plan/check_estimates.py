@@ -39,7 +39,7 @@ class _Future:
     def most_free(self, at: Instant, spec: JobSpec) -> int:
         """Milli-GPU of the types a job accepts that nobody is known to hold at an instant."""
         accepted = {gpu_type for group in spec.task_groups for gpu_type in group.shape.gpu_types}
-        picky = all(group.shape.gpu_types for group in spec.task_groups if group.shape.gpus)
+        picky = all(group.shape.gpu_types for group in spec.task_groups if group.shape.uses_gpus)
         usable = {
             node.name: MilliGpu.gpus(len(node.gpus))
             for node in self.nodes.values()

@@ -182,6 +182,29 @@ class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
         return f"group {self.group} accepts only {', '.join(self.gpu_types)}{known}"
 
 
+class NotShared(Reason, frozen=True, tag="not-shared"):
+    """The group asks for a part of a GPU, and no pool of the type may share its GPUs with a job of this class."""
+
+    group: str
+    gpu_type: GpuType
+
+    def __str__(self) -> str:
+        return f"group {self.group} asks for a part of a GPU; no SharingPolicy lets it share a {self.gpu_type}"
+
+
+class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
+    """The group asks for more GPU memory than one GPU of the type has. `known` false: the pools do not say how much that is."""
+
+    group: str
+    gpu_type: GpuType
+    wanted: Memory
+    known: bool = True
+
+    def __str__(self) -> str:
+        has = "has less" if self.known else "has an unknown amount: its NodePool does not declare gpuMemory"
+        return f"group {self.group} asks for {self.wanted} of GPU memory; a {self.gpu_type} {has}"
+
+
 class AboveMax(Reason, frozen=True, tag="above-max"):
     """The gang is larger than a queue on its path may ever hold."""
 
@@ -242,6 +265,8 @@ AnyReason = (
     | UnknownPriorityClass
     | ClassNotAllowed
     | UnknownGpuType
+    | NotShared
+    | GpuTooSmall
     | AboveMax
     | AboveUserMax
     | NeverFits

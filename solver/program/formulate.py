@@ -2,7 +2,7 @@
 
 Columns: `a` gangs of a class served one way (GPU types, topology variant); `w` tasks, or whole gangs where the level is
 no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and inside fair shares. There is
-no column per node or per alike job.
+no column per node or per alike job; `o` whole GPUs of a cell that are divided for one trust domain.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
 guarantee and fair share of every queue on the path.
 Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit. docs/solver.md has
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from solver.program.builder import ProgramBuilder, summed
-from solver.program.capacity import CapacityRows
-from solver.program.cells import Cell, Cells, bare
+from solver.program.capacity import CapacityRows, Opened
+from solver.program.cells import Cell, Cells, bare, size_of
 from solver.program.classes import JobClass
 from solver.program.optimiser import Program
 from solver.program.ways import Kind, Part, Way
@@ -42,6 +42,7 @@ class Formulation:
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     ways: dict[Way, int] = field(default_factory=dict)
     flows: dict[Kind, dict[int, int]] = field(default_factory=dict)
+    opened: dict[Opened, int] = field(default_factory=dict)
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
     _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
@@ -53,7 +54,7 @@ class Formulation:
             self.flows[kind] = self._columns_for_flow(kind)
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
             self.builder.equal(summed([*takers, *flowing]), 0.0)
-        CapacityRows(self.builder, self.cells, self.flows).state()
+        CapacityRows(self.builder, self.cells, self.flows, self.opened).state()
         self._quota_rows()
         self.entitled = self._columns_inside(self.shares.entitled_room)
         self.fair = self._columns_inside(self.shares.fair_room)
@@ -80,10 +81,11 @@ class Formulation:
     def _parts(self, way: Way) -> Iterable[Part]:
         """GPU tasks by shape and type. Groups without GPUs can be anywhere: placement sees to them."""
         total: dict[tuple[Shape, GpuType], int] = defaultdict(int)
-        for (shape, count), gpu_type in zip(self.classes[way.job_class].groups, way.option.gpu_types, strict=True):
+        counts = (count for _, count in self.classes[way.job_class].groups)
+        for shape, count, gpu_type in zip(way.option.shapes, counts, way.option.gpu_types, strict=True):
             if gpu_type is not None:
                 total[bare(shape), gpu_type] += count
-        for (shape, gpu_type), count in sorted(total.items(), key=lambda item: (item[0][0].gpus, item[0][1], item[1])):
+        for (shape, gpu_type), count in sorted(total.items(), key=lambda item: (size_of(item[0][0]), item[0][1])):
             yield shape, gpu_type, count
 
     def _columns_for_ways(self) -> None:

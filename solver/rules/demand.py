@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 
 from solver.rules.entitlement import Charge, Shares
-from solver.rules.policy import SLO_CLASSES, Policy
+from solver.rules.policy import SLO_CLASSES, Policy, SloClass
+from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
-from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.world.quantities import MILLI_PER_GPU, Instant
+from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
 
 OPTIONS_MAX = 16
 """GPU-type combinations tried per job, most preferred first: two groups of four types each, or one of sixteen."""
@@ -50,10 +51,14 @@ class SubLayer:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is."""
+    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is.
+
+    `shapes`: what a task of each group takes under it; `charge`: what the gang costs.
+    """
 
     gpu_types: tuple[GpuType | None, ...]
     fallback: int
+    shapes: tuple[Shape, ...]
     charge: Charge = field(hash=False)
 
     @property
@@ -82,13 +87,21 @@ class Candidate:
         return 1 + FIRST_OVER_LAST * (BANDS - 1 - self.band) / (BANDS - 1)
 
 
-def options_of(spec: JobSpec, known: Iterable[GpuType]) -> tuple[Option, ...]:
+def options_of(
+    spec: JobSpec, known: Iterable[GpuType], sharing: Sharing, slo_class: SloClass = "standard"
+) -> tuple[Option, ...]:
     """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none."""
     in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
     per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
     combined = sorted(product(*(range(len(types)) for types in per_group)), key=lambda ranks: (sum(ranks), ranks))
     return tuple(
-        _option(spec, tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)), sum(ranks))
+        _option(
+            spec,
+            tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)),
+            sum(ranks),
+            sharing,
+            slo_class,
+        )
         for ranks in islice(combined, OPTIONS_MAX)
     )
 
@@ -114,32 +127,42 @@ def in_order(
     for job in ordered:
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
+
+    def alike(job: Job) -> int:
+        return _likeness(job, options[job.name], shares, likeness)
+
     return tuple(
-        Candidate(job, layer, place * BANDS // len(members), options[job.name], _likeness(job, shares, likeness))
+        Candidate(job, layer, place * BANDS // len(members), options[job.name], alike(job))
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
 
 
-def _likeness(job: Job, shares: Shares, known: dict[object, int]) -> int:
+def _likeness(job: Job, options: tuple[Option, ...], shares: Shares, known: dict[object, int]) -> int:
     spec = job.spec
     user = job.user if shares.users.user_matters(spec.queue) else ""
-    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user), len(known))
+    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user, options), len(known))
 
 
 def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:
-    if not group.shape.gpus:
+    if not group.shape.uses_gpus:
         return [None]
     wishes = group.shape.gpu_types or tuple(in_cluster)
     return [gpu_type for gpu_type in dict.fromkeys(wishes) if gpu_type in in_cluster]
 
 
-def _option(spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int) -> Option:
+def _option(
+    spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int, sharing: Sharing, slo_class: SloClass
+) -> Option:
     charge: dict[GpuType, int] = {}
-    for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True):
+    shapes = tuple(
+        sharing.served(group.shape, gpu_type, spec.queue, slo_class)
+        for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True)
+    )
+    for group, shape, gpu_type in zip(spec.task_groups, shapes, gpu_types, strict=True):
         if gpu_type is not None:
-            charge[gpu_type] = charge.get(gpu_type, 0) + group.replicas * MilliGpu.gpus(group.shape.gpus)
-    return Option(gpu_types, fallback, charge)
+            charge[gpu_type] = charge.get(gpu_type, 0) + group.replicas * shape.cost
+    return Option(gpu_types, fallback, shapes, charge)
 
 
 def _sub_layers(jobs: list[Job], policy: Policy) -> dict[JobName, SubLayer]:

@@ -66,6 +66,27 @@ class PriorityClass(Document, frozen=True):
     origin: str = ""
 
 
+SharingMode = Literal["mps", "time-slicing"]
+"""How tasks share a GPU: side by side through NVIDIA's MPS, or in turns."""
+
+
+class TrustGroup(Document, frozen=True):
+    """Queues, with all that are below them, whose fractions may meet on one GPU."""
+
+    name: str
+    queues: tuple[QueueName, ...]
+
+
+class SharingPolicy(Document, frozen=True):
+    """In which pools a GPU may hold fractions of several jobs, and how. Queues in no group trust those of their root alone."""
+
+    name: str
+    pools: tuple[str, ...]
+    mode: SharingMode
+    trust_domains: tuple[TrustGroup, ...] = ()
+    origin: str = ""
+
+
 class SolverLimits(Document, frozen=True):
     """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal)."""
 
@@ -90,6 +111,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
     queues: tuple[Queue, ...]
     priority_classes: tuple[PriorityClass, ...]
     scheduling: SchedulingPolicy = SchedulingPolicy()
+    sharing: tuple[SharingPolicy, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -123,12 +145,23 @@ def policy_of(
     queues: tuple[Queue, ...],
     priority_classes: tuple[PriorityClass, ...] = (),
     scheduling: SchedulingPolicy = SchedulingPolicy(),
+    sharing: tuple[SharingPolicy, ...] = (),
 ) -> Policy:
     """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
     return Policy(
         tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
         tuple(sorted(priority_classes, key=lambda known: known.name)),
         scheduling,
+        tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
+    )
+
+
+def _sorted_lists(sharing: SharingPolicy) -> SharingPolicy:
+    groups = (msgspec.structs.replace(group, queues=tuple(sorted(group.queues))) for group in sharing.trust_domains)
+    return msgspec.structs.replace(
+        sharing,
+        pools=tuple(sorted(sharing.pools)),
+        trust_domains=tuple(sorted(groups, key=lambda group: group.name)),
     )
 
 
@@ -154,4 +187,5 @@ def _without_origins(policy: Policy) -> Policy:
         queues=queues,
         priority_classes=tuple(bare(known) for known in policy.priority_classes),
         scheduling=bare(policy.scheduling),
+        sharing=tuple(bare(known) for known in policy.sharing),
     )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.quantities import MilliGpu
+from solver.world.quantities import MILLI_PER_GPU, MilliGpu
+from solver.world.shared_gpus import SharedGpus, best_fit, with_share, without_share
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import Shape, TaskPlacement
+from solver.world.workload import QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
 
 Ints = npt.NDArray[np.int64]
+
+DomainOf = Callable[[str, QueueName], TrustDomain]
+"""The trust domain of a queue in a pool."""
 
 SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 """A task without GPUs, CPU or memory fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""
@@ -25,6 +29,7 @@ SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 class Room:
     """Free GPUs, CPU (milli-cores) and memory (bytes) per node, in the order of the snapshot's nodes.
 
+    A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), or somebody's.
     Nodes that take no new work have no room at all. Mutable: a round takes from it; `copy` first to try things out.
     """
 
@@ -38,16 +43,22 @@ class Room:
     free_memory: Ints
     free_devices: list[list[DeviceId]]
     index: dict[NodeName, int]
+    shared: dict[int, SharedGpus] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Self:
+    def of(cls, snapshot: Snapshot, domain_of: DomainOf) -> Self:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for."""
+        queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
         held = {(job.name, task.group, task.index): task for job in snapshot.jobs for task in job.placement}
         for intent in snapshot.in_flight.intents:
             held |= {(intent.job, task.group, task.index): task for task in intent.tasks}
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes])
-        room._occupy((task, shapes.get((job, group), Shape())) for (job, group, _), task in held.items())
+        for (job, group, _), task in held.items():
+            node = room.index.get(task.node)
+            if node is not None:  # else its node has left the inventory: nothing of it can be given away
+                domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
+                room._hold(node, task, shapes.get((job, group), Shape()), domain)
         return room
 
     @classmethod
@@ -83,16 +94,33 @@ class Room:
             self.free_memory.copy(),
             list(self.free_devices),
             self.index,
+            dict(self.shared),
         )
 
-    def slots(self, shape: Shape, gpu_type: GpuType | None) -> Ints:
-        """How many tasks of this shape each node takes; `gpu_type` None accepts any node."""
+    def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True) -> Ints:
+        """How many tasks of this shape each node takes; `gpu_type` None accepts any node.
+
+        `fresh` False: without dividing a GPU that is still whole.
+        """
         usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
         count = np.full(len(self.nodes), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
         for free, need in ((self.free_gpus, shape.gpus), (self.free_cpu, shape.cpu), (self.free_memory, shape.memory)):
             if need:
                 np.minimum(count, np.maximum(free, 0) // int(need), out=count)
+        if isinstance(shape, SharedShape):
+            np.minimum(count, self._share_slots(shape, fresh), out=count)
         return count * usable
+
+    def _share_slots(self, shape: SharedShape, fresh: bool) -> Ints:
+        pools = self.topology["pool"]
+        allowed = np.array([shape.circle(name) is not None for name in pools.names], dtype=bool)[pools.of_node]
+        per_gpu = MILLI_PER_GPU // shape.milli if fresh else 0
+        count: Ints = np.maximum(self.free_gpus, 0) * allowed * per_gpu
+        for node, gpus in self.shared.items():
+            domain = shape.circle(self.nodes[node].pool)
+            if domain is not None:
+                count[node] += sum(gpu.slots(shape.milli, domain) for gpu in gpus)
+        return count
 
     def of_type(self, gpu_type: GpuType) -> npt.NDArray[np.bool_]:
         """Which nodes have this GPU type; none where the cluster has not heard of it."""
@@ -102,11 +130,23 @@ class Room:
         return matches
 
     def gpus_free(self, gpu_type: GpuType) -> MilliGpu:
-        """Free GPUs of a type."""
-        return MilliGpu.gpus(int(self.free_gpus[self.of_type(gpu_type)].sum()))
+        """Whole free GPUs of a type."""
+        return MilliGpu(int(self.milli_free(())[self.of_type(gpu_type)].sum()))
+
+    def milli_free(self, shapes: Iterable[Shape]) -> Ints:
+        """Free milli-GPU per node: whole GPUs, and what is left of divided ones that one of the shapes may share."""
+        sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
+        free: Ints = self.free_gpus * MILLI_PER_GPU
+        for node, gpus in self.shared.items() if sharers else ():
+            circles = {shape.circle(self.nodes[node].pool) for shape in sharers} - {None}
+            usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in circles and gpu.free_milli > 0]
+            free[node] += sum(usable) * bool(self.open_nodes[node])
+        return free
 
     def take(self, node: int, shape: Shape, tasks: int) -> list[tuple[DeviceId, ...]]:
-        """Give `tasks` tasks of a shape their devices on one node, lowest index first."""
+        """Give `tasks` tasks of a shape their devices on one node: whole GPUs lowest index first, shares where they fit best."""
+        if isinstance(shape, SharedShape):
+            return [(self._take_share(node, shape),) for _ in range(tasks)]
         self.free_gpus[node] -= shape.gpus * tasks
         self.free_cpu[node] -= shape.cpu * tasks
         self.free_memory[node] -= shape.memory * tasks
@@ -114,26 +154,45 @@ class Room:
         self.free_devices[node] = devices[shape.gpus * tasks :]
         return [tuple(devices[shape.gpus * task : shape.gpus * (task + 1)]) for task in range(tasks)]
 
+    def hold(self, task: TaskPlacement, shape: Shape) -> None:
+        """Take exactly the devices of a task that was placed in this room, or in one with the same free capacity."""
+        node = self.index[task.node]
+        circle = shape.circle(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
+        self._hold(node, task, shape, circle or TrustDomain(""))
+
     def give_back(self, task: TaskPlacement, shape: Shape) -> None:
         """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""
         node = self.index.get(task.node)
         if node is None or not self.open_nodes[node]:
             return
-        free = {*self.free_devices[node], *task.devices}
-        self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
-        self.free_gpus[node] = len(self.free_devices[node])
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
+        for device in task.devices if task.share is not None else ():
+            self.shared[node] = without_share(self.shared.get(node, ()), device, task.gpus)
+        divided = {gpu.device for gpu in self.shared.get(node, ())}
+        free = {*self.free_devices[node], *task.devices} - divided
+        self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
+        self.free_gpus[node] = len(self.free_devices[node])
 
-    def _occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
-        taken: dict[int, set[DeviceId]] = {}
-        for task, shape in held:
-            node = self.index.get(task.node)
-            if node is None:  # its node has left the inventory: nothing of it can be given away
-                continue
-            taken.setdefault(node, set()).update(task.devices)
-            self.free_cpu[node] -= shape.cpu
-            self.free_memory[node] -= shape.memory
-        for node, ids in taken.items():
-            self.free_devices[node] = [device for device in self.free_devices[node] if device not in ids]
+    def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
+        """A share of the divided GPU that it fills best, else of one that is divided for it."""
+        domain = shape.circle(self.nodes[node].pool)
+        if domain is None:
+            raise AssertionError(f"no GPU of pool {self.nodes[node].pool} may be shared by this task")
+        device = best_fit(self.shared.get(node, ()), shape.milli, domain) or self.free_devices[node][0]
+        share = TaskPlacement("", 0, self.nodes[node].name, (device,), MilliGpu(shape.milli))
+        self._hold(node, share, shape, domain)
+        return device
+
+    def _hold(self, node: int, task: TaskPlacement, shape: Shape, domain: TrustDomain) -> None:
+        self.free_cpu[node] -= shape.cpu
+        self.free_memory[node] -= shape.memory
+        if task.share is not None:
+            broken = {gpu.id for gpu in self.nodes[node].gpus if not gpu.healthy}
+            for device in task.devices:
+                before = self.shared.get(node, ())
+                self.shared[node] = with_share(before, device, task.share, domain, device not in broken)
+        if task.devices:
+            held = set(task.devices)
+            self.free_devices[node] = [device for device in self.free_devices[node] if device not in held]
             self.free_gpus[node] = len(self.free_devices[node]) * bool(self.open_nodes[node])

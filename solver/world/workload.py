@@ -16,12 +16,60 @@ Phase = Literal["pending", "starting", "running", "stopping"]
 
 
 class Shape(Document, frozen=True):
-    """What one task needs. `gpu_types` in order of preference; empty means any type."""
+    """What one task needs. `gpu_types` in order of preference; empty means any type.
+
+    Of GPUs at most one of three: `gpus` whole ones, `gpu_fraction` of one, or as much of one as has `gpu_memory`.
+    """
 
     gpus: int = 0
     gpu_types: tuple[GpuType, ...] = ()
     cpu: Cpu = Cpu(0)
     memory: Memory = Memory(0)
+    gpu_fraction: MilliGpu | None = None
+    gpu_memory: Memory | None = None
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged, where that is known without the type of its GPU."""
+        return MilliGpu(MilliGpu.gpus(self.gpus) + (self.gpu_fraction or 0))
+
+    @property
+    def is_shared(self) -> bool:
+        """It asks for a part of a GPU."""
+        return self.gpu_fraction is not None or self.gpu_memory is not None
+
+    @property
+    def uses_gpus(self) -> bool:
+        """It needs a node with GPUs."""
+        return self.gpus > 0 or self.is_shared
+
+
+TrustDomain = NewType("TrustDomain", str)
+"""Who may meet on one GPU: queues whose jobs trust each other."""
+
+
+class SharedShape(Shape, frozen=True):
+    """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in one of the pools of `circles`.
+
+    `circles`: the pools whose GPUs it may share, each with the trust domain that it belongs to there.
+    """
+
+    milli: int = 0
+    circles: tuple[tuple[str, TrustDomain], ...] = ()
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged: its part of the GPU."""
+        return MilliGpu(self.milli)
+
+    @property
+    def is_shared(self) -> bool:
+        """Always."""
+        return True
+
+    def circle(self, pool: str) -> TrustDomain | None:
+        """Its trust domain in a pool; None where it may not share."""
+        return next((domain for known, domain in self.circles if known == pool), None)
 
 
 class TaskGroup(Document, frozen=True):
@@ -53,8 +101,8 @@ class JobSpec(Document, frozen=True):
 
     @property
     def gpus(self) -> MilliGpu:
-        """GPUs of the whole gang."""
-        return MilliGpu.gpus(sum(group.replicas * group.shape.gpus for group in self.task_groups))
+        """GPUs of the whole gang. Those asked for by their memory are not counted: how many depends on the type."""
+        return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property
     def tasks(self) -> int:
@@ -68,17 +116,21 @@ class JobSpec(Document, frozen=True):
 
 
 class TaskPlacement(Document, frozen=True):
-    """Where one task of a gang runs. `index` counts within its group."""
+    """Where one task of a gang runs. `index` counts within its group.
+
+    `share`: how much it has of its only device, beside others; None: its devices are its own.
+    """
 
     group: str
     index: int
     node: NodeName
     devices: tuple[DeviceId, ...] = ()
+    share: MilliGpu | None = None
 
     @property
     def gpus(self) -> MilliGpu:
         """GPUs that it holds."""
-        return MilliGpu.gpus(len(self.devices))
+        return MilliGpu.gpus(len(self.devices)) if self.share is None else self.share
 
 
 class Job(Document, frozen=True):

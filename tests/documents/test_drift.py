@@ -14,7 +14,7 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from solver.plan.plan import Plan
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, SharingPolicy
 from solver.world.cluster import GpuType
 from solver.world.document import encode
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -22,7 +22,12 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import JobSpec
 
 # Where policy comes from in Git is noted by the reader, never written by a person.
-INTERNAL = {Queue: {"name", "origin"}, PriorityClass: {"name", "origin"}, SchedulingPolicy: {"origin"}}
+INTERNAL = {
+    Queue: {"name", "origin"},
+    PriorityClass: {"name", "origin"},
+    SchedulingPolicy: {"origin"},
+    SharingPolicy: {"name", "origin"},
+}
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
     MilliGpu: "number of GPUs",
@@ -44,6 +49,7 @@ SPECS = {
     "Queue": Queue,
     "PriorityClass": PriorityClass,
     "SchedulingPolicy": SchedulingPolicy,
+    "SharingPolicy": SharingPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 from solver.plan.plan import Bind, Inadmissible, Plan, Release, Waits
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, SharingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
 
@@ -50,7 +50,7 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
     lines = []
     for step in plan.steps:
         if isinstance(step, Bind):
-            tasks = [f"{task.node}:{len(task.devices)}" for task in step.tasks]
+            tasks = [_where(task) for task in step.tasks]
             used = sorted({types[task.node] for task in step.tasks if task.devices})
             lines.append(f"start   {step.job}  on {' '.join(tasks)}  # {', '.join(used) or 'no GPUs'}")
         if isinstance(step, Release):
@@ -62,6 +62,13 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
         if isinstance(verdict, Waits) and verdict.estimate and limited:
             lines.append(f"when    {verdict.job}  # {verdict.estimate}")
     return "\n".join(lines) + "\n"
+
+
+def _where(task: TaskPlacement) -> str:
+    """The node and how many GPUs of it; a part of a GPU with the GPU's place in the node."""
+    if task.share is None:
+        return f"{task.node}:{len(task.devices)}"
+    return f"{task.devices[0]}:{task.share}"
 
 
 def _code(reason: object) -> str:
@@ -90,6 +97,7 @@ def _pool(
     nodes: int,
     gpus: int,
     type: str = "",  # noqa: A002
+    gpuMemory: object = 0,  # noqa: N803
     cpu: object = 96,
     memory: str = "1Ti",
     perIsland: int = 1,  # noqa: N803
@@ -106,7 +114,10 @@ def _pool(
             Cpu.parse(cpu),
             Memory.parse(memory),
             GpuType(type),
-            tuple(Gpu(DeviceId(f"{name}{number + 1}/{index}"), index) for index in range(gpus)),
+            tuple(
+                Gpu(DeviceId(f"{name}{number + 1}/{index}"), index, memory=Memory.parse(gpuMemory))
+                for index in range(gpus)
+            ),
             island=domain("island", number, perIsland),
             rack=domain("rack", number, perRack),
             block=domain("block", number, perBlock),
@@ -124,6 +135,7 @@ def _job(
     tasks: int = 1,
     gpus: int = 0,
     nodes: list[str] | None = None,
+    share: object = None,
     user: str = "",
     waited: object = "1h",
     phase: str = "running",
@@ -137,7 +149,9 @@ def _job(
     `waited`: since its submission, a second less for each job above it in the file.
     """
     shape: dict[str, Any] = {"gpus": gpus}
-    shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory") if key in rest}
+    shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory") if key in rest}
+    if "gpuFraction" in shape or "gpuMemory" in shape:
+        del shape["gpus"]
     groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape}])
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
     submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
@@ -145,6 +159,12 @@ def _job(
         return Job(JobName(name), submitted, spec, user, attempt=attempt)
     placement = []
     for index, node in enumerate(nodes):
+        if share is not None:  # `nodes` then names the GPU of each task
+            shared = TaskPlacement(
+                "worker", index, NodeName(node.split("/")[0]), (DeviceId(node),), MilliGpu.parse(share)
+            )
+            placement.append(shared)
+            continue
         first = held.get(node, 0)
         held[node] = first + gpus
         devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
@@ -158,4 +178,5 @@ def _policy(written: dict[str, Any]) -> Policy:
         tuple(from_builtins(queue, Queue) for queue in written["queues"]),
         tuple(from_builtins(known, PriorityClass) for known in written.get("priorityClasses", [])),
         from_builtins(written.get("scheduling", {}), SchedulingPolicy),
+        tuple(from_builtins(known, SharingPolicy) for known in written.get("sharing", [])),
     )

@@ -16,6 +16,7 @@ from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
 from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
 from solver.solve import able_to_start, cell_level
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -73,7 +74,7 @@ def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> No
 def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     """The program of a world's round and its greedy start."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)
     sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
