@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from solver.rules.demand import Option
 from solver.world.cluster import LEVELS, GpuType, Level, is_wider
+from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.workload import JobSpec, Shape, SharedShape, TaskPlacement, TopologyRequest
+from solver.world.workload import JobSpec, Shape, SharedShape, SharingMode, TaskPlacement, TopologyRequest
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -139,11 +140,16 @@ class _Gang:
 
 def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]]) -> Iterator[TaskPlacement]:
     index = 0
-    share = group.shape.cost if isinstance(group.shape, SharedShape) else None
     for node, tasks in chosen:
+        share, mode = _share(group.shape, room.nodes[node].pool)
         for devices in room.take(node, group.shape, tasks):
-            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share)
+            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share, mode)
             index += 1
+
+
+def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:
+    circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
+    return (shape.cost, circle.mode) if circle else (None, None)
 
 
 def _spread_counts(room: Room, slots: Ints, tasks: int) -> list[tuple[int, int]] | None:

@@ -101,10 +101,11 @@ class QueueList(Payload, frozen=True, kw_only=True):
 
 
 class HeldDevice(Document, frozen=True):
-    """A device and the job that holds it."""
+    """A device and the job that holds it, or `share` of it; one that is shared occurs once for each task."""
 
     device: DeviceId
     job: JobName
+    share: MilliGpu | None = None
 
 
 class NodeView(Document, frozen=True, omit_defaults=False):

@@ -82,11 +82,14 @@ def node_views(snapshot: Snapshot) -> tuple[NodeView, ...]:
 
 
 def _node_view(node: Node, tasks: Sequence[tuple[Job, TaskPlacement]]) -> NodeView:
-    holder = {device: job.name for job, task in tasks for device in task.devices}
+    place = {gpu.id: gpu.index for gpu in node.gpus}
+    held = [
+        HeldDevice(device, job.name, task.share) for job, task in tasks for device in task.devices if device in place
+    ]
     shapes = [_shape_of(job, task) for job, task in tasks]
     return NodeView(
         node,
-        tuple(HeldDevice(gpu.id, holder[gpu.id]) for gpu in node.gpus if gpu.id in holder),
+        tuple(sorted(held, key=lambda part: (place[part.device], part.job))),
         Cpu(sum(shape.cpu for shape in shapes)),
         Memory(sum(shape.memory for shape in shapes)),
         tuple(dict.fromkeys(job.name for job, _ in tasks)),

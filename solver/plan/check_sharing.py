@@ -46,6 +46,10 @@ def sharing_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterat
         if len(domains) > 1:
             yield Violation("S7", _names(new), f"device {device} would hold jobs that do not trust each other")
         for part in new:
+            if part.task.sharing != sharing.mode:
+                yield Violation(
+                    "S7", part.job.name, f"shares device {device} by {part.task.sharing}, not by {sharing.mode}"
+                )
             if sharing.mode == "time-slicing" and _is_latency_critical(policy, part.job):
                 yield Violation("S7", part.job.name, f"is latency-critical and would wait for its turn on {device}")
 

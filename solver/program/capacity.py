@@ -13,7 +13,7 @@ from solver.program.classes import Group
 from solver.program.ways import Kind
 from solver.world.cluster import GpuType, is_wider
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import Shape, SharedShape, TrustDomain
+from solver.world.workload import Circle, Shape, SharedShape
 
 Flows = list[tuple[int, tuple[Group, ...]]]
 """Columns that flow into one cell, with the tasks that one of each brings."""
@@ -21,7 +21,8 @@ Flows = list[tuple[int, tuple[Group, ...]]]
 ONE_GPU = Shape(1)
 
 
-Circles = tuple[tuple[str, TrustDomain], ...]
+Circles = tuple[Circle, ...]
+"""Of a share, in one cell: none or one."""
 
 
 class Opened(NamedTuple):

@@ -73,7 +73,7 @@ class Cells:
         if not isinstance(shape, SharedShape):
             return shape
         pool = self.room.topology["pool"].names[self.pool_of(domain)]
-        return msgspec.structs.replace(shape, circles=tuple(pair for pair in shape.circles if pair[0] == pool))
+        return msgspec.structs.replace(shape, circles=tuple(circle for circle in shape.circles if circle.pool == pool))
 
     def divided_slots(self, shape: SharedShape, cell: Cell) -> int:
         """Slots of a share on the GPUs of a cell that are divided already."""

@@ -9,7 +9,7 @@ import msgspec
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import Job, QueueName
+from solver.world.workload import Job, QueueName, SharingMode
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
@@ -64,10 +64,6 @@ class PriorityClass(Document, frozen=True):
     aging_per_hour: float = 0.0
     default_time_limit: Duration | None = None
     origin: str = ""
-
-
-SharingMode = Literal["mps", "time-slicing"]
-"""How tasks share a GPU: side by side through NVIDIA's MPS, or in turns."""
 
 
 class TrustGroup(Document, frozen=True):

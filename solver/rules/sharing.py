@@ -9,7 +9,7 @@ from solver.rules.policy import Policy, SharingPolicy, SloClass
 from solver.rules.tree import QueueTree
 from solver.world.cluster import GpuType, Node
 from solver.world.quantities import MILLI_PER_GPU, Memory
-from solver.world.workload import QueueName, Shape, SharedShape, TrustDomain
+from solver.world.workload import Circle, QueueName, Shape, SharedShape, TrustDomain
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Sharing:
         if gpu_type is None or not shape.is_shared:
             return shape
         circles = tuple(
-            (pool, self.domain(pool, queue))
+            Circle(pool, self.domain(pool, queue), policy.mode)
             for pool in self.pools.get(gpu_type, ())
-            if _may_share(self.of_pool.get(pool), slo_class)
+            if (policy := self.of_pool.get(pool)) and _may_share(policy, slo_class)
         )
         return SharedShape(
             gpu_types=shape.gpu_types,
@@ -76,6 +76,6 @@ def sharing_of(policy: Policy, tree: QueueTree, nodes: Iterable[Node]) -> Sharin
     return Sharing(tree, of_pool, {gpu_type: tuple(sorted(names)) for gpu_type, names in pools.items()}, memory)
 
 
-def _may_share(policy: SharingPolicy | None, slo_class: SloClass) -> bool:
+def _may_share(policy: SharingPolicy, slo_class: SloClass) -> bool:
     """Time-slicing has no bound on how long a task waits for its turn, so nothing latency-critical may be part of it."""
-    return policy is not None and (policy.mode == "mps" or slo_class != "latency-critical")
+    return policy.mode == "mps" or slo_class != "latency-critical"

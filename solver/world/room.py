@@ -117,7 +117,7 @@ class Room:
         per_gpu = MILLI_PER_GPU // shape.milli if fresh else 0
         count: Ints = np.maximum(self.free_gpus, 0) * allowed * per_gpu
         for node, gpus in self.shared.items():
-            domain = shape.circle(self.nodes[node].pool)
+            domain = shape.domain(self.nodes[node].pool)
             if domain is not None:
                 count[node] += sum(gpu.slots(shape.milli, domain) for gpu in gpus)
         return count
@@ -138,8 +138,8 @@ class Room:
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
         free: Ints = self.free_gpus * MILLI_PER_GPU
         for node, gpus in self.shared.items() if sharers else ():
-            circles = {shape.circle(self.nodes[node].pool) for shape in sharers} - {None}
-            usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in circles and gpu.free_milli > 0]
+            domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
+            usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]
             free[node] += sum(usable) * bool(self.open_nodes[node])
         return free
 
@@ -157,8 +157,8 @@ class Room:
     def hold(self, task: TaskPlacement, shape: Shape) -> None:
         """Take exactly the devices of a task that was placed in this room, or in one with the same free capacity."""
         node = self.index[task.node]
-        circle = shape.circle(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
-        self._hold(node, task, shape, circle or TrustDomain(""))
+        domain = shape.domain(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
+        self._hold(node, task, shape, domain or TrustDomain(""))
 
     def give_back(self, task: TaskPlacement, shape: Shape) -> None:
         """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""
@@ -176,7 +176,7 @@ class Room:
 
     def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
         """A share of the divided GPU that it fills best, else of one that is divided for it."""
-        domain = shape.circle(self.nodes[node].pool)
+        domain = shape.domain(self.nodes[node].pool)
         if domain is None:
             raise AssertionError(f"no GPU of pool {self.nodes[node].pool} may be shared by this task")
         device = best_fit(self.shared.get(node, ()), shape.milli, domain) or self.free_devices[node][0]

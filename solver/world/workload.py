@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NewType
+from typing import Literal, NamedTuple, NewType
 
 from solver.world.cluster import DeviceId, GpuType, Level, NodeName
 from solver.world.document import Document
@@ -47,15 +47,23 @@ class Shape(Document, frozen=True):
 TrustDomain = NewType("TrustDomain", str)
 """Who may meet on one GPU: queues whose jobs trust each other."""
 
+SharingMode = Literal["mps", "time-slicing"]
+"""How tasks share a GPU: side by side through NVIDIA's MPS, or in turns."""
+
+
+class Circle(NamedTuple):
+    """A pool whose GPUs a task may share, its trust domain there, and how they are shared."""
+
+    pool: str
+    domain: TrustDomain
+    mode: SharingMode
+
 
 class SharedShape(Shape, frozen=True):
-    """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in one of the pools of `circles`.
-
-    `circles`: the pools whose GPUs it may share, each with the trust domain that it belongs to there.
-    """
+    """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
 
     milli: int = 0
-    circles: tuple[tuple[str, TrustDomain], ...] = ()
+    circles: tuple[Circle, ...] = ()
 
     @property
     def cost(self) -> MilliGpu:
@@ -67,9 +75,14 @@ class SharedShape(Shape, frozen=True):
         """Always."""
         return True
 
-    def circle(self, pool: str) -> TrustDomain | None:
+    def circle(self, pool: str) -> Circle | None:
+        """The one in a pool; None where it may not share."""
+        return next((circle for circle in self.circles if circle.pool == pool), None)
+
+    def domain(self, pool: str) -> TrustDomain | None:
         """Its trust domain in a pool; None where it may not share."""
-        return next((domain for known, domain in self.circles if known == pool), None)
+        circle = self.circle(pool)
+        return circle.domain if circle else None
 
 
 class TaskGroup(Document, frozen=True):
@@ -118,7 +131,7 @@ class JobSpec(Document, frozen=True):
 class TaskPlacement(Document, frozen=True):
     """Where one task of a gang runs. `index` counts within its group.
 
-    `share`: how much it has of its only device, beside others; None: its devices are its own.
+    `share`: how much it has of its only device, beside others, and `sharing` how; None: its devices are its own.
     """
 
     group: str
@@ -126,6 +139,7 @@ class TaskPlacement(Document, frozen=True):
     node: NodeName
     devices: tuple[DeviceId, ...] = ()
     share: MilliGpu | None = None
+    sharing: SharingMode | None = None
 
     @property
     def gpus(self) -> MilliGpu:

@@ -12,10 +12,13 @@ from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
 from solver.world.room import Room
-from solver.world.workload import Shape, TaskPlacement
+from solver.world.workload import Shape, SharedShape, TaskPlacement
 
-Free = tuple[tuple[int, int], ...]
-"""Free GPUs and CPU per node."""
+Divided = tuple[tuple[str, int], ...]
+"""For each divided GPU of a node its trust domain and the milli-GPU left of it, sorted."""
+
+Free = tuple[tuple[int, int, Divided], ...]
+"""Whole free GPUs, CPU and divided GPUs per node."""
 
 
 def best_values(
@@ -23,8 +26,8 @@ def best_values(
 ) -> tuple[float, ...]:
     """The lexicographically largest layer values that any set of starts reaches."""
     free = tuple(
-        (int(gpus) if is_open else -1, int(cpu))
-        for gpus, cpu, is_open in zip(room.free_gpus, room.free_cpu, room.open_nodes, strict=True)
+        (int(room.free_gpus[node]) if room.open_nodes[node] else -1, int(room.free_cpu[node]), _divided(room, node))
+        for node in range(len(room.nodes))
     )
     choices = [(None, *product(candidate.options, _wishes(candidate))) for candidate in candidates]
     best = layer_values((), sub_layers, shares)
@@ -38,6 +41,10 @@ def best_values(
         if values > best and _lawful(starts, shares) and _fits(starts, room.nodes, free):
             best = values
     return best
+
+
+def _divided(room: Room, node: int) -> Divided:
+    return tuple(sorted((gpu.domain or "", gpu.free_milli) for gpu in room.shared.get(node, ()) if gpu.healthy))
 
 
 def _wishes(candidate: Candidate) -> tuple[bool, ...]:
@@ -80,8 +87,8 @@ def _gang(start: Start, nodes: tuple[Node, ...], free: Free) -> Iterator[Free]:
 
 def _tasks(groups: Sequence[object], option: Option) -> list[tuple[Shape, str | None]]:
     return [
-        (group.shape, gpu_type)  # type: ignore[attr-defined]
-        for group, gpu_type in zip(groups, option.gpu_types, strict=True)
+        (shape, gpu_type)
+        for group, shape, gpu_type in zip(groups, option.shapes, option.gpu_types, strict=True)
         for _ in range(group.replicas)  # type: ignore[attr-defined]
     ]
 
@@ -94,10 +101,27 @@ def _place(
         return
     (shape, gpu_type), rest = tasks[0], tasks[1:]
     for index in allowed:
-        gpus, cpu = free[index]
+        gpus, cpu, divided = free[index]
         if gpu_type in (None, nodes[index].gpu_type) and gpus >= shape.gpus and cpu >= shape.cpu:
-            left = (*free[:index], (gpus - shape.gpus, cpu - shape.cpu), *free[index + 1 :])
-            yield from _place(rest, nodes, allowed, left)
+            for whole, parts in _ways(shape, nodes[index].pool, gpus, divided):
+                left = (*free[:index], (whole, cpu - shape.cpu, parts), *free[index + 1 :])
+                yield from _place(rest, nodes, allowed, left)
+
+
+def _ways(shape: Shape, pool: str, gpus: int, divided: Divided) -> Iterator[tuple[int, Divided]]:
+    """Every way a task's GPUs can be taken on a node: whole ones, a part of each divided one that may be, or of a new one."""
+    if not isinstance(shape, SharedShape):
+        yield gpus - shape.gpus, divided
+        return
+    domain = next((circle.domain for circle in shape.circles if circle.pool == pool), None)
+    if domain is None or gpus < 0:
+        return
+    for place, (known, milli) in enumerate(divided):
+        if known == domain and milli >= shape.milli:
+            rest = (*divided[:place], (known, milli - shape.milli), *divided[place + 1 :])
+            yield gpus, tuple(sorted(rest))
+    if gpus:
+        yield gpus - 1, tuple(sorted((*divided, (domain, 1000 - shape.milli))))
 
 
 __all__ = ["TaskPlacement", "best_values"]

@@ -7,11 +7,21 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, policy_of
+from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SharingPolicy, TrustGroup, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement, TopologyRequest
+from solver.world.workload import (
+    Job,
+    JobName,
+    JobSpec,
+    QueueName,
+    Shape,
+    SharingMode,
+    TaskGroup,
+    TaskPlacement,
+    TopologyRequest,
+)
 
 GIB = 2**30
 TYPES = (GpuType("H100"), GpuType("A100"))
@@ -133,6 +143,62 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
     return Job(
         JobName(f"job-{number}"), Instant(-HOUR_MS * draw(st.integers(0, 4))), spec, draw(st.sampled_from(USERS))
     )
+
+
+FRACTIONS = (125, 250, 400, 500, 600)
+
+
+@st.composite
+def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
+    """The world, with some groups of pending jobs asking for parts of GPUs, and some of the running tasks dividing theirs."""
+
+    def divided(group: TaskGroup) -> TaskGroup:
+        if draw(st.integers(0, 2)) == 0:
+            return group
+        share = draw(st.sampled_from(FRACTIONS))
+        asked = {"gpu_memory": Memory(80 * GIB * share // 1000)} if draw(st.integers(0, 4)) == 0 else {}
+        fraction = None if asked else MilliGpu(share)
+        shape = msgspec.structs.replace(group.shape, gpus=0, gpu_fraction=fraction, **asked)
+        return msgspec.structs.replace(group, shape=shape)
+
+    def changed(known: Job) -> Job:
+        if known.phase == "pending":
+            groups = tuple(divided(group) for group in known.spec.task_groups)
+            return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
+        if draw(st.booleans()):
+            return known
+        share = MilliGpu(draw(st.sampled_from(FRACTIONS)))
+        held = tuple(msgspec.structs.replace(task, devices=task.devices[:1], share=share) for task in known.placement)
+        group = TaskGroup("worker", 1, Shape(gpu_fraction=share))
+        return msgspec.structs.replace(
+            known, placement=held, spec=msgspec.structs.replace(known.spec, task_groups=(group,))
+        )
+
+    nodes = [
+        msgspec.structs.replace(
+            known, gpus=tuple(msgspec.structs.replace(gpu, memory=Memory(80 * GIB)) for gpu in known.gpus)
+        )
+        for known in world.nodes
+    ]
+    return snapshot_of(world.time, nodes, [changed(known) for known in world.jobs])
+
+
+@st.composite
+def sharing_policies(draw: st.DrawFn, policy: Policy) -> Policy:
+    """The policy, with GPUs shared in some pools, and the teams at times apart."""
+    groups = draw(
+        st.sampled_from(
+            [
+                (),
+                (TrustGroup("l", (QueueName("left"),)),),
+                (TrustGroup("one", (QueueName("r1"),)), TrustGroup("two", (QueueName("r2"), QueueName("left")))),
+            ]
+        )
+    )
+    pools = draw(st.sampled_from([("h100",), ("a100", "h100"), ("a100", "h100")]))
+    mode: SharingMode = draw(st.sampled_from(["mps", "time-slicing"]))
+    sharing = SharingPolicy("parts", pools, mode, groups)
+    return policy_of(policy.queues, policy.priority_classes, policy.scheduling, (sharing,))
 
 
 @st.composite

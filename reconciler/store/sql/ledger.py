@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sqlalchemy import Connection, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
@@ -12,7 +13,7 @@ from reconciler.store.sql.tables import attempts, claims, holdings, intents, job
 from solver.world.cluster import DeviceId
 from solver.world.document import encode
 from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
 
 
@@ -41,8 +42,8 @@ class SqlLedger:
         """All devices of a gang, or none."""
         with self._database.writing(epoch) as connection:
             _refuse_unless_next(connection, claim)
-            devices = [device for task in claim.tasks for device in task.devices]
-            _refuse_held(connection, devices)
+            wanted = _wanted(claim)
+            _refuse_held(connection, wanted)
             values = {
                 "attempt": claim.attempt,
                 "since": claim.since,
@@ -50,12 +51,9 @@ class SqlLedger:
                 "time_limit": claim.time_limit,
             }
             connection.execute(insert(claims).values(job=claim.job, tasks=encode(claim.tasks).decode(), **values))
-            try:
-                for_insert = [{"device": device, "job": claim.job} for device in devices]
-                if for_insert:
-                    connection.execute(insert(holdings), for_insert)
-            except IntegrityError as error:
-                raise ClaimRefusedError(f"{claim.job} names a device twice", tuple(devices)) from error
+            if wanted:
+                rows = [{"device": device, "job": claim.job, "milli": milli} for device, milli in wanted.items()]
+                connection.execute(insert(holdings), rows)
             _set_last_attempt(connection, claim)
             _insert_intent(connection, intent)
 
@@ -123,11 +121,27 @@ def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
         raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} is not the next; its last was {last}")
 
 
-def _refuse_held(connection: Connection, devices: list[DeviceId]) -> None:
-    held = connection.execute(select(holdings).where(holdings.c.device.in_(devices)).order_by(holdings.c.device)).all()
-    if held:
-        whose = ", ".join(f"{row.device} by {row.job}" for row in held)
-        raise ClaimRefusedError(f"already held: {whose}", tuple(DeviceId(row.device) for row in held))
+def _wanted(claim: Claim) -> Counter[DeviceId]:
+    """What a claim wants of each device, in thousandths."""
+    wanted: Counter[DeviceId] = Counter()
+    for task in claim.tasks:
+        for device in task.devices:
+            wanted[device] += MILLI_PER_GPU if task.share is None else task.share
+    twice = tuple(device for device, milli in wanted.items() if milli > MILLI_PER_GPU)
+    if twice:
+        raise ClaimRefusedError(f"{claim.job} names a device twice", twice)
+    return wanted
+
+
+def _refuse_held(connection: Connection, wanted: Counter[DeviceId]) -> None:
+    query = select(holdings).where(holdings.c.device.in_(wanted)).order_by(holdings.c.device, holdings.c.job)
+    held = connection.execute(query).all()
+    for row in held:
+        wanted = wanted + Counter({DeviceId(row.device): row.milli})
+    full = [row for row in held if wanted[DeviceId(row.device)] > MILLI_PER_GPU]
+    if full:
+        whose = ", ".join(f"{row.device} by {row.job}" for row in full)
+        raise ClaimRefusedError(f"already held: {whose}", tuple(dict.fromkeys(DeviceId(row.device) for row in full)))
 
 
 def _set_last_attempt(connection: Connection, claim: Claim) -> None:
