@@ -115,4 +115,6 @@ class Replay:
                     placement=step.tasks,
                 )
                 heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job))
-                self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], started_at=now)
+                # A part asked for by memory is known in GPUs only now.
+                gpus = MilliGpu(sum(task.gpus for task in step.tasks))
+                self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], gpus=gpus, started_at=now)

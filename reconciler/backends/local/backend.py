@@ -31,7 +31,7 @@ from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.clock import Clock
 from solver.world.cluster import DeviceId, Node
 from solver.world.document import Document, decode, encode
-from solver.world.quantities import Instant
+from solver.world.quantities import Instant, Memory
 from solver.world.workload import JobName, TaskPlacement
 
 T = TypeVar("T")
