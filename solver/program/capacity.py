@@ -52,12 +52,9 @@ class CapacityRows:
             shapes = [shape for _, parts in flows for shape, _ in parts]
             for reference in reference_shapes([*shapes, ONE_GPU] if opened else shapes):
                 taken = [(column, float(_cost(parts, reference))) for column, parts in flows]
-                divided = [
-                    (column, float(cost_in_slots(ONE_GPU, reference)))
-                    for circles, column in opened.items()
-                    if not (isinstance(reference, SharedShape) and reference.circles == circles)
-                ]
-                self.builder.at_most(summed([*taken, *divided]), self.cells.slots(reference, cell))
+                if not isinstance(reference, SharedShape):
+                    taken += [(column, float(cost_in_slots(ONE_GPU, reference))) for column in opened.values()]
+                self.builder.at_most(summed(taken), self.cells.slots(reference, cell))
             self._host_rows(cell, flows)
 
     def _opened_columns(self, cell: Cell, flows: Flows) -> dict[Circles, int]:

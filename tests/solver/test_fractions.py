@@ -18,11 +18,11 @@ from solver.rules.policy import Policy, PriorityClass, Queue, SharingPolicy, Tru
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.solve import solve
-from solver.world.cluster import DeviceId
+from solver.world.cluster import DeviceId, GpuType
 from solver.world.quantities import Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, TaskPlacement
+from solver.world.workload import Job, QueueName, Shape, TaskPlacement
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated
 from tests.solver.test_properties import applied
@@ -60,6 +60,22 @@ def test_what_is_placed_is_what_the_next_round_finds_taken(snapshot: Snapshot, p
     assert room.free_devices == empty.free_devices
     assert room.free_gpus.tolist() == empty.free_gpus.tolist()
     assert not any(room.shared.values())
+
+
+def test_a_divided_gpu_is_whole_again_when_the_last_part_is_given_back() -> None:
+    sharing = sharing_of(POLICY, QueueTree.of(POLICY), [NODE])
+    room = Room.empty((NODE,))
+    half = sharing.served(Shape(gpu_fraction=MilliGpu(500)), GpuType("H100"), QueueName("a"), "standard")
+    first, second = (
+        TaskPlacement("worker", index, NODE.name, devices, MilliGpu(500), "mps")
+        for index, devices in enumerate(room.take(0, half, 2))
+    )
+    assert first.devices == second.devices == (DeviceId("n1/0"),)
+    assert (room.free_gpus[0], room.slots(half, None)[0]) == (1, 2)
+    room.give_back(first, half)
+    assert (room.free_gpus[0], room.slots(half, None)[0]) == (1, 3)
+    room.give_back(second, half)
+    assert (room.free_gpus[0], room.slots(half, None)[0]) == (2, 4)
 
 
 @settings(max_examples=60, deadline=None)
