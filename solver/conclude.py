@@ -99,8 +99,9 @@ def starts_of(
 
 def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[Opened]:
     """The whole GPUs that a start is the first to have a part of; adds them to `divided`."""
+    shapes = start.shapes
     for task in start.placed.tasks:
-        shape, node = start.shapes[task.group], cells.room.index[task.node]
+        shape, node = shapes[task.group], cells.room.index[task.node]
         if isinstance(shape, SharedShape) and not divided.issuperset(task.devices):
             divided.update(task.devices)
             domain = cells.domain_of(node)

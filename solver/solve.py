@@ -196,8 +196,9 @@ def _explained(
 
 
 def _take(room: Room, start: Start) -> None:
+    shapes = start.shapes
     for task in start.placed.tasks:
-        room.hold(task, start.shapes[task.group])
+        room.hold(task, shapes[task.group])
 
 
 def _verdicts(

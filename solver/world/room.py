@@ -129,10 +129,6 @@ class Room:
         matches: npt.NDArray[np.bool_] = self.type_of_node == self.gpu_types.index(gpu_type)
         return matches
 
-    def gpus_free(self, gpu_type: GpuType) -> MilliGpu:
-        """Whole free GPUs of a type."""
-        return MilliGpu(int(self.milli_free(())[self.of_type(gpu_type)].sum()))
-
     def milli_free(self, shapes: Iterable[Shape]) -> Ints:
         """Free milli-GPU per node: whole GPUs, and what is left of divided ones that one of the shapes may share."""
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
