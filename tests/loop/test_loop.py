@@ -307,4 +307,4 @@ def test_each_start_has_a_verdict_with_its_numbers(site: Site) -> None:
     site.submit("job", ("sleep", "1s"), tasks=2, gpus=2)
     (verdict,) = site.one_pass().plan.verdicts
     assert isinstance(verdict, Starts)
-    assert verdict.gpus == 4
+    assert verdict.gpus.number == 4
