@@ -23,9 +23,9 @@ from solver.world.quantities import Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, QueueName, Shape, TaskPlacement
+from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated
-from tests.solver.test_properties import applied
 from tests.solver.worlds import GIB, job, node, policies, sharing_policies, snapshots, with_fractions
 
 many = settings(max_examples=150, deadline=None)
