@@ -214,14 +214,20 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         if known.phase == "pending":
             groups = tuple(divided(group) for group in known.spec.task_groups)
             return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
-        if draw(st.booleans()):
-            return known
+        return known
+
+    def sharers(known: Job) -> list[Job]:
+        """The job; or one in its place that has a part of the first GPU, at times beside another."""
+        if known.phase == "pending" or draw(st.booleans()):
+            return [changed(known)]
         share = MilliGpu(draw(st.sampled_from(FRACTIONS)))
         held = tuple(msgspec.structs.replace(task, devices=task.devices[:1], share=share) for task in known.placement)
         group = TaskGroup("worker", 1, Shape(gpu_fraction=share))
-        return msgspec.structs.replace(
-            known, placement=held, spec=msgspec.structs.replace(known.spec, task_groups=(group,))
-        )
+        spec = msgspec.structs.replace(known.spec, task_groups=(group,))
+        sharer = msgspec.structs.replace(known, placement=held, spec=spec)
+        if share > 500 or draw(st.booleans()):
+            return [sharer]
+        return [sharer, msgspec.structs.replace(sharer, name=JobName(f"{known.name}-beside"))]
 
     nodes = [
         msgspec.structs.replace(
@@ -229,7 +235,7 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         )
         for known in world.nodes
     ]
-    return snapshot_of(world.time, nodes, [changed(known) for known in world.jobs])
+    return snapshot_of(world.time, nodes, [sharer for known in world.jobs for sharer in sharers(known)])
 
 
 @st.composite
