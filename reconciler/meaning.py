@@ -9,6 +9,7 @@ from typing import Any, Literal
 from reconciler.documents.repository import Compiled
 from solver.world.cluster import Node
 from solver.world.document import Document, to_builtins
+from solver.world.quantities import Memory
 
 Fields = Mapping[str, str]
 """A document as flat fields: `quota[H100-SXM5-80GB].max` and what it says."""
@@ -47,6 +48,7 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     """Every document by `Kind name`. Inventory is told pool by pool."""
     policy = compiled.policy
     documents: dict[str, Fields] = {f"Queue {queue.name}": flat(to_builtins(queue)) for queue in policy.queues}
+    documents |= {f"SharingPolicy {known.name}": flat(to_builtins(known)) for known in policy.sharing}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
     pools: dict[str, list[Node]] = {}
@@ -71,7 +73,7 @@ _NOT_MEANING = ("name", "origin", "gpuType")
 
 
 def _name_of(entry: Any, number: int) -> str:
-    return str(entry.get("gpuType", number)) if isinstance(entry, dict) else str(number)
+    return str(entry.get("gpuType", entry.get("name", number))) if isinstance(entry, dict) else str(number)
 
 
 def _field_changes(before: Fields, after: Fields) -> Iterator[FieldChange]:
@@ -86,6 +88,7 @@ def _pool_fields(nodes: Iterable[Node]) -> Fields:
     machines: dict[str, list[object]] = {
         "gpuType": [node.gpu_type for node in nodes],
         "gpusPerNode": [len(node.gpus) for node in nodes],
+        "gpuMemory": [min((gpu.memory for gpu in node.gpus), default=Memory(0)) for node in nodes],
         "cpu": [node.cpu for node in nodes],
         "memory": [node.memory for node in nodes],
     }

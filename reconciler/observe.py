@@ -11,7 +11,7 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import phase_of, state_of
 from reconciler.store.protocols import Claim
-from solver.world.cluster import Gpu, Node
+from solver.world.cluster import Node
 from solver.world.inflight import InFlight, Intent
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -53,7 +53,7 @@ def join(declared: Node, observed: Node | None) -> Node:
         declared,
         ready=declared.ready and observed.ready,
         cordoned=declared.cordoned or observed.cordoned,
-        gpus=tuple(Gpu(gpu.id, gpu.index, gpu.healthy and gpu.id in well) for gpu in declared.gpus),
+        gpus=tuple(msgspec.structs.replace(gpu, healthy=gpu.healthy and gpu.id in well) for gpu in declared.gpus),
     )
 
 

@@ -101,8 +101,8 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def _gpu_ms(run: Run, end: Instant) -> int:
-    return 0 if run.started_at is None else run.gpus * (min(run.ended_at or end, end) - run.started_at)
+def _gpu_ms(run: Run, end: Instant) -> float:
+    return 0 if run.started_at is None else run.gpus.number * (min(run.ended_at or end, end) - run.started_at)
 
 
 def _queue_waits(queue: QueueName, runs: Sequence[Run], end: Instant) -> QueueWaits:

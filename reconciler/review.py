@@ -17,6 +17,7 @@ from solver.program.optimiser import Optimiser
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import API_VERSION, Document, digest
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import JobName, QueueName
 
@@ -29,7 +30,7 @@ class JobChange(Document, frozen=True, omit_defaults=False):
 
     job: JobName
     queue: QueueName
-    gpus: int
+    gpus: MilliGpu
     before: Outcome
     after: Outcome
     reasons: tuple[str, ...] = ()
@@ -120,7 +121,7 @@ def _job_changes(snapshot: Snapshot, base: Plan, head: Plan) -> Iterable[JobChan
     for job in snapshot.jobs:
         old, new = before[job.name], after[job.name]
         if job.phase == "pending" or isinstance(old, Yields) or isinstance(new, Yields):
-            held = sum(len(task.devices) for task in job.placement)
+            held = MilliGpu(sum(task.gpus for task in job.placement))
             gpus = held or job.spec.gpus
             yield JobChange(job.name, job.spec.queue, gpus, _outcome(old), _outcome(new), _reasons(new))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -10,26 +10,28 @@ import numpy as np
 
 from solver.closeness import tasks_that_fit
 from solver.placement import place
-from solver.plan.reasons import (
+from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
+from solver.plan.refusals import (
     AboveMax,
     AboveUserMax,
-    AnyReason,
-    BeyondGuarantee,
     ClassNotAllowed,
-    Held,
+    GpuTooSmall,
     NeverFits,
+    NotShared,
     UnknownGpuType,
     UnknownPriorityClass,
     UnknownQueue,
 )
-from solver.rules.demand import Option, options_of
 from solver.rules.entitlement import Shares
 from solver.rules.entry import closed_to, on_hold
+from solver.rules.options import Option, options_of
 from solver.rules.policy import Policy
+from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
+from solver.world.quantities import MILLI_PER_GPU, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, QueueName
+from solver.world.workload import Job, JobSpec, QueueName, SharedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Gate:
     policy: Policy
     shares: Shares
     empty: Room
+    sharing: Sharing
     _known: dict[object, Admission] = field(default_factory=dict)
 
     def admit(self, job: Job) -> Admission:
@@ -65,7 +68,9 @@ class Gate:
         refusals = (*self._names_that_do_not_exist(job), *self._closed_queues(job))
         if refusals:
             return Admission((), refusals)
-        options = options_of(job.spec, self.empty.gpu_types)
+        known = self.policy.priority_class(job)
+        slo_class = known.slo_class if known else "standard"
+        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class)
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
@@ -82,7 +87,7 @@ class Gate:
             yield UnknownPriorityClass(name, tuple(get_close_matches(name, known)))
         in_cluster = {gpu_type for gpu_type in self.empty.gpu_types if gpu_type}
         for group in spec.task_groups:
-            if group.shape.gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
+            if group.shape.uses_gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
                 yield UnknownGpuType(group.name, group.shape.gpu_types, tuple(sorted(in_cluster)))
 
     def _closed_queues(self, job: Job) -> Iterable[AnyReason]:
@@ -98,28 +103,37 @@ class Gate:
 
     def _refusal(self, job: Job, option: Option) -> AnyReason | None:
         """Why this option can never be served; None where it can."""
+        unshared = next(_not_shareable(job.spec, option), None)
+        if unshared is not None:
+            return unshared
         spec, users = job.spec, self.shares.users
         for gpu_type, wanted in option.charge.items():
             for queue in self.shares.tree.path(spec.queue):
                 ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
                 if ceiling is not None and wanted > ceiling:
-                    return AboveMax(queue, gpu_type, ceiling, wanted, self._origin(queue, gpu_type))
-        known = self.policy.priority_class(job)
-        if known and not known.preemptible and not known.may_borrow:
-            for gpu_type, wanted in option.charge.items():
-                lines = self.shares.tree.lines(spec.queue, gpu_type)
-                room, least = min((self.shares.guaranteed.get(line, 0), line) for line in lines)
-                if room < wanted:
-                    return BeyondGuarantee(
-                        least.queue, gpu_type, room, wanted, None, self._origin(least.queue, gpu_type)
-                    )
+                    return AboveMax(queue, gpu_type, MilliGpu(ceiling), MilliGpu(wanted), self._origin(queue, gpu_type))
+        beyond = next(self._beyond_guarantee(job, option), None)
+        if beyond is not None:
+            return beyond
         for line in users.lines(job, option.charge):
-            most, wanted = users.most(line), option.charge[line.gpu_type]
+            most, wanted = MilliGpu(users.most(line)), MilliGpu(option.charge[line.gpu_type])
             if wanted > most:
                 return AboveUserMax(line.queue, line.gpu_type, most, wanted, self._origin(line.queue, line.gpu_type))
         if place(self.empty.copy(), spec, option) is None:
             return self._never_fits(spec, option)
         return None
+
+    def _beyond_guarantee(self, job: Job, option: Option) -> Iterator[BeyondGuarantee]:
+        """The smallest guarantee on its path, where that is too small for a job that may never borrow."""
+        known = self.policy.priority_class(job)
+        if not known or known.preemptible or known.may_borrow:
+            return
+        for gpu_type, wanted in option.charge.items():
+            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
+            room, least = min((self.shares.guaranteed.get(line, 0), line) for line in lines)
+            if room < wanted:
+                origin = self._origin(least.queue, gpu_type)
+                yield BeyondGuarantee(least.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), None, origin)
 
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
@@ -127,28 +141,37 @@ class Gate:
 
     def _never_fits(self, spec: JobSpec, option: Option) -> NeverFits:
         level = spec.effective_topology.required
-        fits = [
-            (self._tasks_that_fit(spec, number, gpu_type, level), spec.task_groups[number], gpu_type)
-            for number, gpu_type in enumerate(option.gpu_types)
-        ]
-        tasks, group, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].least)
+        fits = [(self._tasks_that_fit(spec, option, number, level), number) for number in range(len(spec.task_groups))]
+        tasks, number = min(fits, key=lambda fit: fit[0] / spec.task_groups[fit[1]].least)
+        group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
         usable = self.empty.open_nodes if gpu_type is None else self.empty.of_type(gpu_type)
         return NeverFits(
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
             tasks=group.least,
-            gpus_per_task=group.shape.gpus,
+            gpus_per_task=shape.cost,
             tasks_that_fit=tasks,
-            largest_task=int(self.empty.free_gpus[usable].max(initial=0)),
+            largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
         )
 
-    def _tasks_that_fit(self, spec: JobSpec, number: int, gpu_type: GpuType | None, level: Level | None) -> int:
-        slots, group = self.empty.slots(spec.task_groups[number].shape, gpu_type), spec.task_groups[number]
+    def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:
+        slots, least = self.empty.slots(option.shapes[number], option.gpu_types[number]), spec.task_groups[number].least
         total = int(slots.sum())
         if level is not None:
             total = int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))
-        if total < group.least:
+        if total < least:
             return total
         apart = tasks_that_fit(self.empty, slots, spec, number)
-        return apart if apart < group.least else total
+        return apart if apart < least else total
+
+
+def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotShared | GpuTooSmall]:
+    """Groups that ask for a part of a GPU which no GPU of the type gives."""
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if not isinstance(shape, SharedShape) or gpu_type is None:
+            continue
+        if not shape.circles:
+            yield NotShared(group.name, gpu_type)
+        elif not 0 < shape.milli <= MILLI_PER_GPU:
+            yield GpuTooSmall(group.name, gpu_type, Memory(shape.gpu_memory or 0), known=shape.milli > 0)

@@ -12,6 +12,7 @@ from solver.program.optimiser import Solution
 from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Inside, Shares
 from solver.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
+from solver.world.quantities import MILLI_PER_GPU
 
 SAME = 1e-6
 """Two layer values closer than this, relatively, are the same: the tolerance at which the optimiser locks its layers."""
@@ -51,16 +52,17 @@ def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], sh
     for known in classes:
         most: dict[Segment, int] = {}
         for option in known.options:
-            for exact, gpus in segments_of(known.members[0], option, option.wanted):
+            for exact, milli in segments_of(known.members[0], option, option.wanted):
                 # What may not borrow is counted first only where it is there; no answer need start it.
                 segment = replace(exact, may_borrow=True)
-                most[segment] = max(gpus, most.get(segment, 0))
-        for segment, gpus in most.items():
-            demand[segment] += gpus * len(known.members)
+                most[segment] = max(milli, most.get(segment, 0))
+        for segment, milli in most.items():
+            demand[segment] += milli * len(known.members)
             weight[segment] = known.weight
-        served[known.sub_layer] += known.weight * known.worth * len(known.members)
-        if known.growth:
-            served[known.sub_layer.of_growth] += known.weight * known.growth * len(known.members)
+        served[known.sub_layer] += known.weight * max(option.worth for option in known.options) * len(known.members)
+        growth = max(option.growth for option in known.options)
+        if growth:
+            served[known.sub_layer.of_growth] += known.weight * growth * len(known.members)
     inside = [
         _inside_alone(layer, demand, weight, Inside(shares.tree, room))
         for room in (shares.entitled_room, shares.fair_room)
@@ -70,8 +72,8 @@ def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], sh
 
 
 def _inside_alone(layer: SubLayer, demand: dict[Segment, int], weight: dict[Segment, float], inside: Inside) -> float:
-    mine = {segment: gpus for segment, gpus in demand.items() if segment.sub_layer == layer}
-    return sum(weight[segment] * part for segment, part in parts_inside(mine, inside).items())
+    mine = {segment: milli for segment, milli in demand.items() if segment.sub_layer == layer}
+    return sum(weight[segment] * part / MILLI_PER_GPU for segment, part in parts_inside(mine, inside).items())
 
 
 def entitled_unproven(results: Sequence[LayerResult]) -> float:

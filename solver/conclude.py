@@ -11,16 +11,20 @@ import numpy as np
 
 from solver.greedy import greedy
 from solver.placement import Mask, Placed, least_tasks, place
+from solver.program.capacity import Opened
+from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
 from solver.program.ways import Growth, Kind, Way
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.options import Option
 from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
-from solver.world.cluster import LEVELS, Level
+from solver.world.cluster import LEVELS, DeviceId, Level
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
-from solver.world.workload import JobSpec
+from solver.world.workload import JobSpec, SharedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,9 @@ class Decided:
     tasks: tuple[int, ...]
 
     @property
-    def task_gpus(self) -> int:
-        """GPUs of its largest task."""
-        return max(group.shape.gpus for group in self.candidate.job.spec.task_groups)
+    def task_milli(self) -> int:
+        """Milli-GPU of its largest task."""
+        return max(shape.cost for shape in self.option.shapes)
 
     @property
     def closeness(self) -> int:
@@ -49,7 +53,7 @@ class Decided:
 
         In decreasing task size every set on the chain 1|2|4|8 that satisfies the rows can be placed (docs/solver.md).
         """
-        return (-self.task_gpus, self.closeness, -self.candidate.worth)
+        return (-self.task_milli, self.closeness, -self.option.worth)
 
 
 TRIES_MAX = 6
@@ -60,7 +64,8 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     """The columns' values for an answer that is already concrete: the incumbent an optimiser must beat."""
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
-    gpus: dict[Segment, int] = defaultdict(int)
+    milli: dict[Segment, int] = defaultdict(int)
+    divided = {gpu.device for gpus in room.shared.values() for gpu in gpus}
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
@@ -68,13 +73,15 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
             values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
+        for key in _newly_divided(start, formulation.cells, divided):
+            values[formulation.opened[key]] += 1
         for segment, count in segments_of(start.candidate, start.option, start.charge):
-            gpus[segment] += count
+            milli[segment] += count
     headroom = Headroom(formulation.shares)
     for columns, inside in ((formulation.entitled, headroom.entitled), (formulation.fair, headroom.fair)):
-        for segment, part in parts_inside(gpus, inside).items():
+        for segment, part in parts_inside(milli, inside).items():
             if segment in columns:
-                values[columns[segment]] = part
+                values[columns[segment]] = part / MILLI_PER_GPU
     started = {start.candidate.job.name for start in starts}
     for number, column in formulation.all_started.items():
         values[column] = all(member.job.name in started for member in formulation.classes[number].members)
@@ -111,6 +118,19 @@ def _place_in_line(
         order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
+def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[Opened]:
+    """The whole GPUs that a start is the first to have a part of; adds them to `divided`."""
+    shapes = start.shapes
+    for task in start.placed.tasks:
+        shape, node = shapes[task.group], cells.room.index[task.node]
+        if isinstance(shape, SharedShape) and not divided.issuperset(task.devices):
+            divided.update(task.devices)
+            domain = cells.domain_of(node)
+            local = cells.local(shape, domain)
+            if isinstance(local, SharedShape):
+                yield Opened(Cell(domain, cells.room.nodes[node].gpu_type), local.circles)
+
+
 def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
     asked = formulation.classes[number].topology
     matching = [
@@ -137,7 +157,7 @@ def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> I
         growth = Growth(way, number)
         if growth in formulation.growth:
             yield from ((formulation.kind_of_growth(growth), domain) for domain in domains[group.least :])
-        if not group.shape.gpus:
+        if not group.shape.uses_gpus:
             continue
         if kept:
             # The gang is one flow, so it is counted once, by the first of its groups that has GPUs.
@@ -153,7 +173,7 @@ def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> I
 
 
 def _first_with_gpus(start: Start) -> int:
-    return next(number for number, group in enumerate(start.candidate.job.spec.task_groups) if group.shape.gpus)
+    return next(number for number, group in enumerate(start.candidate.job.spec.task_groups) if group.shape.uses_gpus)
 
 
 def _growth_of(way: Way, formulation: Formulation) -> list[tuple[Growth, int]]:

@@ -14,8 +14,9 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.demand import Candidate, Option, SubLayer, sub_layers_of
+from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.options import Option
 from solver.rules.policy import SolverLimits
 from solver.rules.strict import behind_nobody
 from solver.rules.users import UserRoom

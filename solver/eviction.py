@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from solver.placement import Placed, least_tasks, place
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
+from solver.rules.options import Option
 from solver.rules.policy import Evictions, Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.strict import Lines
@@ -22,7 +23,7 @@ from solver.rules.victims import Law, Taker, Victim
 from solver.starts import Start
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, Shape
 
 Tier = Literal["entitled", "fair"]
 """For which demand others may have to leave: inside a guarantee, or inside a fair share."""
@@ -85,7 +86,8 @@ class MakingRoom:
         taker = self._taker(candidate, tier)
         alike = (candidate.likeness, tier, taker.overdue)
         # Room and lawful victims only become fewer: what one could not have, none of its like can have later.
-        barred = candidate.worth < 1 or (candidate.inside_only and tier == "fair")
+        takes_gpus = any(sum(option.charge.values()) for option in candidate.options)
+        barred = not takes_gpus or (candidate.inside_only and tier == "fair")
         if barred or alike in self._without:
             return
         now = next(filter(None, (self._try(candidate, o, tier, (), self.room) for o in candidate.options)), None)
@@ -102,8 +104,7 @@ class MakingRoom:
 
     def keep(self, start: Start) -> bool:
         """Hold on to a start that was decided before, if nobody has been given its room since."""
-        job, tasks = start.candidate.job, start.placed.tasks
-        if not self.room.has_free(shaped(job, tasks)) or self.headroom.blocking(start.queue, start.charge):
+        if not self.room.has_free(start.held) or self.headroom.blocking(start.queue, start.charge):
             return False
         self.starts.append(start)
         self._hold(start)
@@ -210,21 +211,16 @@ class MakingRoom:
     def _hold(self, start: Start) -> None:
         job = start.candidate.job
         for room in (self.room, self.soon):
-            room.occupy(shaped(job, start.placed.tasks))
+            room.occupy(start.held)
         self.headroom.take(start.queue, start.charge)
         self.users.take(job, start.charge)
         self.lines.start(start.candidate)
 
 
-def shaped(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:
-    """A job's tasks, each with what it needs."""
-    shapes = {group.name: group.shape for group in job.spec.task_groups}
-    return ((task, shapes.get(task.group, Shape())) for task in tasks)
-
-
 def _leave(room: Room, job: Job) -> None:
-    for task, shape in shaped(job, job.placement):
-        room.give_back(task, shape)
+    shapes = {group.name: group.shape for group in job.spec.task_groups}
+    for task in job.placement:
+        room.give_back(task, shapes.get(task.group, Shape()))
 
 
 def _inside(headroom: Headroom, tier: Tier) -> Inside:

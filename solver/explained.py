@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.admission import Admission
-from solver.eviction import Promise, shaped
+from solver.eviction import Promise
 from solver.forecast import estimates
-from solver.nominations import Nomination, Nominations, charge_of
+from solver.nominations import Nomination, Nominations, charge_of, held_parts, in_the_way
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
@@ -18,7 +18,7 @@ from solver.rules.policy import Policy
 from solver.steps import grace_of
 from solver.tiers import Decision
 from solver.verdicts import AHEAD_NAMED_MAX, Waiting
-from solver.world.quantities import Instant
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
 
@@ -52,8 +52,8 @@ class Explained:
     def _starting(self) -> Iterator[Verdict]:
         headroom = Headroom(self.decision.shares)
         for start in sorted(self.decision.starts, key=lambda start: not start.candidate.inside_only):
-            job, gpus = start.candidate.job, sum(start.charge.values())
-            entitled = headroom.take(start.queue, start.charge)
+            job, gpus = start.candidate.job, MilliGpu(sum(start.charge.values()))
+            entitled = MilliGpu(headroom.take(start.queue, start.charge))
             yield Starts(job.name, job.spec.queue, gpus, entitled)
         for ready in self.nominations.ready:
             yield self._keeps_its_promise(ready)
@@ -64,7 +64,7 @@ class Explained:
         queue = ready.job.spec.queue
         before = self.decision.shares.without([(queue, charge)])
         inside = Inside(before.tree, before.entitled_room).part(queue, charge)
-        return Starts(ready.job.name, queue, sum(charge.values()), inside)
+        return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside))
 
     def _yielding(self) -> Iterator[Verdict]:
         for promise in self.decision.promises:
@@ -89,8 +89,7 @@ class Explained:
 
     def _begins(self) -> dict[JobName, Instant]:
         """When those who were promised something can begin: once everybody who holds some of it is gone."""
-        deadlines = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
-        deadlines |= self._leaving()
+        deadlines = self._deadlines()
         waits_for = {
             promise.job.name: {victim.name for victim in promise.victims} | self._holders_of(promise)
             for promise in self.decision.promises
@@ -101,6 +100,11 @@ class Explained:
             name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
             for name, holders in waits_for.items()
         }
+
+    def _deadlines(self) -> dict[JobName, Instant]:
+        """Who was asked to leave, in this round or before, and when each is gone at the latest."""
+        before = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+        return before | self._leaving()
 
     def _leaving(self) -> dict[JobName, Instant]:
         """Who this round evicts, and when each is gone at the latest."""
@@ -114,17 +118,18 @@ class Explained:
     def _holders_of(self, promise: Promise) -> set[JobName]:
         """Who still holds some of what is promised."""
         tasks = promise.start.placed.tasks
-        devices, nodes = {device for task in tasks for device in task.devices}, {task.node for task in tasks}
-        holds = [(job.name, task) for job in self.snapshot.jobs for task in job.placement]
+        leaving = self._deadlines().keys()
+        of_devices = in_the_way(tasks, held_parts(self.snapshot), leaving)
         # Where it needs no device of theirs, it waits for their CPU or memory.
-        of_devices = {name for name, task in holds if devices.intersection(task.devices)}
-        return of_devices or {name for name, task in holds if task.node in nodes}
+        nodes = {task.node for task in tasks}
+        holds = ((job.name, task) for job in self.snapshot.jobs for task in job.placement)
+        return of_devices or {name for name, task in holds if task.node in nodes and name in leaving}
 
     def _waiting(self) -> Iterator[Verdict]:
         starts = (*self.decision.starts, *(promise.start for promise in self.decision.promises))
         room, after = self.decision.room, self.decision.room.copy()
         for start in starts:
-            after.occupy(shaped(start.candidate.job, start.placed.tasks))
+            after.occupy(start.held)
         why = Waiting(
             self.policy,
             self.snapshot.time,

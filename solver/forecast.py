@@ -15,10 +15,11 @@ import msgspec
 
 from solver.greedy import greedy
 from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, EndUnknown, NoEndHelps
-from solver.rules.demand import Candidate, Option, in_order
+from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.strict import behind_nobody
 from solver.rules.tree import Line
@@ -112,7 +113,10 @@ class _World:
         begins: Mapping[JobName, Instant],
         after: Room,
     ) -> _World:
-        """The world as a round leaves it. What is promised to somebody does not become free when its holder leaves."""
+        """The world as a round leaves it. What is promised to somebody does not become free when its holder leaves.
+
+        Of a divided GPU `after` itself counts what is promised.
+        """
         used, by_user = dict(shares.used), dict(shares.users.used)
         beside = dict(shares.cluster.held_beside)
         world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user, beside)
@@ -125,6 +129,7 @@ class _World:
             for task in tasks
             for device in task.devices
         }
+        promised -= {gpu.device for gpus in after.shared.values() for gpu in gpus}
         for job in snapshot.jobs:
             if job.placement:
                 holder = _Holder(job, _except(job.placement, promised), charged=job.name not in evicted)
@@ -157,8 +162,7 @@ class _World:
         shares = replace(self.shares.holding(dict(self.used)), users=users, cluster=cluster)
         shares = with_fair_shares(shares, self.capacity, wanted)
         ordered = in_order(admitted, self.policy, shares, now)
-        free = {gpu_type: self.room.gpus_free(gpu_type) for gpu_type in self.room.gpu_types}
-        able = behind_nobody(ordered, {known.likeness for known in ordered if _has_gpus(known, free)})
+        able = behind_nobody(ordered, {known.likeness for known in ordered if _has_gpus(known, self.room)})
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)
@@ -179,8 +183,8 @@ class _World:
 
     def _begin(self, start: Start, now: Instant) -> None:
         job = start.candidate.job
-        for gpu_type, gpus in start.charge.items():
-            self._charge(job, gpu_type, gpus)
+        for gpu_type, milli in start.charge.items():
+            self._charge(job, gpu_type, milli)
         self._charge_beside(job.spec, 1)
         self._hold(job.name, _Holder(job, start.placed.tasks), self._end_of(job, now), now)
 
@@ -202,16 +206,16 @@ class _World:
         for task in holder.tasks:
             self.room.give_back(task, shapes.get(task.group, Shape()))
             if holder.charged:
-                self._charge(holder.job, self._type_at(task), -len(task.devices))
+                self._charge(holder.job, self._type_at(task), -task.gpus)
         if holder.charged:
             self._charge_beside(holder.job.spec, -1)
         return now
 
-    def _charge(self, job: Job, gpu_type: GpuType, gpus: int) -> None:
+    def _charge(self, job: Job, gpu_type: GpuType, milli: int) -> None:
         for line in self.shares.tree.lines(job.spec.queue, gpu_type):
-            self.used[line] = self.used.get(line, 0) + gpus
+            self.used[line] = self.used.get(line, 0) + milli
         for user_line in self.shares.users.lines(job, (gpu_type,)):
-            self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + gpus
+            self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + milli
 
     def _charge_beside(self, spec: JobSpec, times: int) -> None:
         self.held_beside[spec.queue] = self.held_beside.get(spec.queue, Beside()).plus(beside_wanted(spec), times)
@@ -263,6 +267,11 @@ def _by_queue(wanted: Iterable[tuple[QueueName, Charge]]) -> list[tuple[QueueNam
     return list(total.items())
 
 
-def _has_gpus(candidate: Candidate, free: dict[GpuType, int]) -> bool:
+def _has_gpus(candidate: Candidate, room: Room) -> bool:
     """Necessary, not sufficient, and much cheaper than to look for a place."""
-    return any(all(free[gpu_type] >= gpus for gpu_type, gpus in option.charge.items()) for option in candidate.options)
+
+    def has(option: Option) -> bool:
+        free = room.milli_free(option.shapes)
+        return all(free[room.of_type(gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
+
+    return any(has(option) for option in candidate.options)

@@ -8,8 +8,9 @@ from functools import partial
 
 from solver.growth import grow_all
 from solver.placement import least_tasks, place
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.options import Option
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.starts import Start

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from solver.placement import grow
-from solver.rules.demand import charge_of
 from solver.rules.entitlement import Charge, Headroom, Inside
+from solver.rules.options import charge_of
 from solver.rules.users import UserRoom
 from solver.starts import Start
 from solver.world.room import Room
@@ -33,7 +33,7 @@ def _grown(start: Start, room: Room, headroom: Headroom, users: UserRoom, lines:
     for number, group in enumerate(start.candidate.job.spec.task_groups):
         missing = group.replicas - start.tasks[number]
         # Tasks without GPUs are in no layer: they come when everything else has been handed out.
-        if not missing or (lines and not group.shape.gpus):
+        if not missing or (lines and not group.shape.uses_gpus):
             continue
         allowed = _allowed(start, number, missing, headroom, users, lines)
         if not allowed:
@@ -42,7 +42,7 @@ def _grown(start: Start, room: Room, headroom: Headroom, users: UserRoom, lines:
         before, count = start, len(placed.tasks) - len(start.placed.tasks)
         tasks = (*start.tasks[:number], start.tasks[number] + count, *start.tasks[number + 1 :])
         start = replace(start, placed=placed, tasks=tasks)
-        more = {gpu_type: gpus - before.charge[gpu_type] for gpu_type, gpus in start.charge.items()}
+        more = {gpu_type: milli - before.charge[gpu_type] for gpu_type, milli in start.charge.items()}
         headroom.take(start.queue, more)
         users.take(start.candidate.job, more)
     return start
@@ -54,7 +54,8 @@ def _allowed(start: Start, number: int, missing: int, headroom: Headroom, users:
 
     def charge(more: int) -> Charge:
         tasks = [more if place == number else 0 for place in range(len(start.tasks))]
-        return {known: gpus for known, gpus in charge_of(job.spec, start.option.gpu_types, tasks).items() if gpus}
+        cost = charge_of(start.option.shapes, start.option.gpu_types, tasks)
+        return {gpu_type: milli for gpu_type, milli in cost.items() if milli}
 
     def inside(more: int) -> bool:
         if start.candidate.inside_only:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
-from solver.rules.demand import Option
-from solver.world.cluster import LEVELS, Level, is_wider
+from solver.rules.options import Option
+from solver.world.cluster import LEVELS, GpuType, Level, is_wider
+from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.workload import JobSpec, TaskGroup, TaskPlacement, TopologyRequest
+from solver.world.workload import Bundle, JobSpec, Shape, SharedShape, SharingMode, TaskPlacement, TopologyRequest
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -34,14 +36,21 @@ def place(
     Domains are tried from the level the job asks for (else from the closest) to the widest it allows, in each level
     the one that the gang fills best. `within` narrows the nodes, as a hint from the program.
     """
-    gang = _Gang.of(room, spec, option, within, tasks or least_tasks(spec))
-    if not gang.fits_somewhere():
-        return None
-    for level in _levels(spec.effective_topology):
-        placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
-        if placed is not None:
-            return Placed(placed, _preferred_met(room, spec.effective_topology, placed))
+    gangs = _gangs(room, spec, option, within, tasks or least_tasks(spec))
+    able = [gang for gang in gangs if gang.fits_somewhere()]
+    for level in _levels(spec.effective_topology) if able else ():
+        for gang in able:
+            placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
+            if placed is not None:
+                return Placed(placed, _preferred_met(room, spec.effective_topology, placed))
     return None
+
+
+def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
+    """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
+    if any(isinstance(shape, SharedShape) for shape in option.shapes):
+        yield _Gang.of(room, spec, option, within, tasks, fresh=False)
+    yield _Gang.of(room, spec, option, within, tasks, fresh=True)
 
 
 def least_tasks(spec: JobSpec) -> tuple[int, ...]:
@@ -51,7 +60,7 @@ def least_tasks(spec: JobSpec) -> tuple[int, ...]:
 
 def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int, most: int) -> Placed:
     """Take room for up to `most` more tasks of one group, as near to the others as can be, and say where all are."""
-    group, asked = spec.task_groups[number], spec.effective_topology
+    group, asked = ServedGroup.of(spec, option, number), spec.effective_topology
     tasks = list(placed.tasks)
     nodes = [room.index[task.node] for task in tasks]
     first = sum(task.group == group.name for task in tasks)
@@ -61,8 +70,8 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
             break
         near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
         own = [room.index[task.node] for task in tasks if task.group == group.name]
-        slots = room.slots(group.shape, option.gpu_types[number]) * near
-        chosen = more_tasks(room, slots, most + first - len(own), spec.bundle_of(group), limits.of_group(number), own)
+        slots = room.slots(group.shape, group.gpu_type) * near
+        chosen = more_tasks(room, slots, most + first - len(own), group.bundle, limits.of_group(number), own)
         tasks += _realise(room, group, chosen, len(own))
     return Placed(tuple(tasks), _preferred_met(room, asked, tuple(tasks)))
 
@@ -83,28 +92,46 @@ def _preferred_met(room: Room, asked: TopologyRequest, tasks: tuple[TaskPlacemen
     return len({int(domains[room.index[task.node]]) for task in tasks}) == 1
 
 
+class ServedGroup(NamedTuple):
+    """A task group under an option: its place in the job, what each of its tasks takes, on which type, and how they are bundled."""
+
+    name: str
+    number: int
+    shape: Shape
+    gpu_type: GpuType | None
+    bundle: Bundle | None
+
+    @classmethod
+    def of(cls, spec: JobSpec, option: Option, number: int) -> ServedGroup:
+        """One of a job's groups."""
+        group = spec.task_groups[number]
+        return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundle_of(group))
+
+
 @dataclass(slots=True)
 class _Gang:
     """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes."""
 
     room: Room
     spec: JobSpec
-    groups: tuple[tuple[int, TaskGroup, int], ...]
+    groups: tuple[tuple[ServedGroup, int], ...]
     slots: list[Ints]
     allowed: Mask
 
     @classmethod
-    def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> _Gang:
+    def of(
+        cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int], *, fresh: bool
+    ) -> _Gang:
         allowed = room.open_nodes if within is None else room.open_nodes & within
         # Groups with GPUs are harder to place and go first.
-        order = sorted(range(len(tasks)), key=lambda number: -spec.task_groups[number].shape.gpus)
-        groups = tuple((number, spec.task_groups[number], tasks[number]) for number in order)
-        slots = [room.slots(group.shape, option.gpu_types[number]) * allowed for number, group, _ in groups]
+        order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)
+        groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
+        slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group, _ in groups]
         return cls(room, spec, groups, slots, allowed)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
-        return all(int(slots.sum()) >= tasks for (_, _, tasks), slots in zip(self.groups, self.slots, strict=True))
+        return all(int(slots.sum()) >= tasks for (_, tasks), slots in zip(self.groups, self.slots, strict=True))
 
     def place_in_one(self, level: Level) -> tuple[TaskPlacement, ...] | None:
         """All tasks in one domain of the level, the one left fullest."""
@@ -112,8 +139,8 @@ class _Gang:
         count = len(domains.names)
         able = np.ones(count, dtype=bool)
         limits = SpreadLimits.of(self.room, self.spec)
-        for (number, _, tasks), slots in zip(self.groups, self.slots, strict=True):
-            able &= room_in_domains(slots, domains.of_node, limits.of_group(number)) >= tasks
+        for (group, tasks), slots in zip(self.groups, self.slots, strict=True):
+            able &= room_in_domains(slots, domains.of_node, limits.of_group(group.number)) >= tasks
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
@@ -127,19 +154,19 @@ class _Gang:
     def place_among(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         """All tasks on these nodes."""
         if len(self.groups) == 1:
-            ((number, group, tasks),) = self.groups
-            limits = SpreadLimits.of(self.room, self.spec).of_group(number)
-            chosen = choose(self.room, self.slots[0] * nodes, tasks, self.spec.bundle_of(group), limits)
+            ((group, tasks),) = self.groups
+            limits = SpreadLimits.of(self.room, self.spec).of_group(group.number)
+            chosen = choose(self.room, self.slots[0] * nodes, tasks, group.bundle, limits)
             return None if chosen is None else tuple(_realise(self.room, group, chosen))
         return self._place_groups_together(nodes)
 
     def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
         trial, limits = self.room.copy(), SpreadLimits.of(self.room, self.spec)
-        decided: list[tuple[TaskGroup, list[tuple[int, int]]]] = []
-        for (number, group, tasks), before in zip(self.groups, self.slots, strict=True):
+        decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
+        for (group, tasks), before in zip(self.groups, self.slots, strict=True):
             slots = np.minimum(before, trial.slots(group.shape, None)) * nodes
-            chosen = choose(trial, slots, tasks, self.spec.bundle_of(group), limits.of_group(number))
+            chosen = choose(trial, slots, tasks, group.bundle, limits.of_group(group.number))
             if chosen is None:
                 return None
             for node, count in chosen:
@@ -148,10 +175,16 @@ class _Gang:
         return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
 
 
-def _realise(room: Room, group: TaskGroup, chosen: list[tuple[int, int]], first: int = 0) -> Iterator[TaskPlacement]:
+def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]], first: int = 0) -> Iterator[TaskPlacement]:
     """Give the tasks their devices; they are numbered from `first`."""
     index = first
     for node, tasks in chosen:
+        share, mode = _share(group.shape, room.nodes[node].pool)
         for devices in room.take(node, group.shape, tasks):
-            yield TaskPlacement(group.name, index, room.nodes[node].name, devices)
+            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share, mode)
             index += 1
+
+
+def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:
+    circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
+    return (shape.cost, circle.mode) if circle else (None, None)

@@ -16,7 +16,7 @@ from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
 from solver.world.inflight import InFlight, Intent, Usage
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
 
@@ -33,7 +33,7 @@ class Run(Document, frozen=True):
 
     job: JobName
     queue: QueueName
-    gpus: int
+    gpus: MilliGpu
     submitted_at: Instant
     started_at: Instant | None = None
     ended_at: Instant | None = None
@@ -160,7 +160,7 @@ class Replay:
         )
         heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job, step.attempt))
         run = self.runs[step.job]
-        held = sum(len(task.devices) for task in step.tasks)
+        held = MilliGpu(sum(task.gpus for task in step.tasks))
         first = now if run.started_at is None else run.started_at
         self.runs[step.job] = msgspec.structs.replace(run, started_at=first, gpus=held)
 
@@ -171,7 +171,7 @@ class Replay:
         saved_ms = ran_ms - ran_ms % checkpoint.interval if checkpoint else 0
         restart_cost = self.policy.scheduling.evictions.restart_cost
         self._durations[step.job] = Duration(self._durations[step.job] - saved_ms + restart_cost)
-        held = sum(len(task.devices) for task in job.placement)
+        held = sum(task.gpus for task in job.placement)
         self._live[step.job] = msgspec.structs.replace(
             job,
             phase="pending",
@@ -179,6 +179,6 @@ class Replay:
             placement=(),
             time_limit=None,
             evicted_at=(*job.evicted_at, now),
-            served_gpu_ms=job.served_gpu_ms + held * ran_ms,
+            served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
         )
         self.runs[step.job] = msgspec.structs.replace(run, evictions=run.evictions + 1)

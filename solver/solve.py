@@ -9,10 +9,12 @@ from solver.explained import Explained
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import Option, in_order
+from solver.rules.demand import in_order
 from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
@@ -41,7 +43,8 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
-    gate = Gate(policy, shares, Room.empty(snapshot.nodes))
+    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
+    gate = Gate(policy, shares, Room.empty(snapshot.nodes), sharing)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     wanted = demand_of(competing(snapshot, admissions))
     return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions

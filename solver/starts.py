@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.placement import Placed
-from solver.rules.demand import Candidate, Option, SubLayer, charge_of
+from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Charge, Headroom, Inside, Shares
+from solver.rules.options import Option, charge_of
 from solver.world.cluster import GpuType
-from solver.world.workload import QueueName
+from solver.world.quantities import MILLI_PER_GPU
+from solver.world.workload import QueueName, Shape, TaskPlacement
 
 ENTITLED = "entitled."
 FAIR = "fair."
@@ -30,12 +32,12 @@ class Start:
     @property
     def charge(self) -> Charge:
         """What it costs its queue."""
-        return charge_of(self.candidate.job.spec, self.option.gpu_types, self.tasks)
+        return charge_of(self.option.shapes, self.option.gpu_types, self.tasks)
 
     @property
-    def growth(self) -> int:
+    def growth(self) -> float:
         """GPUs beyond those without which it would not start."""
-        return sum(self.charge.values()) - self.candidate.job.spec.least_gpus
+        return (sum(self.charge.values()) - sum(self.option.charge.values())) / MILLI_PER_GPU
 
     @property
     def queue(self) -> QueueName:
@@ -43,19 +45,31 @@ class Start:
         return self.candidate.job.spec.queue
 
     @property
+    def shapes(self) -> dict[str, Shape]:
+        """What a task of each group takes."""
+        groups = self.candidate.job.spec.task_groups
+        return {group.name: shape for group, shape in zip(groups, self.option.shapes, strict=True)}
+
+    @property
+    def held(self) -> Iterator[tuple[TaskPlacement, Shape]]:
+        """Its tasks, each with what it takes."""
+        shapes = self.shapes
+        return ((task, shapes[task.group]) for task in self.placed.tasks)
+
+    @property
     def misfit(self) -> float:
         """How far from its wishes, in GPUs: down its list of types, and outside its preferred level."""
-        return misfit(self.candidate.worth + self.growth, self.option, self.placed.preferred_met)
+        return misfit(self.option.worth + self.growth, self.option, self.placed.preferred_met)
 
 
-def misfit(worth: float, option: Option, preferred_met: bool) -> float:
-    """What the fit layer makes small."""
-    return worth * (option.fallback + (not preferred_met))
+def misfit(gpus: float, option: Option, preferred_met: bool) -> float:
+    """What the fit layer makes small, for a gang of so many GPUs."""
+    return gpus * (option.fallback + (not preferred_met))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """GPUs of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served.
+    """Milli-GPU of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served.
 
     What may not borrow is inside by necessity, so it is counted first.
     """
@@ -68,22 +82,22 @@ class Segment:
 
 
 def segments_of(candidate: Candidate, option: Option, charge: Charge) -> Iterable[tuple[Segment, int]]:
-    """The segments that the GPUs of a gang of a size fall into: those it needs to start, and those by which it has grown."""
+    """The segments that a gang of a size falls into, and its milli-GPU in each: those it starts with, those it has grown by."""
     queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.inside_only
-    for gpu_type, gpus in sorted(charge.items()):
+    for gpu_type, milli in sorted(charge.items()):
         least = option.charge[gpu_type]
         yield Segment(may_borrow, layer, candidate.band, queue, gpu_type), least
-        if gpus > least:
-            yield Segment(may_borrow, layer.of_growth, candidate.band, queue, gpu_type), gpus - least
+        if milli > least:
+            yield Segment(may_borrow, layer.of_growth, candidate.band, queue, gpu_type), milli - least
 
 
-def parts_inside(gpus: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:
+def parts_inside(milli: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:
     """The most of each segment that lies inside the lines (guarantees, or fair shares) of every queue on its path.
 
     Such lines nest, so serving segments in order is optimal for every layer at once (the greedy algorithm on a
     polymatroid; J. Edmonds, "Submodular functions, matroids, and certain polyhedra", 1970).
     """
-    return {segment: inside.take(segment.queue, {segment.gpu_type: gpus[segment]}) for segment in sorted(gpus)}
+    return {segment: inside.take(segment.queue, {segment.gpu_type: milli[segment]}) for segment in sorted(milli)}
 
 
 def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
@@ -92,24 +106,24 @@ def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
 
 
 def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
-    """What the starts are worth in each layer, in the order of `layer_names`; fit counts downwards from 0.
+    """What the starts are worth in each layer, in GPUs, in the order of `layer_names`; fit counts downwards from 0.
 
     The fair and the left-over layers count all that their sub-layer got inside a fair share, or at all: what the layers
     above settled is part of it, so only the rest can differ.
     """
-    gpus: dict[Segment, int] = {}
+    milli: dict[Segment, int] = {}
     weight: dict[Segment, float] = {}
     for start in starts:
         for segment, count in segments_of(start.candidate, start.option, start.charge):
-            gpus[segment] = gpus.get(segment, 0) + count
+            milli[segment] = milli.get(segment, 0) + count
             weight[segment] = start.candidate.weight
     headroom = Headroom(shares)
-    entitled = _by_layer(parts_inside(gpus, headroom.entitled), weight, sub_layers)
-    fair = _by_layer(parts_inside(gpus, headroom.fair), weight, sub_layers)
+    entitled = _by_layer(parts_inside(milli, headroom.entitled), weight, sub_layers)
+    fair = _by_layer(parts_inside(milli, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)
     for start in starts:
         layer, weighs = start.candidate.sub_layer, start.candidate.weight
-        served[layer] += weighs * start.candidate.worth
+        served[layer] += weighs * start.option.worth
         if start.growth:
             served[layer.of_growth] += weighs * start.growth
     values = (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
@@ -122,5 +136,5 @@ def _by_layer(
 ) -> tuple[float, ...]:
     worth = dict.fromkeys(sub_layers, 0.0)
     for segment, part in parts.items():
-        worth[segment.sub_layer] += weight[segment] * part
+        worth[segment.sub_layer] += weight[segment] * part / MILLI_PER_GPU
     return tuple(worth.values())

@@ -23,11 +23,12 @@ from solver.program.optimiser import Optimiser
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
-from solver.world.room import Room
+from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
 
@@ -139,10 +140,9 @@ def _decide(
     shares: Shares,
     optimiser: Optimiser | None,
 ) -> Decision:
-    room = Room.of(snapshot)
-    this = _Round(
-        snapshot, policy, optimiser, tuple(candidates), room, soon_free(snapshot), shares, starts=[], promises=[]
-    )
+    domain_of = sharing_of(policy, shares.tree, snapshot.nodes).domain
+    room, soon = Room.of(snapshot, domain_of), soon_free(snapshot, domain_of)
+    this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[])
     answer = this.decide()
     if len(answer.starts) < len(candidates):
         law = Law.of(snapshot, policy, shares)
@@ -223,9 +223,9 @@ def _holding(making: MakingRoom) -> Shares:
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))
 
 
-def soon_free(snapshot: Snapshot) -> Room:
+def soon_free(snapshot: Snapshot, domain_of: DomainOf) -> Room:
     """The room there will be when everybody who was asked to stop, and still has time to, has stopped."""
     stopping = {
         intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop" and intent.deadline > snapshot.time
     }
-    return Room.of(snapshot, leaving=stopping)
+    return Room.of(snapshot, domain_of, leaving=stopping)

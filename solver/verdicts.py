@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from solver.admission import Admission
@@ -25,9 +26,10 @@ from solver.plan.reasons import (
     Topology,
     UserMax,
 )
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.entry import back_off_ends
+from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.strict import Lines
 from solver.rules.tree import Line
@@ -35,7 +37,7 @@ from solver.rules.turns import ordering_of
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
 
@@ -81,7 +83,7 @@ class Waiting:
     def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""
         spec = job.spec
-        alike = (spec.queue, spec.task_groups, spec.effective_topology, job.user)
+        alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user)
         if alike not in self._held:
             constraints = self._constraints(job, admission.options, [None] * len(admission.options))
             self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
@@ -128,17 +130,18 @@ class Waiting:
                 ends = back_off_ends(job, self.policy)
                 until = ends if ends > self.now else None
                 origin = self._origin(line.queue, gpu_type)
-                yield BeyondGuarantee(line.queue, gpu_type, room, wanted, until, origin)
+                yield BeyondGuarantee(line.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), until, origin)
 
     def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
-        used = self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0)
+        used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))
+        most = MilliGpu(self.shares.ceiling[line])
         origin = self._origin(line.queue, line.gpu_type)
-        return QuotaMax(line.queue, line.gpu_type, self.shares.ceiling[line], used, wanted, origin)
+        return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
 
     def _user_max(self, line: UserLine, wanted: int) -> UserMax:
-        most, used = self.shares.users.most(line), self._users.used(line)
+        most, used = MilliGpu(self.shares.users.most(line)), MilliGpu(self._users.used(line))
         origin = self._origin(line.queue, line.gpu_type)
-        return UserMax(line.user, line.queue, line.gpu_type, most, used, wanted, origin)
+        return UserMax(line.user, line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
 
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
@@ -165,18 +168,19 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
     """What is missing on the nodes; nothing where the gang would fit."""
     if place(room.copy(), spec, option) is not None:
         return
+    milli_free = room.milli_free(option.shapes)
     short = [
-        (gpu_type, free, wanted)
+        (gpu_type, free, MilliGpu(wanted))
         for gpu_type, wanted in option.charge.items()
-        if (free := room.gpus_free(gpu_type)) < wanted
+        if (free := MilliGpu(int(milli_free[room.of_type(gpu_type)].sum()))) < wanted
     ]
     yield from (Capacity(gpu_type, free, wanted) for gpu_type, free, wanted in short)
     lacking = {gpu_type for gpu_type, _, _ in short}
     scattered = [
         reason
-        for group, gpu_type in zip(spec.task_groups, option.gpu_types, strict=True)
+        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
         if gpu_type not in lacking
-        for reason in _too_few_slots(room, group, gpu_type)
+        for reason in _too_few_slots(room, group, shape, gpu_type)
     ]
     yield from scattered
     apart = [] if short or scattered else list(_kept_apart(room, spec, option))
@@ -189,7 +193,7 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
 def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
     """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
     for number, group in enumerate(spec.task_groups):
-        slots = room.slots(group.shape, option.gpu_types[number])
+        slots = room.slots(option.shapes[number], option.gpu_types[number])
         bundle, fits = spec.bundle_of(group), tasks_that_fit(room, slots, spec, number)
         if fits >= group.least:
             continue
@@ -200,16 +204,17 @@ def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason
                 yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
 
 
-def _too_few_slots(room: Room, group: TaskGroup, gpu_type: GpuType | None) -> Iterable[AnyReason]:
-    fits = int(room.slots(group.shape, gpu_type).sum())
+def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
+    fits = int(room.slots(shape, gpu_type).sum())
     if fits >= group.least:
         return
     name = gpu_type or GpuType("")
-    if not group.shape.gpus or int(room.slots(Shape(group.shape.gpus), gpu_type).sum()) >= group.least:
-        cpu, memory = Cpu(group.shape.cpu), Memory(group.shape.memory)
+    gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
+    if not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.least:
+        cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
         yield HostResources(group.name, name, cpu, memory, group.least, fits)
     else:
-        yield NoRoom(group.name, name, group.least, group.shape.gpus, fits)
+        yield NoRoom(group.name, name, group.least, shape.cost, fits)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
@@ -218,6 +223,7 @@ def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
     usable = np.zeros(len(room.nodes), dtype=bool)
     for gpu_type in option.charge:
         usable |= room.of_type(gpu_type)
-    free = np.bincount(domains.of_node, weights=room.free_gpus * usable, minlength=len(domains.names))
+    free = np.bincount(domains.of_node, weights=room.milli_free(option.shapes) * usable, minlength=len(domains.names))
     best = int(free.argmax())
-    return Topology(level, sum(option.charge.values()), domains.names[best], int(free[best]))
+    wanted = MilliGpu(sum(option.charge.values()))
+    return Topology(level, wanted, domains.names[best], MilliGpu(int(free[best])))

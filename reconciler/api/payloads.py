@@ -13,7 +13,7 @@ from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, GpuType, Node
 from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
 
 LOG_BYTES_MAX: Final = 1_000_000
@@ -75,12 +75,12 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
     """
 
     gpu_type: GpuType
-    guaranteed: int
-    max: int | None
-    fair_share: int
-    held: int
-    borrowed: int
-    waiting: int
+    guaranteed: MilliGpu
+    max: MilliGpu | None
+    fair_share: MilliGpu
+    held: MilliGpu
+    borrowed: MilliGpu
+    waiting: MilliGpu
     past_gpu_hours: float = 0.0
 
 
@@ -102,10 +102,11 @@ class QueueList(Payload, frozen=True, kw_only=True):
 
 
 class HeldDevice(Document, frozen=True):
-    """A device and the job that holds it."""
+    """A device and the job that holds it, or `share` of it; one that is shared occurs once for each task."""
 
     device: DeviceId
     job: JobName
+    share: MilliGpu | None = None
 
 
 class NodeView(Document, frozen=True, omit_defaults=False):

@@ -9,13 +9,14 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
-from solver.rules.demand import options_of
+from solver.rules.options import options_of
 from solver.rules.policy import Policy, Queue
+from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import Line, QueueTree
 from solver.solve import standing
 from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.inflight import Intent
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, Shape, TaskPlacement
 
@@ -83,11 +84,14 @@ def node_views(snapshot: Snapshot) -> tuple[NodeView, ...]:
 
 
 def _node_view(node: Node, tasks: Sequence[tuple[Job, TaskPlacement]]) -> NodeView:
-    holder = {device: job.name for job, task in tasks for device in task.devices}
+    place = {gpu.id: gpu.index for gpu in node.gpus}
+    held = [
+        HeldDevice(device, job.name, task.share) for job, task in tasks for device in task.devices if device in place
+    ]
     shapes = [_shape_of(job, task) for job, task in tasks]
     return NodeView(
         node,
-        tuple(HeldDevice(gpu.id, holder[gpu.id]) for gpu in node.gpus if gpu.id in holder),
+        tuple(sorted(held, key=lambda part: (place[part.device], part.job))),
         Cpu(sum(shape.cpu for shape in shapes)),
         Memory(sum(shape.memory for shape in shapes)),
         tuple(dict.fromkeys(job.name for job, _ in tasks)),
@@ -103,20 +107,21 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     tree = QueueTree.of(policy)
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
-    waiting = _waiting(snapshot, tree, gpu_types)
+    waiting = _waiting(snapshot, tree, gpu_types, sharing_of(policy, tree, snapshot.nodes))
     past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
-        guaranteed, held = shares.guaranteed.get(at, 0), shares.used.get(at, 0)
+        guaranteed, held = MilliGpu(shares.guaranteed.get(at, 0)), MilliGpu(shares.used.get(at, 0))
+        ceiling = shares.ceiling.get(at)
         return QueueLine(
             gpu_type,
             guaranteed,
-            shares.ceiling.get(at),
-            fair_share=shares.fair.get(at, 0),
+            None if ceiling is None else MilliGpu(ceiling),
+            fair_share=MilliGpu(shares.fair.get(at, 0)),
             held=held,
-            borrowed=max(0, held - guaranteed),
-            waiting=waiting.get(at, 0),
+            borrowed=MilliGpu(max(0, held - guaranteed)),
+            waiting=MilliGpu(waiting.get(at, 0)),
             past_gpu_hours=round(past.get(at, 0.0), 3),
         )
 
@@ -147,16 +152,18 @@ def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
     return past
 
 
-def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> dict[Line, int]:
+def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing) -> dict[Line, int]:
     wanted: dict[Line, int] = {}
-    for line, gpus in _wishes(snapshot, tree, gpu_types):
-        wanted[line] = wanted.get(line, 0) + gpus
+    for line, milli in _wishes(snapshot, tree, gpu_types, sharing):
+        wanted[line] = wanted.get(line, 0) + milli
     return wanted
 
 
-def _wishes(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]) -> Iterator[tuple[Line, int]]:
+def _wishes(
+    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing
+) -> Iterator[tuple[Line, int]]:
     """What each pending job would be charged under its first choice, on every queue of its path."""
     for job in snapshot.pending:
-        for option in options_of(job.spec, gpu_types)[:1]:
-            for gpu_type, gpus in option.wanted.items():
-                yield from ((Line(queue, gpu_type), gpus) for queue in tree.path(job.spec.queue))
+        for option in options_of(job.spec, gpu_types, sharing)[:1]:
+            for gpu_type, milli in option.wanted.items():
+                yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

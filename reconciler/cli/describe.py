@@ -13,7 +13,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, count, shape_words, size_of, state_line
+from reconciler.cli.wording import class_of, count, devices_of, shape_words, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.world.document import API_VERSION, Document
@@ -97,7 +97,7 @@ def _kept(bundle: Bundle | None, spread: Spread | None) -> Iterator[str]:
 def _print_tasks(job: JobView) -> None:
     if job.tasks:
         click.echo(f"\n{count(len(job.tasks), 'task')} of attempt {job.attempt}:")
-        rows = ((f"{task.group}/{task.index}", task.node, ", ".join(task.devices)) for task in job.tasks)
+        rows = ((f"{task.group}/{task.index}", task.node, devices_of(task)) for task in job.tasks)
         print_table(("TASK", "NODE", "DEVICES"), rows)
 
 

@@ -10,7 +10,7 @@ from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.wording import count, short_list
 from solver.world.cluster import Node
-from solver.world.quantities import Memory
+from solver.world.quantities import Memory, MilliGpu
 
 _HEADINGS = ("NODE", "POOL", "GPU TYPE", "GPUS", "CPU", "MEMORY", "STATE", "JOBS")
 
@@ -36,12 +36,17 @@ def _row(view: NodeView) -> list[str]:
         node.name,
         node.pool,
         node.gpu_type,
-        f"{len(view.held)}/{len(node.gpus)}" if node.gpus else "",
+        f"{_gpus_held(view)}/{len(node.gpus)}" if node.gpus else "",
         f"{view.cpu_held}/{node.cpu}",
         f"{_whole(view.memory_held)}/{node.memory}",
         state_of(node),
         short_list(view.jobs),
     ]
+
+
+def _gpus_held(view: NodeView) -> MilliGpu:
+    """Shares count as what they are of a GPU."""
+    return MilliGpu(sum(MilliGpu.gpus(1) if part.share is None else part.share for part in view.held))
 
 
 def _whole(memory: Memory) -> str:

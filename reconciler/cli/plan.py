@@ -140,7 +140,7 @@ def _headline(found: Review) -> Iterator[str]:
         yield "Nodes have changed places within their pools."
 
 
-def _count(number: int, noun: str) -> str:
+def _count(number: int | float, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -167,6 +167,6 @@ def _field(change: FieldChange) -> str:
 
 def _job_lines(job: JobChange) -> Iterator[str]:
     fate = f"{job.before} → {job.after}" if job.changed else job.after
-    yield f"  {job.job}  {fate}  ({_count(job.gpus, 'GPU')}, queue {job.queue})"
+    yield f"  {job.job}  {fate}  ({_count(job.gpus.number, 'GPU')}, queue {job.queue})"
     for reason in job.reasons:
         yield f"    {reason}"

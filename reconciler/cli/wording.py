@@ -7,25 +7,25 @@ from collections.abc import Iterable
 from reconciler.api.payloads import JobView
 from reconciler.cli.times import span
 from solver.world.quantities import Instant
-from solver.world.workload import JobSpec, Shape
+from solver.world.workload import JobSpec, Shape, TaskPlacement
 
 _NODES_NAMED_MAX = 3
 _REVISION_CHARACTERS = 12
 """Of a commit: what Git's own log shows of a repository of millions of objects."""
 
 
-def count(number: int, what: str) -> str:
+def count(number: int | float, what: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def size_of(spec: JobSpec) -> str:
     """`4 tasks, 32 GPUs`; an elastic gang: `4 tasks, 32 GPUs; at least 2 tasks, 16 GPUs`."""
-    whole = f"{count(spec.tasks, 'task')}, {count(spec.gpus, 'GPU')}"
+    whole = f"{count(spec.tasks, 'task')}, {count(spec.gpus.number, 'GPU')}"
     least = sum(group.least for group in spec.task_groups)
-    return (
-        whole if least == spec.tasks else f"{whole}; at least {count(least, 'task')}, {count(spec.least_gpus, 'GPU')}"
-    )
+    if least == spec.tasks:
+        return whole
+    return f"{whole}; at least {count(least, 'task')}, {count(spec.least_gpus.number, 'GPU')}"
 
 
 def class_of(spec: JobSpec) -> str:
@@ -38,10 +38,18 @@ def shape_words(shape: Shape) -> str:
     types = f" ({', else '.join(shape.gpu_types)})" if shape.gpu_types else ""
     parts = (
         f"{count(shape.gpus, 'GPU')}{types}" if shape.gpus else "",
+        f"{shape.gpu_fraction} of a GPU{types}" if shape.gpu_fraction is not None else "",
+        f"{shape.gpu_memory} of a GPU's memory{types}" if shape.gpu_memory is not None else "",
         f"{shape.cpu} CPU cores" if shape.cpu else "",
         f"{shape.memory} memory" if shape.memory else "",
     )
     return ", ".join(part for part in parts if part) or "no resources of its own"
+
+
+def devices_of(task: TaskPlacement) -> str:
+    """The devices of a task: `n1/0, n1/1`, or `0.5 of n1/0`."""
+    names = ", ".join(task.devices)
+    return names if task.share is None else f"{task.share} of {names}"
 
 
 def nodes_of(job: JobView) -> list[str]:

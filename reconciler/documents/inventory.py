@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -10,7 +11,7 @@ from reconciler.documents.problem import Problem, did_you_mean
 from reconciler.documents.topology import Position, TopologySpec, positions, topology_problems
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.document import Document
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Memory, MilliGpu
 
 NODES_MAX = 200_000
 """In all pools together. A slip of the finger in a count must not fill the memory; large clusters have 10,000 nodes."""
@@ -32,6 +33,7 @@ class NodePoolSpec(Document, frozen=True):
     nodes: PoolNodes
     gpu_type: GpuType = GpuType("")
     gpus_per_node: int = 0
+    gpu_memory: Memory | None = None
 
     def node_names(self) -> list[NodeName]:
         """The names of the pool's nodes, sorted."""
@@ -85,15 +87,13 @@ def inventory_problems(pools: Pools, topologies: Topologies, pools_known: set[st
             )
 
 
-def gpus_by_type(pools: Pools) -> dict[GpuType, int]:
+def gpus_by_type(pools: Pools) -> dict[GpuType, MilliGpu]:
     """How many GPUs of each type are declared."""
-    total: dict[GpuType, int] = {}
+    total: Counter[GpuType] = Counter()
     for pool in pools:
         if pool.value.gpus_per_node:
-            total[pool.value.gpu_type] = (
-                total.get(pool.value.gpu_type, 0) + pool.value.size() * pool.value.gpus_per_node
-            )
-    return total
+            total[pool.value.gpu_type] += pool.value.size() * pool.value.gpus_per_node
+    return {gpu_type: MilliGpu.gpus(count) for gpu_type, count in total.items()}
 
 
 def _node(pool: Declared[NodePoolSpec], name: NodeName, position: Position) -> Node:
@@ -104,7 +104,10 @@ def _node(pool: Declared[NodePoolSpec], name: NodeName, position: Position) -> N
         cpu=spec.cpu,
         memory=spec.memory,
         gpu_type=spec.gpu_type,
-        gpus=tuple(Gpu(DeviceId(f"{name}/{index}"), index) for index in range(spec.gpus_per_node)),
+        gpus=tuple(
+            Gpu(DeviceId(f"{name}/{index}"), index, memory=spec.gpu_memory or Memory(0))
+            for index in range(spec.gpus_per_node)
+        ),
         island=position.get("island", ""),
         rack=position.get("rack", ""),
         block=position.get("block", ""),
@@ -120,6 +123,9 @@ def _pool_problems(pools: Pools) -> Iterator[Problem]:
         if pool.value.gpu_type and not pool.value.gpus_per_node:
             message = f"pool {pool.name} has a gpuType and no GPUs"
             yield pool.problem(("spec", "gpuType"), "missing-field", message, "Add gpusPerNode, or delete gpuType.")
+        if pool.value.gpu_memory is not None and not pool.value.gpus_per_node:
+            message = f"pool {pool.name} has gpuMemory and no GPUs"
+            yield pool.problem(("spec", "gpuMemory"), "missing-field", message, "Add gpusPerNode, or delete gpuMemory.")
 
 
 def _too_many_nodes(pools: Pools) -> Problem | None:

@@ -9,7 +9,7 @@ from reconciler.documents.declared import Declared, declare
 from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, problem_at
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
-from solver.world.workload import JobName, JobSpec
+from solver.world.workload import JobName, JobSpec, Shape
 
 
 class NamedJob(NamedTuple):
@@ -55,6 +55,7 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             message = f"there are two task groups {group.name}"
             yield job.problem((*at, "name"), "duplicate-task-group", message, "Give each role a name of its own.")
         seen.add(group.name)
+        yield from _gpu_problems(job, (*at, "shape"), group.shape)
         if group.least > group.replicas:
             message = f"the task group {group.name} starts with at least {group.least} tasks and has {group.replicas}"
             yield job.problem(
@@ -66,3 +67,19 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         if not group.command and not job.value.command:
             message = f"the task group {group.name} has no command"
             yield job.problem(at, "no-command", message, "Add spec.command for all groups, or a command to this one.")
+
+
+def _gpu_problems(job: Declared[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:
+    """GPUs are asked for in one way: whole ones, a part of one, or as much of one as has some memory."""
+    asked = {
+        "gpus": shape.gpus > 0,
+        "gpuFraction": shape.gpu_fraction is not None,
+        "gpuMemory": shape.gpu_memory is not None,
+    }
+    ways = [way for way, is_asked in asked.items() if is_asked]
+    if len(ways) > 1:
+        message = f"the shape mixes {' and '.join(ways)}"
+        yield job.problem((*at, ways[-1]), "choose-one", message, "Keep only one of them.")
+    if shape.gpu_memory == 0:
+        message = "gpuMemory is 0, which asks for no part of a GPU"
+        yield job.problem((*at, "gpuMemory"), "out-of-range", message, "Give an amount, or delete it.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
 from solver.rules.policy import Queue, Quota
 from solver.world.cluster import GpuType
+from solver.world.quantities import MilliGpu
 
 DEPTH_MAX = 32
 """Organisations have five levels or so; a bound keeps every walk over the tree short."""
@@ -24,7 +25,7 @@ class QuotaTree:
 
     queues: Sequence[Declared[Queue]]
     known: set[str] | None
-    capacity: dict[GpuType, int]
+    capacity: Mapping[GpuType, MilliGpu]
 
     @cached_property
     def by_name(self) -> dict[str, Declared[Queue]]:
@@ -140,16 +141,16 @@ class QuotaTree:
     def _sum_problems(self, queue: Declared[Queue]) -> Iterator[Problem]:
         for index, entry in enumerate(queue.value.quota):
             parts = {child.name: self._promised(child, entry.gpu_type) for child in self.children[queue.name]}
-            total = sum(parts.values())
+            total = MilliGpu(sum(parts.values()))
             if entry.guaranteed is not None and total > entry.guaranteed:
                 listed = ", ".join(f"{name} {promised}" for name, promised in sorted(parts.items()) if promised)
                 message = f"guaranteed {entry.guaranteed} {entry.gpu_type}, but the queues below it {total} ({listed})"
                 fix = "Raise it, or lower theirs."
                 yield queue.problem(("spec", "quota", index, "guaranteed"), "guarantees-exceed-parent", message, fix)
 
-    def _promised(self, queue: Declared[Queue], gpu_type: GpuType) -> int:
+    def _promised(self, queue: Declared[Queue], gpu_type: GpuType) -> MilliGpu:
         """What the queue is guaranteed explicitly, or what those below it are where it says nothing itself."""
         entry = queue.value.quota_for(gpu_type)
         if entry is not None and entry.guaranteed is not None:
             return entry.guaranteed
-        return sum(self._promised(child, gpu_type) for child in self.children[queue.name])
+        return MilliGpu(sum(self._promised(child, gpu_type) for child in self.children[queue.name]))

@@ -10,6 +10,7 @@ from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
 from reconciler.documents.quota import QuotaTree
+from reconciler.documents.sharing import sharing_problems
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 
@@ -53,6 +54,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from QuotaTree(found.queues, found.known("Queue"), capacity).problems()
     yield from _settings_problems(found)
     yield from _class_problems(found)
+    yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
 
 
 def _settings_problems(found: Gathered) -> Iterator[Problem]:
@@ -82,5 +84,6 @@ def _compile(found: Gathered) -> Compiled:
         tuple(queue.value for queue in found.queues),
         tuple(priority_class.value for priority_class in found.classes),
         found.settings[0].value if found.settings else SchedulingPolicy(),
+        tuple(sharing.value for sharing in found.sharing),
     )
     return Compiled(policy, declared_nodes(found.pools, found.topologies))

@@ -20,6 +20,7 @@ FOLDER_OF_KIND: Final = {
     "Queue": "policies",
     "PriorityClass": "policies",
     "SchedulingPolicy": "policies",
+    "SharingPolicy": "policies",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }

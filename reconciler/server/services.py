@@ -16,6 +16,7 @@ from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.rules.entitlement import Shares, shares_of
 from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.world.quantities import Instant
 from solver.world.room import Room
@@ -73,7 +74,8 @@ class Watch:
         if emptied is None or emptied[0] != current.revision:
             self._emptied = emptied = current.revision, *_emptied(current)
         _, shares, room = emptied
-        return Gate(current.policy, shares, room).admit(Job(JobName(""), Instant(0), spec)).reasons
+        sharing = sharing_of(current.policy, shares.tree, room.nodes)
+        return Gate(current.policy, shares, room, sharing).admit(Job(JobName(""), Instant(0), spec)).reasons
 
     def status(self) -> Status:
         """How following the branch goes, and whether the loop decides rounds."""

@@ -44,7 +44,7 @@ class NotLeaderError(Exception):
 
 
 class ClaimRefusedError(Exception):
-    """A device is already held, or the attempt is not the next one. Nothing was changed."""
+    """A device is already held, or too much of it, or the attempt is not the next one. Nothing was changed."""
 
     def __init__(self, reason: str, devices: tuple[DeviceId, ...] = ()) -> None:
         super().__init__(reason)

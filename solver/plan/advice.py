@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from solver.plan.reasons import (
+from solver.plan.reasons import AnyReason
+from solver.plan.refusals import (
     AboveMax,
     AboveUserMax,
-    AnyReason,
     ClassNotAllowed,
+    GpuTooSmall,
     NeverFits,
+    NotShared,
     UnknownGpuType,
     UnknownPriorityClass,
     UnknownQueue,
@@ -35,6 +37,8 @@ def _advice(reason: AnyReason) -> str:
             return f"Queue {queue} takes the priority class {' or '.join(allowed)}."
         case NeverFits():
             return _smaller_gang(reason)
+        case NotShared() | GpuTooSmall():
+            return _larger_part(reason)
         case UnknownGpuType(known=known) if known:
             return f"The cluster has {', '.join(known)}."
         case UnknownQueue(children=children, nearest=nearest) if children or nearest:
@@ -57,3 +61,12 @@ def _smaller_gang(reason: NeverFits) -> str:
         return "Each task group fits alone, but not all of them together: ask for fewer tasks."
     where = f", or ask for a wider domain than one {reason.level}" if reason.level else ""
     return f"Up to {reason.tasks_that_fit} tasks of group {reason.group} would fit{where}."
+
+
+def _larger_part(reason: NotShared | GpuTooSmall) -> str:
+    """What to ask for instead of a part of a GPU that can't be had."""
+    if isinstance(reason, NotShared):
+        return f"Ask for whole GPUs, or let a SharingPolicy share {reason.gpu_type}: by mps, if the job is latency-critical."
+    if not reason.known:
+        return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for gpuFraction."
+    return "Ask for less GPU memory, or for whole GPUs."

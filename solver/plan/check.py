@@ -15,11 +15,12 @@ from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_order import order_violations
+from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Runs, Starts, Withdraw, Yields
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.quantities import Duration
+from solver.world.cluster import GpuType, Node, NodeName
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
@@ -63,6 +64,7 @@ class _Court:
         yield from order_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
+            self._sharing,
             self._hosts,
             self._gangs,
             self._quotas,
@@ -92,11 +94,9 @@ class _Court:
 
     def _devices(self) -> Iterable[Violation]:
         """S1: every bound device exists, is healthy, open, and has one owner; nothing in flight is contradicted (S11)."""
-        owner: dict[DeviceId, str] = {}
-        leaving: dict[DeviceId, str] = {}
+        staying, leaving = Owners(), Owners()
         for holder, task, leaves in self._held():
-            for device in task.devices:
-                (leaving if leaves else owner).setdefault(device, holder)
+            (leaving if leaves else staying).add(task, holder)
         usable = {
             gpu.id: node.name
             for node in self.nodes.values()
@@ -105,8 +105,8 @@ class _Court:
             if gpu.healthy
         }
         for bind in self.placed:
-            if isinstance(bind, Bind):
-                owner = {**leaving, **owner}  # What somebody still holds can be promised, but not given.
+            # What somebody still holds can be promised, but not given.
+            owners = (staying, leaving) if isinstance(bind, Bind) else (staying,)
             for task in bind.tasks:
                 node = self.nodes[task.node]
                 if not node.ready or node.cordoned:
@@ -114,9 +114,14 @@ class _Court:
                 for device in task.devices:
                     if usable.get(device) != task.node:
                         yield Violation("S1", bind.job, f"device {device} is not a healthy device of {task.node}")
-                    if device in owner:
-                        yield Violation("S1", bind.job, f"device {device} is held by {owner[device]}")
-                    owner[device] = bind.job
+                    others = (known.other(device, task) for known in owners)
+                    for other in filter(None, others):
+                        yield Violation("S1", bind.job, f"device {device} is held by {other}")
+                staying.add(task, bind.job)
+
+    def _sharing(self) -> Iterable[Violation]:
+        """S1 and S7 for divided GPUs."""
+        yield from sharing_violations(self.snapshot, self.policy, self.plan)
 
     def _held(self) -> Iterable[tuple[str, TaskPlacement, bool]]:
         """Who holds or was promised what, and whether it has been asked to leave, by this plan or before."""
@@ -188,11 +193,13 @@ class _Court:
                 return
         for group in job.spec.task_groups:
             tasks = [task for task in bind.tasks if task.group == group.name]
-            if any(len(task.devices) != group.shape.gpus for task in tasks):
-                yield Violation("S2", job.name, f"a task of group {group.name} has not exactly {group.shape.gpus} GPUs")
+            if not all(has_its_gpus(group.shape, task, self.snapshot) for task in tasks):
+                yield Violation(
+                    "S2", job.name, f"a task of group {group.name} has not exactly the GPUs that it asked for"
+                )
             types = {self.nodes[task.node].gpu_type for task in tasks}
             accepted = set(group.shape.gpu_types)
-            if group.shape.gpus and (len(types) > 1 or (accepted and not types <= accepted)):
+            if group.shape.uses_gpus and (len(types) > 1 or (accepted and not types <= accepted)):
                 yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")
 
     def _quotas(self) -> Iterable[Violation]:
@@ -202,7 +209,8 @@ class _Court:
             for entry in queue.quota:
                 line = (queue.name, entry.gpu_type)
                 if entry.max is not None and added[line] and before[line] + added[line] > entry.max:
-                    problem = f"{before[line]} + {added[line]} {entry.gpu_type} is above max {entry.max}"
+                    held, more = MilliGpu(before[line]), MilliGpu(added[line])
+                    problem = f"{held} + {more} {entry.gpu_type} is above max {entry.max}"
                     yield Violation("S3", queue.name, problem)
 
     def _use(self) -> Counter[tuple[str, GpuType]]:
@@ -211,7 +219,7 @@ class _Court:
             for task in tasks:
                 node = self.nodes.get(task.node)
                 for queue in path_of(self.policy, job.spec.queue):
-                    use[queue.name, node.gpu_type if node else GpuType("")] += len(task.devices)
+                    use[queue.name, node.gpu_type if node else GpuType("")] += task.gpus
         return use
 
     def _charged(self) -> Iterable[tuple[Job, tuple[TaskPlacement, ...]]]:
@@ -230,7 +238,7 @@ class _Court:
         for bind in self.placed:
             for task in bind.tasks:
                 for queue in path_of(self.policy, self.jobs[bind.job].spec.queue):
-                    added[queue.name, self.nodes[task.node].gpu_type] += len(task.devices)
+                    added[queue.name, self.nodes[task.node].gpu_type] += task.gpus
         return added
 
     def _topology(self) -> Iterable[Violation]:

@@ -12,6 +12,7 @@ from solver.plan.plan import Bind, Nominate, Plan
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import TaskPlacement
 
@@ -50,12 +51,13 @@ def _users(
     """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
     before = _use(snapshot, policy, [(job.spec.queue, job.user, job.placement) for job in snapshot.jobs])
     added = _use(snapshot, policy, started)
-    for (name, gpu_type, user), gpus in sorted(added.items()):
+    for (name, gpu_type, user), milli in sorted(added.items()):
         queue = policy.queue(name)
         entry = queue.quota_for(gpu_type) if queue else None
         held = before[name, gpu_type, user]
-        if gpus and entry and entry.per_user is not None and held + gpus > entry.per_user:
-            problem = f"{held} + {gpus} {gpu_type} of user {user or '(none)'} is above perUser {entry.per_user}"
+        if milli and entry and entry.per_user is not None and held + milli > entry.per_user:
+            holds = f"{MilliGpu(held)} + {MilliGpu(milli)} {gpu_type} of user {user or '(none)'}"
+            problem = f"{holds} is above perUser {entry.per_user}"
             yield Violation("S3", name, problem)
 
 
@@ -65,5 +67,5 @@ def _use(snapshot: Snapshot, policy: Policy, holders: list[tuple[str, str, tuple
     for name, user, tasks in holders:
         for queue in path_of(policy, name):
             for task in tasks:
-                use[queue.name, types.get(task.node, GpuType("")), user] += len(task.devices)
+                use[queue.name, types.get(task.node, GpuType("")), user] += task.gpus
     return use

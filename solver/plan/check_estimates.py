@@ -9,7 +9,7 @@ from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, Evict, Plan, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
-from solver.world.quantities import Instant
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
 
@@ -24,9 +24,11 @@ def false_estimates(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[
             if not snapshot.time < at <= snapshot.time + policy.scheduling.eta_horizon:
                 yield verdict.job, f"{at} is in the past or beyond the horizon"
             free = future.most_free(at, spec)
-            least = sum((group.min_replicas or group.replicas) * group.shape.gpus for group in spec.task_groups)
+            least = MilliGpu(
+                sum((group.min_replicas or group.replicas) * group.shape.cost for group in spec.task_groups)
+            )
             if least > free:
-                yield verdict.job, f"needs {least} GPUs; at most {free} can be free at {at}"
+                yield verdict.job, f"needs {least} GPUs; at most {MilliGpu(free)} can be free at {at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,15 @@ class _Future:
     plan: Plan
 
     def most_free(self, at: Instant, spec: JobSpec) -> int:
-        """GPUs of the types a job accepts that nobody is known to hold at an instant."""
+        """Milli-GPU of the types a job accepts that nobody is known to hold at an instant."""
         accepted = {gpu_type for group in spec.task_groups for gpu_type in group.shape.gpu_types}
-        picky = all(group.shape.gpu_types for group in spec.task_groups if group.shape.gpus)
+        picky = all(group.shape.gpu_types for group in spec.task_groups if group.shape.uses_gpus)
         usable = {
-            node.name: len(node.gpus)
+            node.name: MilliGpu.gpus(len(node.gpus))
             for node in self.nodes.values()
             if node.ready and not node.cordoned and (not picky or node.gpu_type in accepted)
         }
-        held = sum(len(task.devices) for task in self._held(at) if task.node in usable)
+        held = sum(task.gpus for task in self._held(at) if task.node in usable)
         return sum(usable.values()) - held
 
     def _held(self, at: Instant) -> Iterable[TaskPlacement]:

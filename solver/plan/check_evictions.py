@@ -16,6 +16,7 @@ from solver.rules.entitlement import gpus_by_type, guarantees
 from solver.rules.policy import Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
@@ -165,8 +166,9 @@ class _Evictions:
         if limits.per_round is not None and bounded and len(self.steps) > limits.per_round:
             yield Violation("S9", "round", f"{len(self.steps)} evictions; at most {limits.per_round} in a round")
         for taker in sorted({step.beneficiary for step in bounded}):
-            gained = sum(self._gpus_of_tasks(taker).values())
-            lost = sum(sum(self._gpus(self.jobs[step.job]).values()) for step in bounded if step.beneficiary == taker)
+            gained = MilliGpu(sum(self._gpus_of_tasks(taker).values()))
+            leaving = [self.jobs[step.job] for step in bounded if step.beneficiary == taker]
+            lost = MilliGpu(sum(sum(self._gpus(job).values()) for job in leaving))
             if gained < limits.min_gain * lost:
                 yield Violation("S9", taker, f"gains {gained} GPUs for {lost}; minGain is {limits.min_gain}")
 
@@ -197,5 +199,5 @@ class _Evictions:
     def _count(self, tasks: Iterable[TaskPlacement]) -> Counter[GpuType]:
         count: Counter[GpuType] = Counter()
         for task in tasks:
-            count[self.type_of.get(task.node, GpuType(""))] += len(task.devices)
+            count[self.type_of.get(task.node, GpuType(""))] += task.gpus
         return +count

@@ -8,7 +8,7 @@ from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
 from solver.rules.victims import Means
 from solver.world.document import API_VERSION, Document, digest
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
 Stage = Literal["none", "greedy", "mip"]
@@ -48,7 +48,7 @@ class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     means: Means
     beneficiary: JobName
     grace: Duration
-    gpus: int
+    gpus: MilliGpu
     lost_gpu_s: float
 
 
@@ -76,8 +76,8 @@ class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
 
     job: JobName
     queue: QueueName
-    gpus: int
-    entitled: int
+    gpus: MilliGpu
+    entitled: MilliGpu
 
 
 class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
@@ -95,7 +95,7 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     to: JobName
     to_queue: QueueName
     means: Means
-    gpus: int
+    gpus: MilliGpu
     lost_gpu_s: float
 
     def __str__(self) -> str:

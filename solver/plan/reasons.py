@@ -1,19 +1,26 @@
-"""Why a job waits or can't be admitted: typed, with numbers in fields; words are made from them at the end.
+"""Why a job waits: typed, with numbers in fields; words are made from them at the end.
 
 The codes are stable: programs and alert rules key on them. docs/reasons.md explains each.
 """
 
 from __future__ import annotations
 
+from solver.plan.reason import Reason, at
+from solver.plan.refusals import (
+    AboveMax,
+    AboveUserMax,
+    ClassNotAllowed,
+    GpuTooSmall,
+    NeverFits,
+    NotShared,
+    UnknownGpuType,
+    UnknownPriorityClass,
+    UnknownQueue,
+)
 from solver.rules.policy import OrderBy
 from solver.world.cluster import GpuType, Level, SpreadLevel
-from solver.world.document import Document
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.workload import JobName, QueueName
-
-
-class Reason(Document, frozen=True, tag_field="code"):
-    """One binding constraint. `str` says it to a person."""
 
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
@@ -21,13 +28,13 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
 
     queue: QueueName
     gpu_type: GpuType
-    max: int
-    used: int
-    wanted: int
+    max: MilliGpu
+    used: MilliGpu
+    wanted: MilliGpu
     origin: str = ""
 
     def __str__(self) -> str:
-        held = f"holds {self.used} of max {self.max} {self.gpu_type}{_at(self.origin)}"
+        held = f"holds {self.used} of max {self.max} {self.gpu_type}{at(self.origin)}"
         return f"queue {self.queue} {held}; this job needs {self.wanted}"
 
 
@@ -37,15 +44,15 @@ class UserMax(Reason, frozen=True, tag="user-max"):
     user: str
     queue: QueueName
     gpu_type: GpuType
-    max: int
-    used: int
-    wanted: int
+    max: MilliGpu
+    used: MilliGpu
+    wanted: MilliGpu
     origin: str = ""
 
     def __str__(self) -> str:
         return (
             f"user {self.user or '(none)'} holds {self.used} of at most {self.max} {self.gpu_type} per user "
-            f"in queue {self.queue}{_at(self.origin)}; this job needs {self.wanted}"
+            f"in queue {self.queue}{at(self.origin)}; this job needs {self.wanted}"
         )
 
 
@@ -67,15 +74,15 @@ class Held(Reason, frozen=True, tag="held"):
     origin: str = ""
 
     def __str__(self) -> str:
-        return f"queue {self.queue} is on hold{_at(self.origin)} and starts no jobs"
+        return f"queue {self.queue} is on hold{at(self.origin)} and starts no jobs"
 
 
 class Capacity(Reason, frozen=True, tag="capacity"):
     """Fewer GPUs of the type are free than the gang needs."""
 
     gpu_type: GpuType
-    free: int
-    wanted: int
+    free: MilliGpu
+    wanted: MilliGpu
 
     def __str__(self) -> str:
         return f"needs {self.wanted} {self.gpu_type}, {self.free} free"
@@ -87,7 +94,7 @@ class NoRoom(Reason, frozen=True, tag="no-room"):
     group: str
     gpu_type: GpuType
     tasks: int
-    gpus_per_task: int
+    gpus_per_task: MilliGpu
     tasks_that_fit: int
 
     def __str__(self) -> str:
@@ -118,9 +125,9 @@ class Topology(Reason, frozen=True, tag="topology"):
     """No single domain of the required level has room for the whole gang."""
 
     level: Level
-    wanted: int
+    wanted: MilliGpu
     best_domain: str
-    best_free: int
+    best_free: MilliGpu
 
     def __str__(self) -> str:
         return f"needs {self.wanted} GPUs in one {self.level}; the roomiest is {self.best_domain} with {self.best_free} free"
@@ -181,13 +188,13 @@ class BeyondGuarantee(Reason, frozen=True, tag="beyond-guarantee"):
 
     queue: QueueName
     gpu_type: GpuType
-    room: int
-    wanted: int
+    room: MilliGpu
+    wanted: MilliGpu
     until: Instant | None = None
     origin: str = ""
 
     def __str__(self) -> str:
-        left = f"queue {self.queue} has {self.room} {self.gpu_type} left of its guarantee{_at(self.origin)}"
+        left = f"queue {self.queue} has {self.room} {self.gpu_type} left of its guarantee{at(self.origin)}"
         why = (
             f"evicted lately, it borrows nothing until {self.until}"
             if self.until
@@ -203,100 +210,6 @@ class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
 
     def __str__(self) -> str:
         return f"the round was decided by {self.stage} before a place was found; the next round tries again"
-
-
-class UnknownQueue(Reason, frozen=True, tag="unknown-queue"):
-    """The policy has no such queue, or it is not a leaf."""
-
-    queue: QueueName
-    nearest: tuple[str, ...] = ()
-    children: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.children:
-            return f"queue {self.queue} has queues below it; submit to one of {', '.join(self.children)}"
-        return f"there is no queue {self.queue}{_did_you_mean(self.nearest)}"
-
-
-class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
-    """The policy has no such priority class."""
-
-    priority_class: str
-    nearest: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"there is no priority class {self.priority_class}{_did_you_mean(self.nearest)}"
-
-
-class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
-    """A queue on the job's path does not take jobs of this priority class; the empty name is a job without one."""
-
-    priority_class: str
-    queue: QueueName
-    allowed: tuple[str, ...]
-    origin: str = ""
-
-    def __str__(self) -> str:
-        what = f"priority class {self.priority_class}" if self.priority_class else "jobs without a priority class"
-        return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{_at(self.origin)}"
-
-
-class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
-    """None of the GPU types a task group accepts is in the cluster."""
-
-    group: str
-    gpu_types: tuple[GpuType, ...]
-    known: tuple[GpuType, ...] = ()
-
-    def __str__(self) -> str:
-        known = f"; the cluster has {', '.join(self.known)}" if self.known else ""
-        return f"group {self.group} accepts only {', '.join(self.gpu_types)}{known}"
-
-
-class AboveMax(Reason, frozen=True, tag="above-max"):
-    """The gang is larger than a queue on its path may ever hold."""
-
-    queue: QueueName
-    gpu_type: GpuType
-    max: int
-    wanted: int
-    origin: str = ""
-
-    def __str__(self) -> str:
-        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{_at(self.origin)}"
-
-
-class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
-    """The gang is larger than what one user may ever hold in a queue on its path."""
-
-    queue: QueueName
-    gpu_type: GpuType
-    max: int
-    wanted: int
-    origin: str = ""
-
-    def __str__(self) -> str:
-        cap = f"one user may never hold more than {self.max} in queue {self.queue}{_at(self.origin)}"
-        return f"needs {self.wanted} {self.gpu_type}; {cap}"
-
-
-class NeverFits(Reason, frozen=True, tag="never-fits"):
-    """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task."""
-
-    group: str
-    gpu_type: GpuType
-    tasks: int
-    gpus_per_task: int
-    tasks_that_fit: int
-    largest_task: int
-    level: Level | None = None
-
-    def __str__(self) -> str:
-        wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else f"{self.tasks} tasks"
-        where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
-        if self.gpus_per_task > self.largest_task:
-            return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}"
-        return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks"
 
 
 AnyReason = (
@@ -318,16 +231,9 @@ AnyReason = (
     | UnknownPriorityClass
     | ClassNotAllowed
     | UnknownGpuType
+    | NotShared
+    | GpuTooSmall
     | AboveMax
     | AboveUserMax
     | NeverFits
 )
-
-
-def _at(origin: str) -> str:
-    """The place in Git, where it is known."""
-    return f" ({origin})" if origin else ""
-
-
-def _did_you_mean(nearest: tuple[str, ...]) -> str:
-    return f"; did you mean {', '.join(nearest)}?" if nearest else ""

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from solver.program.builder import ProgramBuilder, summed
-from solver.program.cells import Cell, Cells, cost_in_slots, reference_shapes
+from solver.program.cells import Cell, Cells, bare, cost_in_slots, gpus_alone, reference_shapes
 from solver.program.classes import Group
 from solver.program.ways import Kind
 from solver.world.cluster import GpuType, is_wider
-from solver.world.workload import Shape
+from solver.world.quantities import MILLI_PER_GPU
+from solver.world.workload import Circle, Shape, SharedShape
+
+Flows = list[tuple[int, tuple[Group, ...]]]
+"""Columns that flow into one cell, with the tasks that one of each brings."""
+
+ONE_GPU = Shape(1)
+
+
+Circles = tuple[Circle, ...]
+"""Of a share, in one cell: none or one."""
+
+
+class Opened(NamedTuple):
+    """Whole GPUs of a cell that are divided for one trust domain."""
+
+    cell: Cell
+    circles: Circles
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +39,7 @@ class CapacityRows:
     builder: ProgramBuilder
     cells: Cells
     flows: Mapping[Kind, Mapping[int, int]]
+    opened: dict[Opened, int] = field(default_factory=dict)
 
     def state(self) -> None:
         """Write them all."""
@@ -29,15 +48,34 @@ class CapacityRows:
 
     def _slot_rows(self) -> None:
         for cell, flows in self._flows_by_cell().items():
-            for reference in reference_shapes(shape for _, parts in flows for shape, _ in parts):
-                terms = summed(
-                    (column, float(sum(cost_in_slots(shape, reference) * count for shape, count in parts)))
-                    for column, parts in flows
-                )
-                self.builder.at_most(terms, self.cells.slots(reference, cell))
+            opened = self._opened_columns(cell, flows)
+            shapes = [shape for _, parts in flows for shape, _ in parts]
+            for reference in reference_shapes([*shapes, ONE_GPU] if opened else shapes):
+                taken = [(column, float(_cost(parts, reference))) for column, parts in flows]
+                if not isinstance(reference, SharedShape):
+                    taken += [(column, float(cost_in_slots(ONE_GPU, reference))) for column in opened.values()]
+                self.builder.at_most(summed(taken), self.cells.slots(reference, cell))
             self._host_rows(cell, flows)
 
-    def _host_rows(self, cell: Cell, flows: Sequence[tuple[int, tuple[Group, ...]]]) -> None:
+    def _opened_columns(self, cell: Cell, flows: Flows) -> dict[Circles, int]:
+        """A column for each trust domain: whole GPUs that are divided for it. To all others each is a task of one GPU."""
+        columns: dict[Circles, int] = {}
+        shares = {gpus_alone(bare(shape)): None for _, parts in flows for shape, _ in parts}
+        for reference in shares:
+            if not isinstance(reference, SharedShape):
+                continue
+            if reference.circles not in columns:
+                columns[reference.circles] = self.builder.column(self.cells.slots(ONE_GPU, cell))
+                self.opened[Opened(cell, reference.circles)] = columns[reference.circles]
+            taken = [
+                (column, float(_cost([part for part in parts if isinstance(part[0], SharedShape)], reference)))
+                for column, parts in flows
+            ]
+            divided = (columns[reference.circles], -float(MILLI_PER_GPU // reference.milli))
+            self.builder.at_most(summed([*taken, divided]), self.cells.divided_slots(reference, cell))
+        return columns
+
+    def _host_rows(self, cell: Cell, flows: Flows) -> None:
         """CPU and memory of a cell as a whole; in thousandths of what is free, so that coefficients stay near one."""
         for free, need in zip(self.cells.free(cell), ("cpu", "memory"), strict=True):
             unit = max(1.0, free / 1000)
@@ -47,12 +85,16 @@ class CapacityRows:
             )
             self.builder.at_most(terms, free / unit)
 
-    def _flows_by_cell(self) -> dict[Cell, list[tuple[int, tuple[Group, ...]]]]:
-        by_cell: dict[Cell, list[tuple[int, tuple[Group, ...]]]] = defaultdict(list)
+    def _flows_by_cell(self) -> dict[Cell, Flows]:
+        by_cell: dict[Cell, Flows] = defaultdict(list)
         for kind, columns in self.flows.items():
             for gpu_type in sorted({gpu_type for _, gpu_type, _ in kind.parts}):
-                mine = tuple((shape, count) for shape, other, count in kind.parts if other == gpu_type)
                 for domain, column in columns.items():
+                    mine = tuple(
+                        (self.cells.local(shape, domain), count)
+                        for shape, other, count in kind.parts
+                        if other == gpu_type
+                    )
                     by_cell[Cell(domain, gpu_type)].append((column, mine))
         return by_cell
 
@@ -77,3 +119,7 @@ class CapacityRows:
 
     def _slots_taken(self, kind: Kind, reference: Shape, gpu_type: GpuType) -> int:
         return sum(cost_in_slots(shape, reference) * count for shape, other, count in kind.parts if other == gpu_type)
+
+
+def _cost(parts: Iterable[Group], reference: Shape) -> int:
+    return sum(cost_in_slots(shape, reference) * count for shape, count in parts)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import GpuType, Level
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import MILLI_PER_GPU, Cpu, Memory
 from solver.world.room import Room
-from solver.world.workload import Shape
+from solver.world.workload import Shape, SharedShape
 
 Ints = npt.NDArray[np.int64]
 
@@ -67,6 +68,18 @@ class Cells:
             int(np.maximum(self.room.free_memory[usable], 0).sum()),
         )
 
+    def local(self, shape: Shape, domain: int) -> Shape:
+        """The shape with the one trust domain that counts in a domain: a cell lies in one pool."""
+        if not isinstance(shape, SharedShape):
+            return shape
+        pool = self.room.topology["pool"].names[self.pool_of(domain)]
+        return msgspec.structs.replace(shape, circles=tuple(circle for circle in shape.circles if circle.pool == pool))
+
+    def divided_slots(self, shape: SharedShape, cell: Cell) -> int:
+        """Slots of a share on the GPUs of a cell that are divided already."""
+        slots = self.room.slots(shape, cell.gpu_type, fresh=False)
+        return int(slots[self.nodes_of(cell.domain)].sum())
+
     def domain_of(self, node: int) -> int:
         """The domain a node's cell lies in."""
         return int(self.room.topology[self.level].of_node[node])
@@ -103,7 +116,8 @@ class Cells:
 
 def cost_in_slots(task: Shape, reference: Shape) -> int:
     """By how many slots of `reference` a task lowers the node it runs on, at least; 0 says nothing."""
-    ratios = [
+    ratios = [_share_ratio(task, reference)] if isinstance(reference, SharedShape) else []
+    ratios += [
         int(have) // int(need)
         for have, need in (
             (task.gpus, reference.gpus),
@@ -115,12 +129,30 @@ def cost_in_slots(task: Shape, reference: Shape) -> int:
     return min(ratios, default=0)
 
 
+def _share_ratio(task: Shape, reference: SharedShape) -> int:
+    """A whole GPU is worth as many slots as it could be divided into; a share takes from its own trust domain alone."""
+    if isinstance(task, SharedShape):
+        return task.milli // reference.milli if task.circles == reference.circles else 0
+    return task.gpus * (MILLI_PER_GPU // reference.milli)
+
+
 def reference_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Shapes to count slots of: those asked for, and their GPUs alone (the chain 1|2|4|8)."""
+    """Shapes to count slots of: those asked for, and their GPUs alone (the chain 1|2|4|8, and fractions below it)."""
     asked = {bare(shape) for shape in shapes}
-    return tuple(sorted(asked | {Shape(shape.gpus) for shape in asked}, key=lambda s: (s.gpus, s.cpu, s.memory)))
+    return tuple(sorted(asked | {gpus_alone(shape) for shape in asked}, key=size_of))
+
+
+def size_of(shape: Shape) -> tuple[object, ...]:
+    """Sorts shapes by what they take; no two different bare shapes are alike in it."""
+    circles = shape.circles if isinstance(shape, SharedShape) else ()
+    return (shape.cost, shape.cpu, shape.memory, circles)
+
+
+def gpus_alone(shape: Shape) -> Shape:
+    """What it needs of GPUs, without CPU and memory."""
+    return msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
 
 
 def bare(shape: Shape) -> Shape:
-    """The shape without its wish list of types: what a slot must offer."""
-    return Shape(shape.gpus, (), Cpu(shape.cpu), Memory(shape.memory))
+    """The shape without its wish list of types and without how its share was asked for: what a slot must offer."""
+    return msgspec.structs.replace(shape, gpu_types=(), gpu_fraction=None, gpu_memory=None)

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solver.rules.demand import Candidate, Option, SubLayer
+from solver.rules.demand import Candidate, SubLayer
+from solver.rules.options import Option
 from solver.world.workload import Bundle, QueueName, Shape, TopologyRequest
 
 Group = tuple[Shape, int]
@@ -44,16 +45,6 @@ class JobClass:
     def weight(self) -> float:
         """What one GPU of it counts for."""
         return self.members[0].weight
-
-    @property
-    def worth(self) -> float:
-        """What one gang of it counts for, in GPUs, before it grows."""
-        return self.members[0].worth
-
-    @property
-    def growth(self) -> int:
-        """GPUs by which one gang of it may grow."""
-        return self.members[0].growth
 
 
 def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:

@@ -2,7 +2,8 @@
 
 Columns: `a` gangs of a class served one way (GPU types, topology variant); `g` tasks by which these grow; `w` tasks, or whole
 gangs where the level is no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and
-inside fair shares; `y` whether all of a class that stands in line start. There is no column per node or per alike job.
+inside fair shares; `y` whether all of a class that stands in line start; `o` whole GPUs of a cell that are divided for one
+trust domain. There is no column per node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
 guarantee and fair share of every queue on the path; in strict queues nobody before those ahead of it.
 Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit. docs/solver.md has
@@ -16,18 +17,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from solver.program.builder import ProgramBuilder, summed
-from solver.program.capacity import CapacityRows
-from solver.program.cells import Cell, Cells, bare
+from solver.program.capacity import CapacityRows, Opened
+from solver.program.cells import Cell, Cells, bare, size_of
 from solver.program.classes import JobClass
 from solver.program.lines import LineRows
 from solver.program.optimiser import Program
 from solver.program.ways import Growth, Kind, Part, Taker, Way
-from solver.rules.demand import Option, SubLayer
+from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Charge, Shares
+from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
 from solver.world.cluster import GpuType, Level, is_wider
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import Shape
 
 
@@ -43,6 +46,7 @@ class Formulation:
     ways: dict[Way, int] = field(default_factory=dict)
     growth: dict[Growth, int] = field(default_factory=dict)
     flows: dict[Kind, dict[int, int]] = field(default_factory=dict)
+    opened: dict[Opened, int] = field(default_factory=dict)
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
     all_started: dict[int, int] = field(default_factory=dict)
@@ -56,7 +60,7 @@ class Formulation:
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
             self.builder.equal(summed([*takers, *flowing]), 0.0)
         self._growth_near_its_gangs()
-        CapacityRows(self.builder, self.cells, self.flows).state()
+        CapacityRows(self.builder, self.cells, self.flows, self.opened).state()
         self._quota_rows()
         self.all_started = LineRows(self.builder, self.classes, self.ways).state()
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
@@ -80,7 +84,7 @@ class Formulation:
         known, gpu_type = self.classes[way.job_class], way.option.gpu_types[group]
         if gpu_type is None:
             return
-        (shape, count), bundle = known.groups[group], known.bundles[group]
+        shape, (_, count), bundle = way.option.shapes[group], known.groups[group], known.bundles[group]
         if bundle is None or is_wider(bundle.within, self.cells.level):
             yield Kind(None, way.pool, ((bare(shape), gpu_type, 1),)), count
             return
@@ -95,8 +99,7 @@ class Formulation:
         gpu_type = way.option.gpu_types[growth.group]
         if gpu_type is None:
             raise AssertionError("a group without GPUs has no column to grow by")
-        shape, _ = self.classes[way.job_class].groups[growth.group]
-        return Kind(self.kept_at(way), way.pool, ((bare(shape), gpu_type, 1),))
+        return Kind(self.kept_at(way), way.pool, ((bare(way.option.shapes[growth.group]), gpu_type, 1),))
 
     def kept_at(self, way: Way) -> Level | None:
         """The level at which whole gangs flow; None: their tasks flow one by one."""
@@ -109,10 +112,11 @@ class Formulation:
     def _parts(self, way: Way) -> Iterable[Part]:
         """GPU tasks by shape and type. Groups without GPUs can be anywhere: placement sees to them."""
         total: dict[tuple[Shape, GpuType], int] = defaultdict(int)
-        for (shape, count), gpu_type in zip(self.classes[way.job_class].groups, way.option.gpu_types, strict=True):
+        counts = (count for _, count in self.classes[way.job_class].groups)
+        for shape, count, gpu_type in zip(way.option.shapes, counts, way.option.gpu_types, strict=True):
             if gpu_type is not None:
                 total[bare(shape), gpu_type] += count
-        for (shape, gpu_type), count in sorted(total.items(), key=lambda item: (item[0][0].gpus, item[0][1], item[1])):
+        for (shape, gpu_type), count in sorted(total.items(), key=lambda item: (size_of(item[0][0]), item[0][1])):
             yield shape, gpu_type, count
 
     def _columns_for_ways(self) -> None:
@@ -152,28 +156,29 @@ class Formulation:
     def _takers(self) -> Iterable[Taker]:
         for way, column in self.ways.items():
             known = self.classes[way.job_class]
-            unfit = misfit(known.worth, way.option, way.preferred_met)
-            yield Taker(column, known, known.sub_layer, way.option.charge, known.worth, unfit)
+            worth = way.option.worth
+            unfit = misfit(worth, way.option, way.preferred_met)
+            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit)
         for growth, column in self.growth.items():
             way, known = growth.way, self.classes[growth.way.job_class]
             ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
-            gpus = shape.gpus
+            gpus = shape.cost / MILLI_PER_GPU
             unfit = misfit(gpus, way.option, way.preferred_met)
-            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: gpus}, gpus, unfit)
+            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: shape.cost}, gpus, unfit)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
-        allowed = (room // gpus for _, gpus, room in self._ceilings(job_class, option.charge))
+        allowed = (room // milli for _, milli, room in self._ceilings(job_class, option.charge))
         return min((len(job_class.members), *allowed))
 
     def _ceilings(self, job_class: JobClass, charge: Charge) -> Iterable[tuple[Line | UserLine, int, int]]:
-        """The ceilings that a charge counts against, of queues and of its user there: GPUs it takes, and room that is left."""
-        for gpu_type, gpus in charge.items():
+        """The ceilings that a charge counts against, of queues and of its user there: milli-GPU it takes, and room that is left."""
+        for gpu_type, milli in charge.items():
             for queue in self.shares.tree.path(job_class.queue):
                 line = Line(queue, gpu_type)
                 room = self.shares.room_under_max(line)
                 if room is not None:
-                    yield line, gpus, room
+                    yield line, milli, room
         for user_line in self.shares.users.lines(job_class.members[0].job, charge):
             yield user_line, charge[user_line.gpu_type], self.shares.users.room(user_line)
 
@@ -217,11 +222,11 @@ class Formulation:
         terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)
         room_of: dict[Line | UserLine, int] = {}
         for taker in self._takers():
-            for line, gpus, room in self._ceilings(taker.job_class, taker.charge):
-                terms[line].append((taker.column, float(gpus)))
+            for line, milli, room in self._ceilings(taker.job_class, taker.charge):
+                terms[line].append((taker.column, milli / MILLI_PER_GPU))
                 room_of[line] = room
         for line, room in room_of.items():
-            self.builder.at_most(summed(terms[line]), room)
+            self.builder.at_most(summed(terms[line]), room / MILLI_PER_GPU)
 
     def _columns_inside(self, room_of: Callable[[Line], int], *, binds: bool) -> dict[Segment, int]:
         """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path.
@@ -236,7 +241,7 @@ class Formulation:
             must = binds and not segment.may_borrow
             if not room and not must:
                 continue
-            column = columns[segment] = self.builder.column(room, integer=False)
+            column = columns[segment] = self.builder.column(room / MILLI_PER_GPU, integer=False)
             tied = summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)])
             if must:
                 self.builder.equal(tied, 0.0)
@@ -245,16 +250,16 @@ class Formulation:
             for line in lines:
                 inside[line].append((column, 1.0))
         for line, terms in inside.items():
-            self.builder.at_most(summed(terms), room_of(line))
+            self.builder.at_most(summed(terms), room_of(line) / MILLI_PER_GPU)
         return columns
 
     def _takers_by_segment(self) -> dict[Segment, list[tuple[int, float]]]:
         takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
         for taker in self._takers():
-            for gpu_type, gpus in taker.charge.items():
+            for gpu_type, milli in taker.charge.items():
                 known = taker.job_class
                 segment = Segment(not known.inside_only, taker.layer, known.band, known.queue, gpu_type)
-                takers[segment].append((taker.column, float(gpus)))
+                takers[segment].append((taker.column, milli / MILLI_PER_GPU))
         return takers
 
     def _layers(self) -> None:

@@ -12,20 +12,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
 
 from solver.rules.dominance import Beside, beside_wanted, dominant_share
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.entry import may_borrow
+from solver.rules.options import Option
 from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
 from solver.rules.turns import Seniority, in_turn, ordering_of, with_those_behind
 from solver.world.cluster import GpuType
 from solver.world.quantities import Instant
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
-
-OPTIONS_MAX = 16
-"""GPU-type combinations tried per job, most preferred first: two groups of four types each, or one of sixteen."""
+from solver.world.workload import Job, JobName, QueueName
 
 RANKS_MAX = 8
 """Priority values told apart per queue and SLO class; lower ones share the last sub-layer."""
@@ -67,19 +64,6 @@ Turn = tuple[Seniority, float, tuple[Instant, JobName], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is.
-
-    `charge`: what it costs to start; `wanted`: what it costs at its full size.
-    """
-
-    gpu_types: tuple[GpuType | None, ...]
-    fallback: int
-    charge: Charge = field(hash=False)
-    wanted: Charge = field(hash=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
     """A pending job that may start, with its place in the order.
 
@@ -102,34 +86,9 @@ class Candidate:
         return 1 + FIRST_OVER_LAST * (BANDS - 1 - self.band) / (BANDS - 1)
 
     @property
-    def worth(self) -> float:
-        """GPUs of the least gang, as a layer counts them; one without GPUs counts a thousandth, so that it is started too."""
-        return self.job.spec.least_gpus or 0.001
-
-    @property
-    def growth(self) -> int:
-        """GPUs by which the gang may grow."""
-        return self.job.spec.gpus - self.job.spec.least_gpus
-
-
-def options_of(spec: JobSpec, known: Iterable[GpuType]) -> tuple[Option, ...]:
-    """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none."""
-    in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
-    per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
-    combined = sorted(product(*(range(len(types)) for types in per_group)), key=lambda ranks: (sum(ranks), ranks))
-    return tuple(
-        _option(spec, tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)), sum(ranks))
-        for ranks in islice(combined, OPTIONS_MAX)
-    )
-
-
-def charge_of(spec: JobSpec, gpu_types: Iterable[GpuType | None], tasks: Iterable[int]) -> Charge:
-    """What so many tasks of each group cost on these types."""
-    charge: dict[GpuType, int] = {}
-    for group, gpu_type, count in zip(spec.task_groups, gpu_types, tasks, strict=True):
-        if gpu_type is not None:
-            charge[gpu_type] = charge.get(gpu_type, 0) + count * group.shape.gpus
-    return charge
+    def can_grow(self) -> bool:
+        """Whether its gang may be larger, in GPUs, than it must be to start."""
+        return any(option.growth for option in self.options)
 
 
 def sub_layers_of(candidates: Iterable[Candidate]) -> tuple[SubLayer, ...]:
@@ -137,7 +96,7 @@ def sub_layers_of(candidates: Iterable[Candidate]) -> tuple[SubLayer, ...]:
     layers = set()
     for candidate in candidates:
         layers.add(candidate.sub_layer)
-        if candidate.growth:
+        if candidate.can_grow:
             layers.add(candidate.sub_layer.of_growth)
     return tuple(sorted(layers))
 
@@ -162,13 +121,17 @@ def in_order(
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
     inside_only = {job.name: not may_borrow(job, policy, now) for job, _ in admitted}
+
+    def alike(job: Job) -> int:
+        return _likeness(job, options[job.name], shares, likeness, inside_only=inside_only[job.name])
+
     return tuple(
         Candidate(
             job,
             layer,
             place * BANDS // len(members),
             options[job.name],
-            _likeness(job, shares, likeness, inside_only=inside_only[job.name]),
+            alike(job),
             inside_only[job.name],
             ordering_of(shares.tree, job.spec.queue).strict,
         )
@@ -195,23 +158,13 @@ def _ordered(
     return sorted(jobs, key=lambda job: turn[job.name])
 
 
-def _likeness(job: Job, shares: Shares, known: dict[object, int], *, inside_only: bool) -> int:
+def _likeness(
+    job: Job, options: tuple[Option, ...], shares: Shares, known: dict[object, int], *, inside_only: bool
+) -> int:
     spec = job.spec
     user = job.user if shares.users.user_matters(spec.queue) else ""
-    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user, inside_only), len(known))
-
-
-def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:
-    if not group.shape.gpus:
-        return [None]
-    wishes = group.shape.gpu_types or tuple(in_cluster)
-    return [gpu_type for gpu_type in dict.fromkeys(wishes) if gpu_type in in_cluster]
-
-
-def _option(spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int) -> Option:
-    least = charge_of(spec, gpu_types, [group.least for group in spec.task_groups])
-    wanted = charge_of(spec, gpu_types, [group.replicas for group in spec.task_groups])
-    return Option(gpu_types, fallback, least, wanted)
+    asked = (spec.queue, spec.task_groups, spec.effective_topology, user, options, inside_only)
+    return known.setdefault(asked, len(known))
 
 
 def _sub_layers(jobs: list[Job], policy: Policy, tree: QueueTree) -> dict[JobName, SubLayer]:

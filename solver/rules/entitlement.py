@@ -11,17 +11,17 @@ from solver.rules.tree import Line, QueueTree
 from solver.rules.usage import gpus_on_average
 from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
-from solver.world.quantities import Duration
+from solver.world.quantities import MILLI_PER_GPU, Duration, MilliGpu
 from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import QueueName
 
 Charge = Mapping[GpuType, int]
-"""GPUs by type: what a gang costs its queue."""
+"""Milli-GPU by type: what a gang costs its queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Guarantees, ceilings, use and fair shares of every queue, per GPU type.
+    """Guarantees, ceilings, use and fair shares of every queue, per GPU type, in milli-GPU.
 
     `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
@@ -46,21 +46,21 @@ class Shares:
         """The same shares once these holders have left."""
         used = dict(self.used)
         for queue, charge in gone:
-            for gpu_type, gpus in charge.items():
+            for gpu_type, milli in charge.items():
                 for line in self.tree.lines(queue, gpu_type):
-                    used[line] = used.get(line, 0) - gpus
+                    used[line] = used.get(line, 0) - milli
         return self.holding(used)
 
     def fair_room(self, line: Line) -> int:
-        """GPUs that new work may still take inside the fair share of this one queue."""
+        """Milli-GPU that new work may still take inside the fair share of this one queue."""
         return max(0, self.fair.get(line, 0) - self.used.get(line, 0))
 
     def entitled_room(self, line: Line) -> int:
-        """GPUs that new work may still take inside the guarantee of this one queue."""
+        """Milli-GPU that new work may still take inside the guarantee of this one queue."""
         return max(0, self.guaranteed.get(line, 0) - self.inside.get(line, 0))
 
     def room_under_max(self, line: Line) -> int | None:
-        """GPUs that new work may still take under the max of this one queue; None: no ceiling."""
+        """Milli-GPU that new work may still take under the max of this one queue; None: no ceiling."""
         ceiling = self.ceiling.get(line)
         return None if ceiling is None else max(0, ceiling - self.used.get(line, 0))
 
@@ -92,23 +92,23 @@ def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None
 
 
 def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:
-    """Declared GPUs per type. Broken ones count: a guarantee does not shrink while a node is repaired."""
+    """Declared milli-GPU per type. Broken ones count: a guarantee does not shrink while a node is repaired."""
     capacity: dict[GpuType, int] = {}
     for node in snapshot.nodes:
         if node.gpus:
-            capacity[node.gpu_type] = capacity.get(node.gpu_type, 0) + len(node.gpus)
+            capacity[node.gpu_type] = capacity.get(node.gpu_type, 0) + MilliGpu.gpus(len(node.gpus))
     return capacity
 
 
 def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
-    """GPUs held, by every queue on the holder's path. A job is charged to the type it uses."""
+    """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
     type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
     used: dict[Line, int] = {}
     for job, tasks in charged(snapshot):
         for task in tasks:
             for queue in tree.path(job.spec.queue):
                 line = Line(queue, type_of.get(task.node, GpuType("")))
-                used[line] = used.get(line, 0) + len(task.devices)
+                used[line] = used.get(line, 0) + task.gpus
     return used
 
 
@@ -129,28 +129,30 @@ def inside_guarantees(tree: QueueTree, guaranteed: Mapping[Line, int], used: Map
 
 
 def guarantees(tree: QueueTree, capacity: Charge) -> dict[Line, int]:
-    """Guaranteed GPUs of every queue and type.
+    """Guaranteed milli-GPU of every queue and type.
 
     Unset is the weighted share of what the parent has not given to other children; above the roots stands the
-    cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent.
+    cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent. What is shared out
+    by weight is whole GPUs: what is left of one stays with the parent.
     """
     shares: dict[Line, int] = {}
-    for gpu_type, gpus in sorted(capacity.items()):
-        _share_out(tree, None, gpu_type, gpus, shares)
+    for gpu_type, milli in sorted(capacity.items()):
+        _share_out(tree, None, gpu_type, milli, shares)
     return shares
 
 
 def _share_out(
-    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, gpus: int, shares: dict[Line, int]
+    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, milli: int, shares: dict[Line, int]
 ) -> None:
     children = tree.children.get(parent, ())
     stated = {queue.name: _stated(queue, gpu_type) for queue in children}
     unset = [queue for queue in children if stated[queue.name] is None]
-    rest = max(0, gpus - sum(value for value in stated.values() if value is not None))
-    split = dict(zip((queue.name for queue in unset), by_weight(rest, [queue.weight for queue in unset]), strict=True))
+    rest = max(0, milli - sum(value for value in stated.values() if value is not None))
+    whole = by_weight(rest // MILLI_PER_GPU, [queue.weight for queue in unset])
+    split = {queue.name: MilliGpu.gpus(part) for queue, part in zip(unset, whole, strict=True)}
     for queue in children:
         value = stated[queue.name]
-        mine = min(gpus, split[queue.name] if value is None else value)
+        mine = min(milli, split[queue.name] if value is None else value)
         shares[Line(queue.name, gpu_type)] = mine
         _share_out(tree, queue.name, gpu_type, mine, shares)
 
@@ -181,14 +183,14 @@ class Inside:
     _taken: dict[Line, int] = field(default_factory=dict)
 
     def part(self, queue: QueueName, charge: Charge) -> int:
-        """How many of the charged GPUs lie inside the lines of the whole path."""
-        return sum(self._part(queue, gpu_type, gpus) for gpu_type, gpus in charge.items())
+        """How much of the charge lies inside the lines of the whole path."""
+        return sum(self._part(queue, gpu_type, milli) for gpu_type, milli in charge.items())
 
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns the part of it that lies inside."""
         total = 0
-        for gpu_type, gpus in charge.items():
-            part = self._part(queue, gpu_type, gpus)
+        for gpu_type, milli in charge.items():
+            part = self._part(queue, gpu_type, milli)
             total += part
             for line in self.tree.lines(queue, gpu_type):
                 self._taken[line] = self._taken.get(line, 0) + part
@@ -198,9 +200,9 @@ class Inside:
         """What is left of one line."""
         return max(0, self.room(line) - self._taken.get(line, 0))
 
-    def _part(self, queue: QueueName, gpu_type: GpuType, gpus: int) -> int:
+    def _part(self, queue: QueueName, gpu_type: GpuType, milli: int) -> int:
         rooms = [self.left(line) for line in self.tree.lines(queue, gpu_type)]
-        return min(gpus, *rooms) if rooms else 0
+        return min(milli, *rooms) if rooms else 0
 
 
 @dataclass(slots=True)
@@ -228,15 +230,15 @@ class Headroom:
         """The lines on the queue's path whose ceiling the charge would break, from the queue up."""
         return tuple(
             line
-            for gpu_type, gpus in sorted(charge.items())
+            for gpu_type, milli in sorted(charge.items())
             for line in self.shares.tree.lines(queue, gpu_type)
-            if (room := self.shares.room_under_max(line)) is not None and gpus > room - self.taken.get(line, 0)
+            if (room := self.shares.room_under_max(line)) is not None and milli > room - self.taken.get(line, 0)
         )
 
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns its entitled part."""
-        for gpu_type, gpus in charge.items():
+        for gpu_type, milli in charge.items():
             for line in self.shares.tree.lines(queue, gpu_type):
-                self.taken[line] = self.taken.get(line, 0) + gpus
+                self.taken[line] = self.taken.get(line, 0) + milli
         self.fair.take(queue, charge)
         return self.entitled.take(queue, charge)

@@ -1,8 +1,9 @@
 """Fair shares: what each queue would hold if idle capacity were divided by weight among those that want it.
 
-Per GPU type, in whole GPUs, undecayed (DESIGN section 5): guaranteed first, as far as there is demand; then the rest by
-weight among siblings that still want more, at each level of the tree. What one can't use goes to the others
-(max-min fairness by water-filling; Bertsekas and Gallager, "Data Networks", section 6.5.2).
+Per GPU type, undecayed (DESIGN section 5): guaranteed first, as far as there is demand; then the rest by weight among
+siblings that still want more, at each level of the tree. Counted in milli-GPU, but what goes by weight are whole GPUs, and
+demand is rounded up to them: a third of a GPU to each of three queues would be of use to none. What one can't use goes to
+the others (max-min fairness by water-filling; Bertsekas and Gallager, "Data Networks", section 6.5.2).
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from solver.rules.demand import Option
 from solver.rules.entitlement import Charge, Headroom, Shares, by_weight
+from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
+from solver.world.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, QueueName
 
@@ -28,15 +30,16 @@ class Claimant:
     weight: int
 
 
-def divide(gpus: int, claimants: Mapping[QueueName, Claimant]) -> dict[QueueName, int]:
-    """Split GPUs among siblings; nobody gets more than it wants, and nothing is left while somebody wants more."""
+def divide(milli: int, claimants: Mapping[QueueName, Claimant]) -> dict[QueueName, int]:
+    """Split milli-GPU among siblings; nobody gets more than it wants, and less than a GPU is left while somebody wants more."""
     shares = {name: min(known.guaranteed, known.demand) for name, known in claimants.items()}
-    rest = gpus - sum(shares.values())
-    while rest > 0:
+    rest = milli - sum(shares.values())
+    while rest >= MILLI_PER_GPU:
         hungry = [name for name in sorted(claimants) if shares[name] < claimants[name].demand]
-        parts = by_weight(rest, [claimants[name].weight for name in hungry])
+        parts = by_weight(rest // MILLI_PER_GPU, [claimants[name].weight for name in hungry])
         given = {
-            name: min(part, claimants[name].demand - shares[name]) for name, part in zip(hungry, parts, strict=True)
+            name: min(MilliGpu.gpus(part), claimants[name].demand - shares[name])
+            for name, part in zip(hungry, parts, strict=True)
         }
         if not any(given.values()):
             break
@@ -50,12 +53,12 @@ def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[Qu
     """The shares, with the fair share of every queue: of `capacity`, under what it holds and what `wanted` adds to that."""
     demand: dict[Line, int] = defaultdict(int)
     for queue, charge in wanted:
-        for gpu_type, gpus in charge.items():
-            demand[Line(queue, gpu_type)] += gpus
+        for gpu_type, milli in charge.items():
+            demand[Line(queue, gpu_type)] += milli
     fair: dict[Line, int] = {}
-    for gpu_type, gpus in sorted(capacity.items()):
+    for gpu_type, milli in sorted(capacity.items()):
         _add_up(shares, None, gpu_type, demand)
-        _share_out(shares, None, gpu_type, gpus, demand, fair)
+        _share_out(shares, None, gpu_type, milli, demand, fair)
     return replace(shares, fair=fair)
 
 
@@ -64,17 +67,17 @@ def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tupl
     for job, options in admitted:
         most: dict[GpuType, int] = {}
         for option in options:
-            for gpu_type, gpus in option.wanted.items():
-                most[gpu_type] = max(gpus, most.get(gpu_type, 0))
+            for gpu_type, milli in option.wanted.items():
+                most[gpu_type] = max(milli, most.get(gpu_type, 0))
         yield job.spec.queue, most
 
 
 def live_gpus(snapshot: Snapshot) -> dict[GpuType, int]:
-    """GPUs that can be divided now: the healthy ones of nodes that are there, cordoned or not."""
+    """Milli-GPU that can be divided now: the healthy ones of nodes that are there, cordoned or not."""
     capacity: dict[GpuType, int] = defaultdict(int)
     for node in snapshot.nodes:
         if node.ready and node.gpus:
-            capacity[node.gpu_type] += sum(gpu.healthy for gpu in node.gpus)
+            capacity[node.gpu_type] += MilliGpu.gpus(sum(gpu.healthy for gpu in node.gpus))
     return dict(capacity)
 
 
@@ -84,17 +87,21 @@ def _add_up(shares: Shares, parent: QueueName | None, gpu_type: GpuType, demand:
     for queue in shares.tree.children.get(parent, ()):
         line = Line(queue.name, gpu_type)
         below = _add_up(shares, queue.name, gpu_type, demand)
-        own = below if queue.name in shares.tree.children else shares.used.get(line, 0) + demand.get(line, 0)
+        own = below if queue.name in shares.tree.children else _whole(shares.used.get(line, 0) + demand.get(line, 0))
         demand[line] = min(own, shares.ceiling.get(line, own))
         total += demand[line]
     return total
+
+
+def _whole(milli: int) -> int:
+    return MilliGpu.gpus(whole_gpus(milli))
 
 
 def _share_out(
     shares: Shares,
     parent: QueueName | None,
     gpu_type: GpuType,
-    gpus: int,
+    milli: int,
     demand: Mapping[Line, int],
     fair: dict[Line, int],
 ) -> None:
@@ -105,7 +112,7 @@ def _share_out(
         )
         for queue in children
     }
-    for name, part in divide(gpus, claimants).items():
+    for name, part in divide(milli, claimants).items():
         fair[Line(name, gpu_type)] = part
         _share_out(shares, name, gpu_type, part, demand, fair)
 

@@ -8,8 +8,8 @@ import msgspec
 
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
-from solver.world.quantities import Duration
-from solver.world.workload import Job, QueueName
+from solver.world.quantities import Duration, MilliGpu
+from solver.world.workload import Job, QueueName, SharingMode
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
@@ -42,9 +42,9 @@ class Quota(Document, frozen=True):
     """
 
     gpu_type: GpuType
-    guaranteed: int | None = None
-    max: int | None = None
-    per_user: int | None = None
+    guaranteed: MilliGpu | None = None
+    max: MilliGpu | None = None
+    per_user: MilliGpu | None = None
     origin: str = ""
 
 
@@ -100,6 +100,23 @@ class PriorityClass(Document, frozen=True):
     origin: str = ""
 
 
+class TrustGroup(Document, frozen=True):
+    """Queues, with all that are below them, whose fractions may meet on one GPU."""
+
+    name: str
+    queues: tuple[QueueName, ...]
+
+
+class SharingPolicy(Document, frozen=True):
+    """In which pools a GPU may hold fractions of several jobs, and how. Queues in no group trust those of their root alone."""
+
+    name: str
+    pools: tuple[str, ...]
+    mode: SharingMode
+    trust_domains: tuple[TrustGroup, ...] = ()
+    origin: str = ""
+
+
 class Evictions(Document, frozen=True):
     """What every eviction keeps to.
 
@@ -148,6 +165,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
     queues: tuple[Queue, ...]
     priority_classes: tuple[PriorityClass, ...]
     scheduling: SchedulingPolicy = SchedulingPolicy()
+    sharing: tuple[SharingPolicy, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -181,12 +199,23 @@ def policy_of(
     queues: tuple[Queue, ...],
     priority_classes: tuple[PriorityClass, ...] = (),
     scheduling: SchedulingPolicy = SchedulingPolicy(),
+    sharing: tuple[SharingPolicy, ...] = (),
 ) -> Policy:
     """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
     return Policy(
         tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
         tuple(sorted(priority_classes, key=lambda known: known.name)),
         scheduling,
+        tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
+    )
+
+
+def _sorted_lists(sharing: SharingPolicy) -> SharingPolicy:
+    groups = (msgspec.structs.replace(group, queues=tuple(sorted(group.queues))) for group in sharing.trust_domains)
+    return msgspec.structs.replace(
+        sharing,
+        pools=tuple(sorted(sharing.pools)),
+        trust_domains=tuple(sorted(groups, key=lambda group: group.name)),
     )
 
 
@@ -212,4 +241,5 @@ def _without_origins(policy: Policy) -> Policy:
         queues=queues,
         priority_classes=tuple(bare(known) for known in policy.priority_classes),
         scheduling=bare(policy.scheduling),
+        sharing=tuple(bare(known) for known in policy.sharing),
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
+from solver.rules.options import Option
 from solver.world.cluster import GpuType
 from solver.world.workload import JobName, JobSpec, QueueName, Shape
 

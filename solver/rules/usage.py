@@ -12,7 +12,7 @@ from math import log
 
 from solver.world.cluster import GpuType, NodeName
 from solver.world.inflight import Usage
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import QueueName, TaskPlacement
 
 HOUR_MS = 3_600_000
@@ -27,7 +27,7 @@ class Hold:
 
     queue: QueueName
     gpu_type: GpuType
-    gpus: int
+    gpus: float
     since: Instant
 
 
@@ -37,7 +37,7 @@ def holds_of(
     """What a placement holds; nodes that have left the inventory are of no type and count for nothing."""
     for task in tasks:
         if task.devices and task.node in types:
-            yield Hold(queue, types[task.node], len(task.devices), since)
+            yield Hold(queue, types[task.node], task.gpus / MILLI_PER_GPU, since)
 
 
 def accrued(
@@ -53,8 +53,8 @@ def accrued(
 
 
 def gpus_on_average(past: Iterable[Usage], half_life: Duration) -> dict[tuple[QueueName, GpuType], float]:
-    """How many GPUs each queue has held of each type, recent ones counting more."""
-    return {(used.queue, used.gpu_type): used.gpu_hours / _memory_hours(half_life) for used in past}
+    """How many milli-GPU each queue has held of each type, recent ones counting more."""
+    return {(used.queue, used.gpu_type): MILLI_PER_GPU * used.gpu_hours / _memory_hours(half_life) for used in past}
 
 
 def _left(span_ms: int, half_life: Duration) -> float:

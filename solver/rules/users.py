@@ -22,7 +22,7 @@ class UserLine:
 
 @dataclass(frozen=True, slots=True)
 class UserCaps:
-    """`cap`: the most one user may hold, for queues and types that say so. `used`: what each user holds there now."""
+    """`cap`: the most milli-GPU one user may hold, for queues and types that say so. `used`: what each user holds there now."""
 
     tree: QueueTree
     cap: Mapping[tuple[QueueName, GpuType], int]
@@ -40,7 +40,7 @@ class UserCaps:
         return self.cap[line.queue, line.gpu_type]
 
     def room(self, line: UserLine) -> int:
-        """GPUs that the user's new work may still take there; 0 where a cap was lowered below use."""
+        """Milli-GPU that the user's new work may still take there; 0 where a cap was lowered below use."""
         return max(0, self.most(line) - self.used.get(line, 0))
 
     def user_matters(self, queue: QueueName) -> bool:
@@ -67,7 +67,7 @@ def _use_by_user(snapshot: Snapshot, tree: QueueTree) -> dict[UserLine, int]:
         for task in tasks:
             for queue in tree.path(job.spec.queue):
                 line = UserLine(queue, type_of.get(task.node, GpuType("")), job.user)
-                used[line] = used.get(line, 0) + len(task.devices)
+                used[line] = used.get(line, 0) + task.gpus
     return used
 
 

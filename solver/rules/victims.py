@@ -16,7 +16,7 @@ from solver.rules.entitlement import Charge, Shares
 from solver.rules.policy import Policy, PriorityClass, Protection
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType, NodeName
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import Job, JobName, QueueName
 
@@ -48,9 +48,9 @@ class Holder:
         return self.priority_class.preemptible or self.priority_class.may_borrow
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> MilliGpu:
         """GPUs of all types."""
-        return sum(self.charge.values())
+        return MilliGpu(sum(self.charge.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def holders_of(snapshot: Snapshot, policy: Policy) -> tuple[Holder, ...]:
         if job.phase == "running" and known is not None and (job.name, job.attempt) not in stopping:
             charge: dict[GpuType, int] = defaultdict(int)
             for task in tasks:
-                charge[type_of.get(task.node, GpuType(""))] += len(task.devices)
+                charge[type_of.get(task.node, GpuType(""))] += task.gpus
             found.append(Holder(job, dict(charge), known))
     return tuple(found)
 
@@ -114,16 +114,16 @@ def _place_in_line(holder: Holder) -> tuple[bool, int, int, str]:
 def _stand(in_line: Iterable[Holder], gpu_type: GpuType, guaranteed: int) -> Iterable[tuple[Holder, Standing]]:
     held = 0
     for holder in in_line:
-        gpus = holder.charge[gpu_type]
+        milli = holder.charge[gpu_type]
         # A gang that may not be preempted but may borrow is borrowed as a whole where it crosses the line.
         whole = not holder.priority_class.preemptible
-        if held + gpus <= guaranteed:
+        if held + milli <= guaranteed:
             yield holder, "inside"
         elif held < guaranteed and not whole:
             yield holder, "straddles"
         else:
             yield holder, "borrowed"
-        held += gpus if held + gpus <= guaranteed or not whole else 0
+        held += milli if held + milli <= guaranteed or not whole else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,4 +211,4 @@ def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
     ran_ms = max(0, now - holder.job.started_at) if holder.job.started_at is not None else 0
     checkpoint = holder.job.spec.checkpoint
     since_ms = ran_ms % checkpoint.interval if checkpoint else ran_ms
-    return holder.gpus * (since_ms + restart_cost) / 1000
+    return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000

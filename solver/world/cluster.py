@@ -24,11 +24,12 @@ def is_wider(one: Level | None, other: Level | None) -> bool:
 
 
 class Gpu(Document, frozen=True):
-    """One device. `id` is unique in the cluster (a GPU's UUID); `index` is its place in the node."""
+    """One device. `id` is unique in the cluster (a GPU's UUID); `index` is its place in the node; `memory` 0 is not known."""
 
     id: DeviceId
     index: int
     healthy: bool = True
+    memory: Memory = Memory(0)
 
 
 class Node(Document, frozen=True):

@@ -14,6 +14,8 @@ _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _MEMORY = re.compile(r"(\d{1,18})(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?")
 _CPU = re.compile(r"(\d{1,18})m")
 _SECOND_MS = 1_000
+_GPUS_MAX = 1e9
+MILLI_PER_GPU = 1_000
 _DURATION_UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION = re.compile(
     r"(?:(\d{1,15})w)?(?:(\d{1,15})d)?(?:(\d{1,15})h)?(?:(\d{1,15})m)?(?:(\d{1,15})s)?(?:(\d{1,15})ms)?"
@@ -83,6 +85,38 @@ class Cpu(Quantity):
     def __str__(self) -> str:
         cores, rest = divmod(int(self), 1000)
         return f"{int(self)}m" if rest else str(cores)
+
+
+class MilliGpu(Quantity):
+    """Thousandths of a GPU, written in GPUs with at most three decimals (`8`, `0.5`); in JSON a number of GPUs."""
+
+    expected = "GPUs such as 8 or 0.5, with at most three decimals"
+
+    @classmethod
+    def _read(cls, written: object) -> int | None:
+        if isinstance(written, bool) or not isinstance(written, int | float) or not 0 <= written < _GPUS_MAX:
+            return None
+        milli = round(written * MILLI_PER_GPU)
+        return milli if milli / MILLI_PER_GPU == written else None
+
+    @classmethod
+    def gpus(cls, count: int) -> Self:
+        """So many whole GPUs."""
+        return cls(count * MILLI_PER_GPU)
+
+    @property
+    def number(self) -> int | float:
+        """In GPUs: whole where it is whole."""
+        whole, rest = divmod(int(self), MILLI_PER_GPU)
+        return int(self) / MILLI_PER_GPU if rest else whole
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+
+def whole_gpus(milli: int) -> int:
+    """The whole GPUs that it takes to hold so much: rounded up."""
+    return -(-milli // MILLI_PER_GPU)
 
 
 class Duration(Quantity):
@@ -167,8 +201,10 @@ def decode_quantity(kind: type[Any], written: object) -> Any:
     raise NotImplementedError(f"no way to read a {kind.__name__}")
 
 
-def encode_quantity(value: object) -> str:
+def encode_quantity(value: object) -> str | int | float:
     """Hook for msgspec: writes any quantity as people write it."""
+    if isinstance(value, MilliGpu):
+        return value.number
     if isinstance(value, Quantity):
         return str(value)
     raise NotImplementedError(f"no way to write a {type(value).__name__}")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.quantities import MILLI_PER_GPU, MilliGpu
+from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import JobName, Shape, TaskPlacement
+from solver.world.workload import JobName, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
 
 Ints = npt.NDArray[np.int64]
+
+DomainOf = Callable[[str, QueueName], TrustDomain]
+"""The trust domain of a queue in a pool."""
 
 SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 """A task without GPUs, CPU or memory fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""
@@ -24,6 +29,7 @@ SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 class Room:
     """Free GPUs, CPU (milli-cores) and memory (bytes) per node, in the order of the snapshot's nodes.
 
+    A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), or somebody's.
     Nodes that take no new work have no room at all. Mutable: a round takes from it; `copy` first to try things out.
     """
 
@@ -37,19 +43,25 @@ class Room:
     free_memory: Ints
     free_devices: list[list[DeviceId]]
     index: dict[NodeName, int]
+    shared: dict[int, SharedGpus] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, leaving: Collection[JobName] = ()) -> Self:
+    def of(cls, snapshot: Snapshot, domain_of: DomainOf, leaving: Collection[JobName] = ()) -> Self:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
 
         `leaving`: jobs to count as gone.
         """
+        queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
         holders = [(job.name, task) for job in snapshot.jobs for task in job.placement]
         asked = [(intent.job, task) for intent in snapshot.in_flight.intents for task in intent.tasks]
         held = {(job, task.group, task.index): task for job, task in (*holders, *asked) if job not in leaving}
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes])
-        room.occupy((task, shapes.get((job, group), Shape())) for (job, group, _), task in held.items())
+        for (job, group, _), task in held.items():
+            node = room.index.get(task.node)
+            if node is not None:  # else its node has left the inventory: nothing of it can be given away
+                domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
+                room._hold(node, task, shapes.get((job, group), Shape()), domain)
         return room
 
     @classmethod
@@ -85,16 +97,33 @@ class Room:
             self.free_memory.copy(),
             list(self.free_devices),
             self.index,
+            dict(self.shared),
         )
 
-    def slots(self, shape: Shape, gpu_type: GpuType | None) -> Ints:
-        """How many tasks of this shape each node takes; `gpu_type` None accepts any node."""
+    def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True) -> Ints:
+        """How many tasks of this shape each node takes; `gpu_type` None accepts any node.
+
+        `fresh` False: without dividing a GPU that is still whole.
+        """
         usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
         count = np.full(len(self.nodes), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
         for free, need in ((self.free_gpus, shape.gpus), (self.free_cpu, shape.cpu), (self.free_memory, shape.memory)):
             if need:
                 np.minimum(count, np.maximum(free, 0) // int(need), out=count)
+        if isinstance(shape, SharedShape):
+            np.minimum(count, self._share_slots(shape, fresh), out=count)
         return count * usable
+
+    def _share_slots(self, shape: SharedShape, fresh: bool) -> Ints:
+        pools = self.topology["pool"]
+        allowed = np.array([shape.circle(name) is not None for name in pools.names], dtype=bool)[pools.of_node]
+        per_gpu = MILLI_PER_GPU // shape.milli if fresh else 0
+        count: Ints = np.maximum(self.free_gpus, 0) * allowed * per_gpu
+        for node, gpus in self.shared.items():
+            domain = shape.domain(self.nodes[node].pool)
+            if domain is not None:
+                count[node] += sum(gpu.slots(shape.milli, domain) for gpu in gpus)
+        return count
 
     def of_type(self, gpu_type: GpuType) -> npt.NDArray[np.bool_]:
         """Which nodes have this GPU type; none where the cluster has not heard of it."""
@@ -103,12 +132,20 @@ class Room:
         matches: npt.NDArray[np.bool_] = self.type_of_node == self.gpu_types.index(gpu_type)
         return matches
 
-    def gpus_free(self, gpu_type: GpuType) -> int:
-        """Free GPUs of a type."""
-        return int(self.free_gpus[self.of_type(gpu_type)].sum())
+    def milli_free(self, shapes: Iterable[Shape]) -> Ints:
+        """Free milli-GPU per node: whole GPUs, and what is left of divided ones that one of the shapes may share."""
+        sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
+        free: Ints = self.free_gpus * MILLI_PER_GPU
+        for node, gpus in self.shared.items() if sharers else ():
+            domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
+            usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]
+            free[node] += sum(usable) * bool(self.open_nodes[node])
+        return free
 
     def take(self, node: int, shape: Shape, tasks: int) -> list[tuple[DeviceId, ...]]:
-        """Give `tasks` tasks of a shape their devices on one node, lowest index first."""
+        """Give `tasks` tasks of a shape their devices on one node: whole GPUs lowest index first, shares where they fit best."""
+        if isinstance(shape, SharedShape):
+            return [(self._take_share(node, shape),) for _ in range(tasks)]
         self.free_gpus[node] -= shape.gpus * tasks
         self.free_cpu[node] -= shape.cpu * tasks
         self.free_memory[node] -= shape.memory * tasks
@@ -116,37 +153,78 @@ class Room:
         self.free_devices[node] = devices[shape.gpus * tasks :]
         return [tuple(devices[shape.gpus * task : shape.gpus * (task + 1)]) for task in range(tasks)]
 
+    def has_free(self, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> bool:
+        """Whether all these tasks could be where they say, on exactly their devices."""
+        trial, nodes = self.copy(), set()
+        for task, shape in tasks:
+            if not trial._offers(task, shape):
+                return False
+            trial.occupy([(task, shape)])
+            nodes.add(self.index[task.node])
+        return all(trial.free_cpu[node] >= 0 and trial.free_memory[node] >= 0 for node in nodes)
+
+    def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
+        """These tasks hold exactly their devices.
+
+        Of what is promised, somebody else may still hold some: a GPU that is whole to one and divided to another, or
+        divided among more than fit it, has nothing to offer until enough is given back.
+        """
+        for task, shape in held:
+            node = self.index[task.node]
+            self._hold(node, task, shape, self._domain(node, shape))
+
     def give_back(self, task: TaskPlacement, shape: Shape) -> None:
         """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""
         node = self.index.get(task.node)
         if node is None or not self.open_nodes[node]:
             return
-        free = {*self.free_devices[node], *task.devices}
-        self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
-        self.free_gpus[node] = len(self.free_devices[node])
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
+        for device in task.devices if node in self.shared else ():
+            freed = MILLI_PER_GPU if task.share is None else task.share
+            self.shared[node] = without_share(self.shared[node], device, freed)
+        divided = {gpu.device for gpu in self.shared.get(node, ())}
+        free = {*self.free_devices[node], *task.devices} - divided
+        self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
+        self.free_gpus[node] = len(self.free_devices[node])
 
-    def has_free(self, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> bool:
-        """Whether all these tasks could be where they say, on exactly their devices."""
-        trial = self.copy()
-        wanted = list(tasks)
-        if any(not set(task.devices) <= set(self.free_devices[self.index[task.node]]) for task, _ in wanted):
-            return False
-        trial.occupy(wanted)
-        nodes = {self.index[task.node] for task, _ in wanted}
-        return all(trial.free_cpu[node] >= 0 and trial.free_memory[node] >= 0 for node in nodes)
+    def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
+        """A share of the divided GPU that it fills best, else of one that is divided for it."""
+        domain = shape.domain(self.nodes[node].pool)
+        if domain is None:
+            raise AssertionError(f"no GPU of pool {self.nodes[node].pool} may be shared by this task")
+        device = best_fit(self.shared.get(node, ()), shape.milli, domain) or self.free_devices[node][0]
+        share = TaskPlacement("", 0, self.nodes[node].name, (device,), MilliGpu(shape.milli))
+        self._hold(node, share, shape, domain)
+        return device
 
-    def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
-        """These tasks hold their devices; one that is held already is held all the same."""
-        taken: dict[int, set[DeviceId]] = {}
-        for task, shape in held:
-            node = self.index.get(task.node)
-            if node is None:  # its node has left the inventory: nothing of it can be given away
-                continue
-            taken.setdefault(node, set()).update(task.devices)
-            self.free_cpu[node] -= shape.cpu
-            self.free_memory[node] -= shape.memory
-        for node, ids in taken.items():
-            self.free_devices[node] = [device for device in self.free_devices[node] if device not in ids]
+    def _offers(self, task: TaskPlacement, shape: Shape) -> bool:
+        node = self.index[task.node]
+        whole = set(self.free_devices[node])
+        if whole.issuperset(task.devices):
+            return True
+        domain = self._domain(node, shape)
+        offering = {gpu.device for gpu in self.shared.get(node, ()) if task.share and gpu.slots(task.share, domain)}
+        return offering.issuperset(task.devices)
+
+    def _domain(self, node: int, shape: Shape) -> TrustDomain:
+        domain = shape.domain(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
+        return domain or TrustDomain("")
+
+    def _hold(self, node: int, task: TaskPlacement, shape: Shape, domain: TrustDomain) -> None:
+        self.free_cpu[node] -= shape.cpu
+        self.free_memory[node] -= shape.memory
+        gpus = self.shared.get(node, ())
+        for device in task.devices if task.share is not None else ():
+            is_free = device in self.free_devices[node]
+            healthy = is_free or any(gpu.id == device and gpu.healthy for gpu in self.nodes[node].gpus)
+            undivided = SharedGpu(device, domain, MILLI_PER_GPU if is_free else 0, healthy)
+            gpus = with_share(gpus, undivided, task.share or 0)
+        if task.share is None:
+            gpus = with_owner(gpus, task.devices)
+        if gpus:
+            self.shared[node] = gpus
+        if task.devices:
+            held = set(task.devices)
+            self.free_devices[node] = [device for device in self.free_devices[node] if device not in held]
             self.free_gpus[node] = len(self.free_devices[node]) * bool(self.open_nodes[node])

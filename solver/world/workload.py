@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NewType
+from typing import Literal, NamedTuple, NewType
 
 from solver.world.cluster import DeviceId, GpuType, Level, NodeName, SpreadLevel
 from solver.world.document import Document
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 
 JobName = NewType("JobName", str)
 QueueName = NewType("QueueName", str)
@@ -16,12 +16,73 @@ Phase = Literal["pending", "starting", "running", "stopping"]
 
 
 class Shape(Document, frozen=True):
-    """What one task needs. `gpu_types` in order of preference; empty means any type."""
+    """What one task needs. `gpu_types` in order of preference; empty means any type.
+
+    Of GPUs at most one of three: `gpus` whole ones, `gpu_fraction` of one, or as much of one as has `gpu_memory`.
+    """
 
     gpus: int = 0
     gpu_types: tuple[GpuType, ...] = ()
     cpu: Cpu = Cpu(0)
     memory: Memory = Memory(0)
+    gpu_fraction: MilliGpu | None = None
+    gpu_memory: Memory | None = None
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged, where that is known without the type of its GPU."""
+        return MilliGpu(MilliGpu.gpus(self.gpus) + (self.gpu_fraction or 0))
+
+    @property
+    def is_shared(self) -> bool:
+        """It asks for a part of a GPU."""
+        return self.gpu_fraction is not None or self.gpu_memory is not None
+
+    @property
+    def uses_gpus(self) -> bool:
+        """It needs a node with GPUs."""
+        return self.gpus > 0 or self.is_shared
+
+
+TrustDomain = NewType("TrustDomain", str)
+"""Who may meet on one GPU: queues whose jobs trust each other."""
+
+SharingMode = Literal["mps", "time-slicing"]
+"""How tasks share a GPU: side by side through NVIDIA's MPS, or in turns."""
+
+
+class Circle(NamedTuple):
+    """A pool whose GPUs a task may share, its trust domain there, and how they are shared."""
+
+    pool: str
+    domain: TrustDomain
+    mode: SharingMode
+
+
+class SharedShape(Shape, frozen=True):
+    """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
+
+    milli: int = 0
+    circles: tuple[Circle, ...] = ()
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged: its part of the GPU."""
+        return MilliGpu(self.milli)
+
+    @property
+    def is_shared(self) -> bool:
+        """Always."""
+        return True
+
+    def circle(self, pool: str) -> Circle | None:
+        """The one in a pool; None where it may not share."""
+        return next((circle for circle in self.circles if circle.pool == pool), None)
+
+    def domain(self, pool: str) -> TrustDomain | None:
+        """Its trust domain in a pool; None where it may not share."""
+        circle = self.circle(pool)
+        return circle.domain if circle else None
 
 
 class Bundle(Document, frozen=True):
@@ -97,14 +158,17 @@ class JobSpec(Document, frozen=True):
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
     @property
-    def gpus(self) -> int:
-        """GPUs of the whole gang, an elastic one at its full size."""
-        return sum(group.replicas * group.shape.gpus for group in self.task_groups)
+    def gpus(self) -> MilliGpu:
+        """GPUs of the whole gang, an elastic one at its full size.
+
+        Those asked for by their memory are not counted: how many depends on the type.
+        """
+        return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property
-    def least_gpus(self) -> int:
-        """GPUs without which the gang does not start."""
-        return sum(group.least * group.shape.gpus for group in self.task_groups)
+    def least_gpus(self) -> MilliGpu:
+        """GPUs without which the gang does not start, counted in the same way."""
+        return MilliGpu(sum(group.least * group.shape.cost for group in self.task_groups))
 
     @property
     def tasks(self) -> int:
@@ -124,12 +188,22 @@ class JobSpec(Document, frozen=True):
 
 
 class TaskPlacement(Document, frozen=True):
-    """Where one task of a gang runs. `index` counts within its group."""
+    """Where one task of a gang runs. `index` counts within its group.
+
+    `share`: how much it has of its only device, beside others, and `sharing` how; None: its devices are its own.
+    """
 
     group: str
     index: int
     node: NodeName
     devices: tuple[DeviceId, ...] = ()
+    share: MilliGpu | None = None
+    sharing: SharingMode | None = None
+
+    @property
+    def gpus(self) -> MilliGpu:
+        """GPUs that it holds."""
+        return MilliGpu.gpus(len(self.devices)) if self.share is None else self.share
 
 
 class Job(Document, frozen=True):

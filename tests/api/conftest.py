@@ -19,22 +19,24 @@ from reconciler.metrics import Metrics
 from reconciler.store.protocols import Claim, RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
-from solver.plan.reasons import AboveMax, AnyReason
+from solver.plan.reasons import AnyReason
+from solver.plan.refusals import AboveMax
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.solve import solve
 from solver.world.cluster import GpuType
 from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 
 TOKEN = "t" * 43
 H100 = GpuType("H100")
+SIX = MilliGpu.gpus(6)
 POLICY = policy_of(
     (
         Queue(QueueName("org")),
-        Queue(QueueName("team"), QueueName("org"), (Quota(H100, guaranteed=4, max=6),), weight=2),
+        Queue(QueueName("team"), QueueName("org"), (Quota(H100, guaranteed=MilliGpu.gpus(4), max=SIX),), weight=2),
         Queue(QueueName("other"), QueueName("org")),
     )
 )
@@ -84,7 +86,7 @@ class Site:
         self.woken += 1
 
     def admit(self, asked: JobSpec) -> tuple[AnyReason, ...]:
-        return (AboveMax(asked.queue, H100, 6, asked.gpus),) if asked.gpus > 6 else ()
+        return (AboveMax(asked.queue, H100, SIX, asked.gpus),) if asked.gpus > SIX else ()
 
     def snapshot(self) -> Snapshot:
         claims = {claim.job: claim for claim in self.store.ledger.claims()}

@@ -15,8 +15,10 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
 from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
-from solver.plan.reasons import AboveMax, QuotaMax
+from solver.plan.reasons import QuotaMax
+from solver.plan.refusals import AboveMax
 from solver.world.document import digest
+from solver.world.quantities import MilliGpu
 from solver.world.workload import JobName, TaskPlacement
 from tests.api.conftest import H100, NOW, POLICY, REVISION, TOKEN, Site, spec
 from tests.contracts.simulated_worlds import NODES
@@ -54,7 +56,7 @@ def test_a_job_that_could_never_run_is_refused_with_reasons(site: Site, client: 
     with pytest.raises(ApiError, match="may never hold more than 6") as refused:
         client.submit(JOB, spec(8))
     assert (refused.value.status, refused.value.problem.code) == (422, "inadmissible")
-    assert refused.value.problem.reasons == (AboveMax(spec().queue, H100, 6, 8),)
+    assert refused.value.problem.reasons == (AboveMax(spec().queue, H100, MilliGpu.gpus(6), MilliGpu.gpus(8)),)
     assert client.jobs().items == ()
     assert site.woken == 0
 
@@ -141,9 +143,10 @@ def test_queues_show_quota_and_use_up_the_tree(site: Site, client: Client) -> No
     client.submit(JobName("b"), spec(1, replicas=3))
     site.bind("a", TaskPlacement("worker", 0, NODES[0].name, tuple(gpu.id for gpu in NODES[0].gpus[:2])))
     org, other, team = client.queues().items
-    assert org.gpus == (QueueLine(H100, 8, None, fair_share=5, held=2, borrowed=0, waiting=3),)
-    assert other.gpus == (QueueLine(H100, 4, None, fair_share=0, held=0, borrowed=0, waiting=0),)
-    assert team.gpus == (QueueLine(H100, 4, 6, fair_share=5, held=2, borrowed=0, waiting=3),)
+    none, two, three, four, five, six, eight = map(MilliGpu.gpus, (0, 2, 3, 4, 5, 6, 8))
+    assert org.gpus == (QueueLine(H100, eight, None, fair_share=five, held=two, borrowed=none, waiting=three),)
+    assert other.gpus == (QueueLine(H100, four, None, fair_share=none, held=none, borrowed=none, waiting=none),)
+    assert team.gpus == (QueueLine(H100, four, six, fair_share=five, held=two, borrowed=none, waiting=three),)
     assert (org.running, org.pending, other.pending, team.parent, team.weight) == (1, 1, 0, "org", 2)
 
 

@@ -15,7 +15,7 @@ def test_world_size_and_ranks_follow_what_was_bound() -> None:
     order = StartGang(JobName("sweep"), 1, tasks, JobSpec(QueueName("q"), groups, command=("true",)))
     told = [
         (task.group, env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"])
-        for task, env in task_environments(order, {}, 29500)
+        for task, env in task_environments(order, {}, 29500, {})
     ]
     assert told == [
         ("worker", "0", "0", "4"),

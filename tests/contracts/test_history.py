@@ -8,31 +8,33 @@ import pytest
 from reconciler.backend import StaleEpochError
 from reconciler.store.protocols import Event, RoundRecord, summarise
 from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
-from solver.plan.reasons import Capacity, NeverFits
+from solver.plan.reasons import Capacity
+from solver.plan.refusals import NeverFits
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.world.cluster import GpuType
 from solver.world.document import encode
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import Job, JobName, QueueName
 from tests.contracts.simulated_worlds import NODES
 from tests.contracts.stores import LEASE, NOW, SPEC, Stores, claim_of, lead
 
+ONE, TWO = MilliGpu.gpus(1), MilliGpu.gpus(2)
 H100, Q = GpuType("H100"), QueueName("q")
 
 
 def record_of(revision: str = "abc") -> RoundRecord:
     jobs = [Job(JobName(name), NOW, SPEC, "ada") for name in ("a", "b", "c")]
     snapshot = snapshot_of(NOW, NODES, jobs)
-    policy = policy_of((Queue(Q, quota=(Quota(H100, 4, 8, origin="q.yaml:3"),)),))
+    policy = policy_of((Queue(Q, quota=(Quota(H100, MilliGpu.gpus(4), MilliGpu.gpus(8), origin="q.yaml:3"),)),))
     plan = Plan(
         snapshot.digest,
         policy.digest,
         (Bind(JobName("a"), 1, claim_of("a", "n1/0", "n1/1").tasks, Duration(300_000)),),
         (
-            Starts(JobName("a"), Q, 2, 2),
-            Waits(JobName("b"), Q, (Capacity(H100, 1, 2),)),
-            Inadmissible(JobName("c"), Q, (NeverFits("worker", H100, 2, 1, tasks_that_fit=1, largest_task=1),)),
+            Starts(JobName("a"), Q, TWO, TWO),
+            Waits(JobName("b"), Q, (Capacity(H100, ONE, TWO),)),
+            Inadmissible(JobName("c"), Q, (NeverFits("worker", H100, 2, ONE, tasks_that_fit=1, largest_task=ONE),)),
         ),
         Certificate("mip", (LayerResult("entitled", 2.0, 2.5, "within-gap"),), 0.5, "highs 1", 0),
     )

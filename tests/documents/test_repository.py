@@ -13,7 +13,7 @@ from reconciler.documents.text import BYTES_MAX
 from reconciler.shipped import shipped
 from solver.rules.policy import Quota
 from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, Memory
+from solver.world.quantities import Duration, Memory, MilliGpu
 from tests.documents.repository import POOL, codes, queue, reading, topology
 
 
@@ -37,7 +37,9 @@ def test_documents_are_compiled_with_defaults_and_origins() -> None:
     ).checked()
 
     assert compiled.policy.queues[0].origin == "policies/team.yml:4"
-    assert compiled.policy.queues[0].quota == (Quota(GpuType("H100"), None, 8, origin="policies/team.yml:7"),)
+    assert compiled.policy.queues[0].quota == (
+        Quota(GpuType("H100"), None, MilliGpu.gpus(8), origin="policies/team.yml:7"),
+    )
     assert compiled.policy.scheduling.start_deadline == Duration(90_000)
     assert compiled.policy.scheduling.solver.time_limit == Duration(10_000)
     first = compiled.nodes[0]

@@ -94,7 +94,7 @@ def test_the_documents_on_a_page_are_valid(page: str) -> None:
 def test_every_variable_that_a_task_sees_is_described() -> None:
     spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape()),))
     order = StartGang(JobName("job"), 1, (TaskPlacement("worker", 0, NodeName("n1")),), spec)
-    ((_, environment),) = task_environments(order, {}, 1)
+    ((_, environment),) = task_environments(order, {}, 1, {})
     assert [name for name in environment if f"`{name}`" not in doc("jobs.md")] == []
 
 

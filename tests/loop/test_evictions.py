@@ -6,7 +6,7 @@ import pytest
 
 from solver.rules.policy import PriorityClass, Protection, Queue, Quota, SchedulingPolicy, policy_of
 from solver.world.cluster import GpuType
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName
 from tests.loop.plane import START_DEADLINE, Site
 
@@ -16,8 +16,8 @@ def contended(site: Site) -> Site:
     """The lender is guaranteed half of the cluster, and the borrower holds all of it."""
     site.policy = policy_of(
         (
-            Queue(QueueName("lender"), quota=(Quota(GpuType("H100"), guaranteed=4),)),
-            Queue(QueueName("borrower"), quota=(Quota(GpuType("H100"), guaranteed=4),)),
+            Queue(QueueName("lender"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(4)),)),
+            Queue(QueueName("borrower"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(4)),)),
         ),
         (PriorityClass("plain", protection=Protection(min_runtime=Duration(0))),),
         SchedulingPolicy(default_priority_class="plain", start_deadline=START_DEADLINE),

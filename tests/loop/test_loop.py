@@ -309,7 +309,7 @@ def test_each_start_has_a_verdict_with_its_numbers(site: Site) -> None:
     site.submit("job", ("sleep", "1s"), tasks=2, gpus=2)
     (verdict,) = site.one_pass().plan.verdicts
     assert isinstance(verdict, Starts)
-    assert verdict.gpus == 4
+    assert verdict.gpus.number == 4
 
 
 def test_past_use_is_kept_and_decays_where_policy_lets_it_count(site: Site) -> None:

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.rules.entitlement import Headroom, Shares, by_weight, guarantees
-from solver.rules.policy import Queue, Quota, policy_of
+from solver.rules.policy import Queue, policy_of
 from solver.rules.tree import Line, QueueTree
 from solver.rules.users import UserCaps
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
+from tests.solver.worlds import quota_of
 
 H = GpuType("H100")
 Row = tuple[str, str | None, int | None, int]
@@ -20,7 +21,12 @@ Row = tuple[str, str | None, int | None, int]
 
 def tree(*rows: Row) -> QueueTree:
     queues = [
-        Queue(QueueName(name), QueueName(parent) if parent else None, (Quota(H, guaranteed),), weight)
+        Queue(
+            QueueName(name),
+            QueueName(parent) if parent else None,
+            (quota_of(H, guaranteed),),
+            weight,
+        )
         for name, parent, guaranteed, weight in rows
     ]
     return QueueTree.of(policy_of(tuple(queues)))
@@ -49,7 +55,7 @@ def tree(*rows: Row) -> QueueTree:
     ],
 )
 def test_guarantees(why: str, rows: list[Row], expected: dict[str, int]) -> None:
-    assert guarantees(tree(*rows), {H: 16}) == {Line(QueueName(q), H): n for q, n in expected.items()}, why
+    assert guarantees(tree(*rows), {H: 16_000}) == {Line(QueueName(q), H): 1000 * n for q, n in expected.items()}, why
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 50), min_size=1, max_size=20))
@@ -63,11 +69,11 @@ def test_a_split_by_weight_gives_out_everything_and_is_fair_to_one_gpu(gpus: int
 def test_headroom_counts_every_level_and_says_which_ceiling_blocks() -> None:
     known = tree(("p", None, 8, 1), ("x", "p", 8, 1), ("y", "p", 8, 1))
     p = Line(QueueName("p"), H)
-    shares = Shares(known, guarantees(known, {H: 16}), {p: 10}, {p: 2}, UserCaps(known, {}, {}), {p: 2})
+    shares = Shares(known, guarantees(known, {H: 16_000}), {p: 10_000}, {p: 2_000}, UserCaps(known, {}, {}), {p: 2_000})
     headroom = Headroom(shares)
     x, y = QueueName("x"), QueueName("y")
-    assert headroom.entitled.part(x, {H: 8}) == 6, "the parent's guarantee of 8 has 6 left"
-    assert headroom.take(x, {H: 5}) == 5
-    assert headroom.entitled.part(y, {H: 4}) == 1
-    assert headroom.blocking(y, {H: 3}) == ()
-    assert headroom.blocking(y, {H: 4}) == (Line(QueueName("p"), H),)
+    assert headroom.entitled.part(x, {H: 8_000}) == 6_000, "the parent's guarantee of 8 has 6 left"
+    assert headroom.take(x, {H: 5_000}) == 5_000
+    assert headroom.entitled.part(y, {H: 4_000}) == 1_000
+    assert headroom.blocking(y, {H: 3_000}) == ()
+    assert headroom.blocking(y, {H: 4_000}) == (Line(QueueName("p"), H),)

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from solver.program.highs import optimise
 from solver.rules.fairshare import Claimant, divide
-from solver.rules.policy import Queue, Quota, policy_of
+from solver.rules.policy import Queue, policy_of
 from solver.rules.tree import Line
 from solver.solve import solve, standing
 from solver.world.cluster import GpuType
-from solver.world.quantities import Instant
+from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
 from tests.solver.aftermath import applied
-from tests.solver.worlds import job, node
+from tests.solver.worlds import job, node, quota_of
 
 H = GpuType("H100")
 A, B, C = QueueName("a"), QueueName("b"), QueueName("c")
@@ -37,7 +37,18 @@ A, B, C = QueueName("a"), QueueName("b"), QueueName("c")
 def test_divide(
     why: str, gpus: int, claimants: dict[QueueName, tuple[int, int, int]], expected: dict[QueueName, int]
 ) -> None:
-    assert divide(gpus, {name: Claimant(*row) for name, row in claimants.items()}) == expected, why
+    assert divided(gpus, {name: Claimant(*row) for name, row in claimants.items()}) == expected, why
+
+
+def divided(gpus: int, claimants: dict[QueueName, Claimant]) -> dict[QueueName, int]:
+    """`divide` in whole GPUs."""
+    counted = {
+        name: Claimant(known.guaranteed * MILLI_PER_GPU, known.demand * MILLI_PER_GPU, known.weight)
+        for name, known in claimants.items()
+    }
+    shares = divide(gpus * MILLI_PER_GPU, counted)
+    assert not any(share % MILLI_PER_GPU for share in shares.values()), "fair shares are whole GPUs"
+    return {name: share // MILLI_PER_GPU for name, share in shares.items()}
 
 
 @given(
@@ -49,7 +60,7 @@ def test_divide(
     ),
 )
 def test_a_division_wastes_nothing_and_favours_nobody(gpus: int, claimants: dict[QueueName, Claimant]) -> None:
-    shares = divide(gpus, claimants)
+    shares = divided(gpus, claimants)
     assert all(shares[name] <= known.demand for name, known in claimants.items())
     assert sum(shares.values()) == min(gpus, sum(known.demand for known in claimants.values()))
     for hungry, known in claimants.items():
@@ -70,7 +81,7 @@ def test_where_every_job_is_one_gpu_everybody_gets_its_fair_share(
 ) -> None:
     policy = policy_of(
         tuple(
-            Queue(QueueName(name), None, (Quota(H, guaranteed),), weight)
+            Queue(QueueName(name), None, (quota_of(H, guaranteed),), weight)
             for name, (guaranteed, weight) in zip("abc", rows, strict=True)
         )
     )
@@ -78,7 +89,7 @@ def test_where_every_job_is_one_gpu_everybody_gets_its_fair_share(
     world = snapshot_of(Instant(1000), [node(f"n{n}", 8) for n in range(nodes)], pending)
     shares, _ = standing(world, policy)
     after, _ = standing(applied(world, solve(world, policy, optimise)), policy)
-    if sum(shares.fair.values()) <= 8 * nodes:
+    if sum(shares.fair.values()) <= MilliGpu.gpus(8 * nodes):
         for queue in policy.queues:
             line = Line(queue.name, H)
             assert after.used.get(line, 0) >= shares.fair[line]

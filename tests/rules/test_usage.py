@@ -33,7 +33,7 @@ def test_a_short_hold_counts_in_full_and_an_old_trifle_not_at_all() -> None:
 
 def test_who_has_always_held_so_many_has_held_so_many_on_average() -> None:
     usage = accrued((), Instant(0), (Hold(Q, H, 6, Instant(0)),), Instant(100 * DAY), DAY)
-    assert gpus_on_average(usage, DAY) == {(Q, H): pytest.approx(6.0)}
+    assert gpus_on_average(usage, DAY) == {(Q, H): pytest.approx(6_000)}
 
 
 @given(st.integers(0, 10 * DAY), st.integers(0, 10 * DAY), st.integers(0, 20 * DAY), st.floats(0, 1e6))

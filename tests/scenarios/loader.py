@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Plan, Release, Step, Waits, Withdraw, Yields
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, SharingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
 
@@ -76,7 +76,14 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
 
 
 def _places(tasks: Sequence[TaskPlacement]) -> str:
-    return " ".join(f"{task.node}:{len(task.devices)}" for task in tasks)
+    return " ".join(_where(task) for task in tasks)
+
+
+def _where(task: TaskPlacement) -> str:
+    """The node and how many GPUs of it; a part of a GPU with the GPU's place in the node."""
+    if task.share is None:
+        return f"{task.node}:{len(task.devices)}"
+    return f"{task.devices[0]}:{task.share}"
 
 
 def _code(reason: object) -> str:
@@ -105,6 +112,7 @@ def _pool(
     nodes: int,
     gpus: int,
     type: str = "",  # noqa: A002
+    gpuMemory: object = 0,  # noqa: N803
     cpu: object = 96,
     memory: str = "1Ti",
     perIsland: int = 1,  # noqa: N803
@@ -121,7 +129,10 @@ def _pool(
             Cpu.parse(cpu),
             Memory.parse(memory),
             GpuType(type),
-            tuple(Gpu(DeviceId(f"{name}{number + 1}/{index}"), index) for index in range(gpus)),
+            tuple(
+                Gpu(DeviceId(f"{name}{number + 1}/{index}"), index, memory=Memory.parse(gpuMemory))
+                for index in range(gpus)
+            ),
             island=domain("island", number, perIsland),
             rack=domain("rack", number, perRack),
             block=domain("block", number, perBlock),
@@ -139,6 +150,7 @@ def _job(
     tasks: int = 1,
     gpus: int = 0,
     nodes: list[str] | None = None,
+    share: object = None,
     user: str = "",
     waited: object = "1h",
     phase: str = "running",
@@ -154,7 +166,9 @@ def _job(
     `waited`: since its submission, a second less for each job above it in the file.
     """
     shape: dict[str, Any] = {"gpus": gpus}
-    shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory") if key in rest}
+    shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory") if key in rest}
+    if "gpuFraction" in shape or "gpuMemory" in shape:
+        del shape["gpus"]
     groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape}])
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
     submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
@@ -165,6 +179,12 @@ def _job(
         )
     placement = []
     for index, node in enumerate(nodes):
+        if share is not None:  # `nodes` then names the GPU of each task
+            shared = TaskPlacement(
+                "worker", index, NodeName(node.split("/")[0]), (DeviceId(node),), MilliGpu.parse(share)
+            )
+            placement.append(shared)
+            continue
         first = held.get(node, 0)
         held[node] = first + gpus
         devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
@@ -189,4 +209,5 @@ def _policy(written: dict[str, Any]) -> Policy:
         tuple(from_builtins(queue, Queue) for queue in written["queues"]),
         tuple(from_builtins(known, PriorityClass) for known in written.get("priorityClasses", [])),
         from_builtins(written.get("scheduling", {}), SchedulingPolicy),
+        tuple(from_builtins(known, SharingPolicy) for known in written.get("sharing", [])),
     )

@@ -64,7 +64,9 @@ def test_a_philly_table_is_read_as_gangs_of_exactly_their_gpus(tmp_path: Path) -
     ]
     path.write_text("timestamp,duration,num_gpus,gpu_time,cluster\n" + "\n".join(rows) + "\n")
     read = read_philly(path, Instant.parse("2017-10-09T00:00:00Z"), Instant.parse("2017-10-10T00:00:00Z"))
-    assert [(t.job.spec.queue, t.job.spec.task_groups[0].replicas, t.job.spec.gpus, t.duration) for t in read] == [
+    assert [
+        (t.job.spec.queue, t.job.spec.task_groups[0].replicas, t.job.spec.gpus.number, t.duration) for t in read
+    ] == [
         ("vc2", 1, 2, 10_500),
         ("vc1", 5, 20, 66_000),
     ]

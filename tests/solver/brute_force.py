@@ -6,16 +6,20 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from solver.placement import Placed
-from solver.rules.demand import Candidate, Option, SubLayer
+from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.options import Option
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
 from solver.world.room import Room
-from solver.world.workload import Bundle, JobSpec, Shape, Spread
+from solver.world.workload import Bundle, JobSpec, Shape, SharedShape, Spread
 
-Free = tuple[tuple[int, int], ...]
-"""Free GPUs and CPU per node."""
+Divided = tuple[tuple[str, int], ...]
+"""For each divided GPU of a node its trust domain and the milli-GPU left of it, sorted."""
+
+Free = tuple[tuple[int, int, Divided], ...]
+"""Whole free GPUs, CPU and divided GPUs per node."""
 
 
 def best_values(
@@ -27,8 +31,8 @@ def best_values(
     Those outside `sub_layers` can't.
     """
     free = tuple(
-        (int(gpus) if is_open else -1, int(cpu))
-        for gpus, cpu, is_open in zip(room.free_gpus, room.free_cpu, room.open_nodes, strict=True)
+        (int(room.free_gpus[node]) if room.open_nodes[node] else -1, int(room.free_cpu[node]), _divided(room, node))
+        for node in range(len(room.nodes))
     )
     choices = [
         (None, *product(candidate.options, _wishes(candidate), _sizes(candidate.job.spec)))
@@ -52,6 +56,10 @@ def best_values(
         ):
             best = values
     return best
+
+
+def _divided(room: Room, node: int) -> Divided:
+    return tuple(sorted((gpu.domain or "", gpu.free_milli) for gpu in room.shared.get(node, ()) if gpu.healthy))
 
 
 def _wishes(candidate: Candidate) -> tuple[bool, ...]:
@@ -157,10 +165,9 @@ def _crowd(spread: Spread | None, hosts: Sequence[Node]) -> bool:
 
 
 def _tasks(start: Start) -> list[tuple[Shape, str | None]]:
-    groups = start.candidate.job.spec.task_groups
     return [
-        (group.shape, gpu_type)
-        for group, gpu_type, count in zip(groups, start.option.gpu_types, start.tasks, strict=True)
+        (shape, gpu_type)
+        for shape, gpu_type, count in zip(start.option.shapes, start.option.gpu_types, start.tasks, strict=True)
         for _ in range(count)
     ]
 
@@ -177,7 +184,24 @@ def _place(
         return
     (shape, gpu_type), rest = tasks[0], tasks[1:]
     for index in allowed:
-        gpus, cpu = free[index]
+        gpus, cpu, divided = free[index]
         if gpu_type in (None, nodes[index].gpu_type) and gpus >= shape.gpus and cpu >= shape.cpu:
-            left = (*free[:index], (gpus - shape.gpus, cpu - shape.cpu), *free[index + 1 :])
-            yield from _place(rest, nodes, allowed, left, (*hosts, index))
+            for whole, parts in _ways(shape, nodes[index].pool, gpus, divided):
+                left = (*free[:index], (whole, cpu - shape.cpu, parts), *free[index + 1 :])
+                yield from _place(rest, nodes, allowed, left, (*hosts, index))
+
+
+def _ways(shape: Shape, pool: str, gpus: int, divided: Divided) -> Iterator[tuple[int, Divided]]:
+    """Every way a task's GPUs can be taken on a node: whole ones, a part of each divided one that may be, or of a new one."""
+    if not isinstance(shape, SharedShape):
+        yield gpus - shape.gpus, divided
+        return
+    domain = next((circle.domain for circle in shape.circles if circle.pool == pool), None)
+    if domain is None or gpus < 0:
+        return
+    for place, (known, milli) in enumerate(divided):
+        if known == domain and milli >= shape.milli:
+            rest = (*divided[:place], (known, milli - shape.milli), *divided[place + 1 :])
+            yield gpus, tuple(sorted(rest))
+    if gpus:
+        yield gpus - 1, tuple(sorted((*divided, (domain, 1000 - shape.milli))))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from solver.plan.advice import OTHERWISE, what_would_fit
-from solver.plan.reasons import (
+from solver.plan.reasons import AnyReason
+from solver.plan.refusals import (
     AboveMax,
     AboveUserMax,
-    AnyReason,
     ClassNotAllowed,
     NeverFits,
     UnknownGpuType,
@@ -16,22 +16,24 @@ from solver.plan.reasons import (
     UnknownQueue,
 )
 from solver.world.cluster import GpuType
+from solver.world.quantities import MilliGpu
 from solver.world.workload import QueueName
 
 H100 = GpuType("H100")
 TEAM = QueueName("team")
+SIX, EIGHT = MilliGpu.gpus(6), MilliGpu.gpus(8)
 
 
 def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
-    return NeverFits("worker", H100, tasks, gpus, fit, largest)
+    return NeverFits("worker", H100, tasks, MilliGpu.gpus(gpus), fit, MilliGpu.gpus(largest))
 
 
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [
-        (AboveMax(TEAM, H100, 6, 8), "Up to 6 H100 would fit in queue team."),
-        (AboveMax(TEAM, H100, 0, 8), "Queue team holds no H100: choose another queue or GPU type."),
-        (AboveUserMax(TEAM, H100, 6, 8), "Up to 6 H100 of one user would fit in queue team."),
+        (AboveMax(TEAM, H100, SIX, EIGHT), "Up to 6 H100 would fit in queue team."),
+        (AboveMax(TEAM, H100, MilliGpu(0), EIGHT), "Queue team holds no H100: choose another queue or GPU type."),
+        (AboveUserMax(TEAM, H100, SIX, EIGHT), "Up to 6 H100 of one user would fit in queue team."),
         (
             ClassNotAllowed("batch", TEAM, ("inference", "training")),
             "Queue team takes the priority class inference or training.",
@@ -39,7 +41,7 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
         (never(2, 16, 0), "Tasks of up to 8 H100 would fit a node."),
         (never(4, 8, 3), "Up to 3 tasks of group worker would fit."),
         (
-            NeverFits("worker", H100, 4, 8, 3, 8, "rack"),
+            NeverFits("worker", H100, 4, EIGHT, 3, EIGHT, "rack"),
             "Up to 3 tasks of group worker would fit, or ask for a wider domain than one rack.",
         ),
         (
@@ -62,7 +64,7 @@ def test_each_reason_has_its_advice(reason: AnyReason, advice: str) -> None:
 
 
 def test_advice_is_said_once() -> None:
-    above = AboveMax(TEAM, H100, 6, 8)
+    above = AboveMax(TEAM, H100, SIX, EIGHT)
     assert what_would_fit((above, never(4, 8, 3), above)) == (
         "Up to 6 H100 would fit in queue team. Up to 3 tasks of group worker would fit."
     )

@@ -18,6 +18,7 @@ from solver.program.optimiser import Effort
 from solver.rules.demand import Candidate, in_order, sub_layers_of
 from solver.rules.entitlement import Shares
 from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
 from solver.solve import competing, standing
 from solver.starts import layer_values
 from solver.world.room import Room
@@ -100,7 +101,7 @@ def _keeps(spec: JobSpec) -> bool:
 def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...], tuple[float, ...]]:
     """The round's answer, the best layer values, and the answer's own."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)
@@ -110,7 +111,7 @@ def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...],
 def without_greedy(snapshot: Snapshot, policy: Policy) -> tuple[float, ...]:
     """The layer values of what the program wants, made concrete, though greedy may be better."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
     able = able_to_start(candidates, room, shares)
     classes, sub_layers = classes_of(able), sub_layers_of(able)
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)

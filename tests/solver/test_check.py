@@ -12,9 +12,9 @@ from solver.plan.check import violations
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
 from solver.program.highs import optimise
-from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, Quota, policy_of
+from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, policy_of
 from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType, NodeName
+from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -31,9 +31,9 @@ from solver.world.workload import (
     TaskPlacement,
     TopologyRequest,
 )
-from tests.solver.worlds import job, node
+from tests.solver.worlds import job, node, quota_of
 
-POLICY = policy_of((Queue(QueueName("q"), quota=(Quota(GpuType("H100"), 16, 24),)),))
+POLICY = policy_of((Queue(QueueName("q"), quota=(quota_of("H100", 16, 24),)),))
 
 
 def running(name: str, on: str, first: int, gpus: int) -> Job:
@@ -215,13 +215,16 @@ def test_tasks_keep_together_and_apart(
 
 
 def test_going_above_a_max_is_found() -> None:
-    tighter = policy_of((Queue(QueueName("q"), quota=(Quota(GpuType("H100"), 16, 20),)),))
+    tighter = policy_of((Queue(QueueName("q"), quota=(quota_of("H100", 16, 20),)),))
     plan = msgspec.structs.replace(good(), policy=tighter.digest)
     assert [str(v) for v in violations(WORLD, tighter, plan)] == ["S3 q: 5 + 16 H100 is above max 20"]
 
 
 def test_starting_what_a_queue_does_not_let_in_is_found() -> None:
-    batch, capped = PriorityClass("batch"), Quota(GpuType("H100"), 16, 24, 20)
+    batch, capped = (
+        PriorityClass("batch"),
+        quota_of("H100", 16, 24, 20),
+    )
     for rule, spoilt in (
         (
             "hold",
@@ -264,7 +267,14 @@ def test_a_user_above_its_cap_is_told_from_others() -> None:
     others = [msgspec.structs.replace(known, user="ada") if known.name == "held" else known for known in WORLD.jobs]
     world: Snapshot = msgspec.structs.replace(WORLD, jobs=tuple(others))
     for cap, found in ((17, []), (16, ["S3 q: 1 + 16 H100 of user (none) is above perUser 16"])):
-        policy = policy_of((Queue(QueueName("q"), quota=(Quota(GpuType("H100"), 16, 24, cap),)),))
+        policy = policy_of(
+            (
+                Queue(
+                    QueueName("q"),
+                    quota=(quota_of("H100", 16, 24, cap),),
+                ),
+            )
+        )
         plan = msgspec.structs.replace(good(), policy=policy.digest, snapshot=world.digest)
         assert [str(violation) for violation in violations(world, policy, plan)] == found
 

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.plan.plan import Bind, Inadmissible, Plan, Waits
-from solver.plan.reasons import ClassNotAllowed, Held
+from solver.plan.reasons import Held
+from solver.plan.refusals import ClassNotAllowed
 from solver.program.highs import optimise
-from solver.rules.policy import Policy, Quota, policy_of
+from solver.rules.policy import Policy, policy_of
 from solver.solve import solve
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
-from tests.solver.worlds import TYPES, policies, snapshots
+from tests.solver.worlds import TYPES, policies, quota_of, snapshots
 
 many = settings(max_examples=100, deadline=None)
 
@@ -59,7 +60,7 @@ def test_only_classes_that_every_queue_on_the_path_takes_are_admitted(
 @many
 @given(snapshots(sizes=(1, 2)), policies(), st.sampled_from(sorted(BELOW)), st.integers(0, 6))
 def test_no_user_is_lifted_above_a_cap(snapshot: Snapshot, policy: Policy, name: str, cap: int) -> None:
-    capped = changed(policy, name, quota=tuple(Quota(gpu_type, per_user=cap) for gpu_type in TYPES))
+    capped = changed(policy, name, quota=tuple(quota_of(gpu_type, per_user=cap) for gpu_type in TYPES))
     before, after = held_by_user(snapshot, name, None), held_by_user(snapshot, name, solve(snapshot, capped, optimise))
     assert all(gpus <= max(cap, before[who]) for who, gpus in after.items())
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from solver.plan.plan import Bind
-from solver.rules.policy import Policy, Queue, Quota, policy_of
+from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
-from solver.world.cluster import GpuType
 from solver.world.quantities import Instant
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
-from tests.solver.worlds import job, node
+from tests.solver.worlds import job, node, quota_of
 
 
 def guaranteeing(**gpus: int) -> Policy:
-    return policy_of(
-        tuple(Queue(QueueName(name), quota=(Quota(GpuType("H100"), most),)) for name, most in gpus.items())
-    )
+    return policy_of(tuple(Queue(QueueName(name), quota=(quota_of("H100", most),)) for name, most in gpus.items()))
 
 
 def elastic(name: str, queue: str, least: int, most: int, gpus: int = 8) -> Job:

@@ -18,6 +18,7 @@ from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
 from solver.rules.demand import sub_layers_of
 from solver.rules.policy import Ordering, Policy, Queue, policy_of
+from solver.rules.sharing import sharing_of
 from solver.solve import solve
 from solver.world.quantities import Instant
 from solver.world.room import Room
@@ -77,7 +78,7 @@ def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> No
 def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     """The program of a world's round and its greedy start."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)
     sub_layers = sub_layers_of(able)

@@ -18,10 +18,12 @@ from solver.rules.policy import (
     Quota,
     Reclaim,
     SchedulingPolicy,
+    SharingPolicy,
+    TrustGroup,
     policy_of,
 )
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
-from solver.world.quantities import Cpu, Duration, Instant, Memory
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import (
     Bundle,
@@ -31,6 +33,7 @@ from solver.world.workload import (
     JobSpec,
     QueueName,
     Shape,
+    SharingMode,
     Spread,
     TaskGroup,
     TaskPlacement,
@@ -97,6 +100,14 @@ USERS = ("", "ada", "bob")
 orderings = st.builds(Ordering, st.sampled_from(ORDERS), st.booleans())
 
 
+def quota_of(
+    gpu_type: str, guaranteed: int | None = None, most: int | None = None, per_user: int | None = None
+) -> Quota:
+    """A quota in whole GPUs."""
+    limits = [None if count is None else MilliGpu.gpus(count) for count in (guaranteed, most, per_user)]
+    return Quota(GpuType(gpu_type), limits[0], limits[1], limits[2])
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     """A tree org -> {left, right -> {r1, r2}} with guarantees and ceilings, some unset, some zero; at times with gates."""
@@ -110,7 +121,7 @@ def policies(draw: st.DrawFn) -> Policy:
             guaranteed = draw(st.none() | st.integers(0, 8))
             ceiling = draw(st.none() | st.integers(guaranteed or 0, 16))
             per_user = draw(st.integers(0, 8)) if seldom() else None
-            entries.append(Quota(gpu_type, guaranteed, ceiling, per_user))
+            entries.append(quota_of(gpu_type, guaranteed, ceiling, per_user))
         return tuple(entries)
 
     def queue(name: str, parent: str | None) -> Queue:
@@ -193,6 +204,68 @@ def jobs(
         draw(st.sampled_from(USERS)),
         served_gpu_ms=draw(st.sampled_from([0, 0, HOUR_MS])),
     )
+
+
+FRACTIONS = (125, 250, 400, 500, 600)
+
+
+@st.composite
+def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
+    """The world, with some groups of pending jobs asking for parts of GPUs, and some of the running tasks dividing theirs."""
+
+    def divided(group: TaskGroup) -> TaskGroup:
+        if draw(st.integers(0, 2)) == 0:
+            return group
+        share = draw(st.sampled_from(FRACTIONS))
+        asked = {"gpu_memory": Memory(80 * GIB * share // 1000)} if draw(st.integers(0, 4)) == 0 else {}
+        fraction = None if asked else MilliGpu(share)
+        shape = msgspec.structs.replace(group.shape, gpus=0, gpu_fraction=fraction, **asked)
+        return msgspec.structs.replace(group, shape=shape)
+
+    def changed(known: Job) -> Job:
+        if known.phase == "pending":
+            groups = tuple(divided(group) for group in known.spec.task_groups)
+            return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
+        return known
+
+    def sharers(known: Job) -> list[Job]:
+        """The job; or one in its place that has a part of the first GPU, at times beside another."""
+        if known.phase == "pending" or draw(st.booleans()):
+            return [changed(known)]
+        share = MilliGpu(draw(st.sampled_from(FRACTIONS)))
+        held = tuple(msgspec.structs.replace(task, devices=task.devices[:1], share=share) for task in known.placement)
+        group = TaskGroup("worker", 1, Shape(gpu_fraction=share))
+        spec = msgspec.structs.replace(known.spec, task_groups=(group,))
+        sharer = msgspec.structs.replace(known, placement=held, spec=spec)
+        if share > 500 or draw(st.booleans()):
+            return [sharer]
+        return [sharer, msgspec.structs.replace(sharer, name=JobName(f"{known.name}-beside"))]
+
+    nodes = [
+        msgspec.structs.replace(
+            known, gpus=tuple(msgspec.structs.replace(gpu, memory=Memory(80 * GIB)) for gpu in known.gpus)
+        )
+        for known in world.nodes
+    ]
+    return snapshot_of(world.time, nodes, [sharer for known in world.jobs for sharer in sharers(known)])
+
+
+@st.composite
+def sharing_policies(draw: st.DrawFn, policy: Policy) -> Policy:
+    """The policy, with GPUs shared in some pools, and the teams at times apart."""
+    groups = draw(
+        st.sampled_from(
+            [
+                (),
+                (TrustGroup("l", (QueueName("left"),)),),
+                (TrustGroup("one", (QueueName("r1"),)), TrustGroup("two", (QueueName("r2"), QueueName("left")))),
+            ]
+        )
+    )
+    pools = draw(st.sampled_from([("h100",), ("a100", "h100"), ("a100", "h100")]))
+    mode: SharingMode = draw(st.sampled_from(["mps", "time-slicing"]))
+    sharing = SharingPolicy("parts", pools, mode, groups)
+    return policy_of(policy.queues, policy.priority_classes, policy.scheduling, (sharing,))
 
 
 @st.composite

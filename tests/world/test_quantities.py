@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.world.quantities import Cpu, Duration, Instant, Memory, Quantity
+from solver.world.document import decode, encode
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu, Quantity
 
 NEVER: tuple[object, ...] = (None, True, "", "soon", [], "-1", float("nan"))
 KINDS: list[type[Quantity]] = [Memory, Cpu, Duration, Instant]
@@ -24,6 +25,9 @@ KINDS: list[type[Quantity]] = [Memory, Cpu, Duration, Instant]
         (Cpu, 0.5, 500),
         (Cpu, "250m", 250),
         (Cpu, "4", 4000),
+        (MilliGpu, 8, 8_000),
+        (MilliGpu, 0.5, 500),
+        (MilliGpu, 2.007, 2_007),
         (Duration, "72h", 72 * 3_600_000),
         (Duration, "1h30m", 5_400_000),
         (Duration, "100ms", 100),
@@ -39,6 +43,7 @@ def test_reads(kind: type[Quantity], written: object, value: int) -> None:
     ("kind", "written"),
     [
         *[(kind, bad) for kind in KINDS for bad in NEVER],
+        *[(MilliGpu, bad) for bad in (*NEVER, "8", 0.0001, -1, 2e9)],
         (Memory, 1.5),
         (Memory, -1),
         (Memory, "64gb"),
@@ -59,6 +64,13 @@ def test_refuses_and_says_what_was_expected(kind: type[Quantity], written: objec
 @given(st.sampled_from(KINDS), st.integers(0, 2**45))
 def test_what_is_written_reads_back_equal(kind: type[Quantity], value: int) -> None:
     assert kind.parse(str(kind(value))) == value
+
+
+@given(st.integers(0, 10**9))
+def test_gpus_are_numbers_in_json_whole_where_they_are_whole(milli: int) -> None:
+    written = encode(MilliGpu(milli))
+    assert decode(written, MilliGpu) == milli
+    assert (b"." in written) == (milli % 1000 != 0)
 
 
 @given(st.datetimes(min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)))

@@ -31,7 +31,7 @@ from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.clock import Clock
 from solver.world.cluster import DeviceId, Node
 from solver.world.document import Document, decode, encode
-from solver.world.quantities import Instant
+from solver.world.quantities import Instant, Memory
 from solver.world.workload import JobName, TaskPlacement
 
 T = TypeVar("T")
@@ -45,12 +45,13 @@ class StateFolderError(BackendUnreachableError):
 
 
 class Accepted(Document, frozen=True):
-    """A start order on disk, with what was settled when it came: where its tasks meet, and each device's index."""
+    """A start order on disk, with what was settled when it came: where its tasks meet, and each device's index and memory."""
 
     order: StartGang
     at: Instant
     master_port: int
     device_index: dict[DeviceId, int]
+    device_memory: dict[DeviceId, Memory] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
 
 class StopRequest(Document, frozen=True):
@@ -130,13 +131,16 @@ class LocalBackend:
         if missing:
             self._refuse(attempt, accepted, f"this machine has no device {', '.join(missing)}")
         else:
-            self._supervisors.start_gang(attempt, accepted.order, accepted.device_index, accepted.master_port)
+            self._supervisors.start_gang(
+                attempt, accepted.order, accepted.device_index, accepted.master_port, accepted.device_memory
+            )
 
     def _accept(self, attempt: Path, order: StartGang) -> Accepted:
         port = free_port({known.master_port for known in self._orders.values()})
         wanted = {device for task in order.tasks for device in task.devices}
-        index = {gpu.id: gpu.index for node in self._inventory() for gpu in node.gpus if gpu.id in wanted}
-        accepted = Accepted(order, self._clock.now(), port, index)
+        gpus = [gpu for node in self._inventory() for gpu in node.gpus if gpu.id in wanted]
+        index, memory = {gpu.id: gpu.index for gpu in gpus}, {gpu.id: gpu.memory for gpu in gpus}
+        accepted = Accepted(order, self._clock.now(), port, index, memory)
         shim.write_durably(str(attempt / ORDER), encode(accepted).decode())
         return accepted
 

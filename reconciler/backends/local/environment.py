@@ -7,17 +7,23 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.backend import StartGang
 from solver.world.cluster import DeviceId
+from solver.world.quantities import MILLI_PER_GPU, Memory
 from solver.world.workload import TaskGroup, TaskPlacement
 
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 """Of the control plane's own environment, which may hold its credentials, a task sees nothing else."""
+
+_MIB = 2**20
 
 TASK_FOLDER = "QUORATE_TASK_FOLDER"
 """Marks every process of a task, wherever it moves, unless it clears its environment."""
 
 
 def task_environments(
-    order: StartGang, device_index: Mapping[DeviceId, int], master_port: int
+    order: StartGang,
+    device_index: Mapping[DeviceId, int],
+    master_port: int,
+    device_memory: Mapping[DeviceId, Memory],
 ) -> Iterator[tuple[TaskPlacement, dict[str, str]]]:
     """Each task with its environment, in the order of their ranks: groups as the job lists them, then index."""
     on_node: dict[str, int] = {}
@@ -41,8 +47,26 @@ def task_environments(
                 "QUORATE_INDEX": str(task.index),
                 "QUORATE_NODE": task.node,
                 "QUORATE_DEVICES": ",".join(task.devices),
+                **_share_of(task, device_memory),
             },
         )
+
+
+def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> dict[str, str]:
+    """What a task that shares its GPU may use of it.
+
+    The variables of MPS are read by its clients, where its daemon runs (NVIDIA, "Multi-Process Service", Environment Variables);
+    nobody else heeds them. The GPU is the only one that the task sees, so its number there is 0.
+    """
+    if task.share is None:
+        return {}
+    share = {"QUORATE_GPU_SHARE": str(task.share)}
+    if task.sharing == "mps":
+        share["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{task.share / 10:g}"
+        memory = device_memory.get(task.devices[0], 0) * task.share // MILLI_PER_GPU
+        if memory:
+            share["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory // _MIB}M"
+    return share
 
 
 def ranked(order: StartGang) -> list[TaskPlacement]:

@@ -18,6 +18,7 @@ from reconciler.backends.local.environment import TASK_FOLDER, command_of, task_
 from reconciler.backends.local.folders import task_folder_name
 from reconciler.backends.local.tasks import was_started
 from solver.world.cluster import DeviceId
+from solver.world.quantities import Memory
 
 # -I and -S: no site-packages, no user's settings; a supervisor starts in some 30 ms and needs 10 MB.
 _SUPERVISOR: Final = (sys.executable, "-I", "-S", shim.__file__)
@@ -30,10 +31,15 @@ class Supervisors:
         self._pids: set[int] = set()
 
     def start_gang(
-        self, attempt: Path, order: StartGang, device_index: Mapping[DeviceId, int], master_port: int
+        self,
+        attempt: Path,
+        order: StartGang,
+        device_index: Mapping[DeviceId, int],
+        master_port: int,
+        device_memory: Mapping[DeviceId, Memory],
     ) -> None:
         """Start each task not started before; where a supervisor already has the task, a second one does nothing."""
-        for task, environment in task_environments(order, device_index, master_port):
+        for task, environment in task_environments(order, device_index, master_port, device_memory):
             folder = attempt / task_folder_name(task.group, task.index)
             if was_started(folder):
                 continue

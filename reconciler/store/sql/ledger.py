@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sqlalchemy import Connection, delete, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
@@ -22,7 +23,7 @@ from reconciler.store.sql.tables import (
 from solver.world.cluster import DeviceId
 from solver.world.document import encode
 from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
 
 
@@ -51,8 +52,8 @@ class SqlLedger:
         """All devices of a gang, or none."""
         with self._database.writing(epoch) as connection:
             _refuse_unless_next(connection, claim)
-            devices = [device for task in claim.tasks for device in task.devices]
-            _refuse_held(connection, devices)
+            wanted = _wanted(claim)
+            _refuse_held(connection, wanted)
             values = {
                 "attempt": claim.attempt,
                 "since": claim.since,
@@ -60,12 +61,9 @@ class SqlLedger:
                 "time_limit": claim.time_limit,
             }
             connection.execute(insert(claims).values(job=claim.job, tasks=encode(claim.tasks).decode(), **values))
-            try:
-                for_insert = [{"device": device, "job": claim.job} for device in devices]
-                if for_insert:
-                    connection.execute(insert(holdings), for_insert)
-            except IntegrityError as error:
-                raise ClaimRefusedError(f"{claim.job} names a device twice", tuple(devices)) from error
+            if wanted:
+                rows = [{"device": device, "job": claim.job, "milli": milli} for device, milli in wanted.items()]
+                connection.execute(insert(holdings), rows)
             _set_last_attempt(connection, claim)
             _insert_intent(connection, intent)
             connection.execute(delete(nominations).where(nominations.c.job == claim.job))
@@ -183,11 +181,27 @@ def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
         raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} is not the next; its last was {last}")
 
 
-def _refuse_held(connection: Connection, devices: list[DeviceId]) -> None:
-    held = connection.execute(select(holdings).where(holdings.c.device.in_(devices)).order_by(holdings.c.device)).all()
-    if held:
-        whose = ", ".join(f"{row.device} by {row.job}" for row in held)
-        raise ClaimRefusedError(f"already held: {whose}", tuple(DeviceId(row.device) for row in held))
+def _wanted(claim: Claim) -> Counter[DeviceId]:
+    """What a claim wants of each device, in thousandths."""
+    wanted: Counter[DeviceId] = Counter()
+    for task in claim.tasks:
+        for device in task.devices:
+            wanted[device] += MILLI_PER_GPU if task.share is None else task.share
+    twice = tuple(device for device, milli in wanted.items() if milli > MILLI_PER_GPU)
+    if twice:
+        raise ClaimRefusedError(f"{claim.job} names a device twice", twice)
+    return wanted
+
+
+def _refuse_held(connection: Connection, wanted: Counter[DeviceId]) -> None:
+    query = select(holdings).where(holdings.c.device.in_(wanted)).order_by(holdings.c.device, holdings.c.job)
+    held = connection.execute(query).all()
+    for row in held:
+        wanted = wanted + Counter({DeviceId(row.device): row.milli})
+    full = [row for row in held if wanted[DeviceId(row.device)] > MILLI_PER_GPU]
+    if full:
+        whose = ", ".join(f"{row.device} by {row.job}" for row in full)
+        raise ClaimRefusedError(f"already held: {whose}", tuple(dict.fromkeys(DeviceId(row.device) for row in full)))
 
 
 def _set_last_attempt(connection: Connection, claim: Claim) -> None:
@@ -200,8 +214,8 @@ def _add_served(connection: Connection, job: JobName, attempt: int, at: Instant)
     held = select(claims.c.running_since).where(claims.c.job == job, claims.c.attempt == attempt)
     running_since = connection.execute(held).scalar()
     if running_since is not None:
-        devices = select(func.count()).select_from(holdings).where(holdings.c.job == job)
-        gpu_ms = connection.execute(devices).scalar_one() * max(0, at - running_since)
+        held = select(func.coalesce(func.sum(holdings.c.milli), 0)).where(holdings.c.job == job)
+        gpu_ms = connection.execute(held).scalar_one() * max(0, at - running_since) // MILLI_PER_GPU
         added = attempts.c.served_gpu_ms + gpu_ms
         connection.execute(update(attempts).where(attempts.c.job == job).values(served_gpu_ms=added))
 

@@ -56,12 +56,14 @@ claims = Table(
     Column("time_limit", BigInteger),  # milliseconds; absent: for ever
 )
 
-# The device is the key: the database itself refuses a second owner, whatever the program believes.
+# A whole GPU is held in 1000 parts, a share in fewer. That they never add up to more is checked in the transaction that
+# writes them; writers are let in one at a time (the epoch's row is locked first).
 holdings = Table(
     "holdings",
     metadata,
     Column("device", String, primary_key=True),
-    Column("job", String, ForeignKey("claims.job", ondelete="CASCADE"), nullable=False, index=True),
+    Column("job", String, ForeignKey("claims.job", ondelete="CASCADE"), primary_key=True, index=True),
+    Column("milli", Integer, nullable=False),
 )
 
 intents = Table(
