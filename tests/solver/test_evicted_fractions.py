@@ -54,7 +54,7 @@ POLICY = both_trust("a", "b")
 def running(known: Job, gpu: str, share: int | None) -> Job:
     """The job on one GPU of the node, or on a part of it."""
     part_of_it = (MilliGpu(share), "mps") if share else (None, None)
-    held = TaskPlacement("worker", 0, NODE.name, (DeviceId(gpu),), *part_of_it)  # type: ignore[arg-type]
+    held = TaskPlacement("worker", 0, NODE.name, (DeviceId(gpu),), *part_of_it)
     return msgspec.structs.replace(known, phase="running", attempt=1, placement=(held,), started_at=Instant(0))
 
 
