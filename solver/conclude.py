@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.fit import Fit
 from solver.greedy import greedy
-from solver.placement import Mask, Placed, place
+from solver.placement import Mask, Placed, place, place_best
 from solver.program.capacity import Opened
 from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
@@ -80,15 +81,20 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
 
 
 def starts_of(
-    values: Floats, formulation: Formulation, room: Room, candidates: Sequence[Candidate], shares: Shares
+    values: Floats,
+    formulation: Formulation,
+    room: Room,
+    candidates: Sequence[Candidate],
+    shares: Shares,
+    fit: Fit | None = None,
 ) -> tuple[Start, ...]:
     """The point made concrete, filled up with whatever still fits; the best over the orders of placing."""
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     answers = []
     for _ in range(TRIES_MAX):
         trial = room.copy()
-        placed = tuple(_place_all(order, trial))
-        answers.append(greedy(candidates, trial, shares, placed))
+        placed = tuple(_place_all(order, trial, fit))
+        answers.append(greedy(candidates, trial, shares, placed, fit))
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
             break
@@ -166,10 +172,10 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
     return None
 
 
-def _place_all(decided: Iterable[Decided], room: Room) -> Iterable[Start]:
+def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
     for wanted in decided:
         spec = wanted.candidate.job.spec
         placed = place(room, spec, wanted.option, wanted.within) if wanted.within is not None else None
-        placed = placed or place(room, spec, wanted.option)
-        if placed is not None:
-            yield Start(wanted.candidate, wanted.option, placed)
+        chosen = (wanted.option, placed) if placed else place_best(room, spec, (wanted.option,), fit)
+        if chosen is not None:
+            yield Start(wanted.candidate, *chosen)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
-from solver.placement import place
+from solver.fit import Fit
+from solver.placement import place_best
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.users import UserRoom
@@ -28,11 +30,12 @@ def greedy(
     room: Room,
     shares: Shares,
     already: Sequence[Start] = (),
+    fit: Fit | None = None,
 ) -> tuple[Start, ...]:
     """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
-    room before; they count against quota and come back first.
+    room before; they count against quota and come back first. `fit` chooses among places that a job likes equally.
     """
     headroom, users = Headroom(shares), UserRoom(shares.users)
     for start in already:
@@ -42,35 +45,41 @@ def greedy(
     waiting = [candidate for candidate in candidates if candidate.job.name not in taken]
     starts = list(already)
     for eligible in PASSES:
-        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, users, eligible)}
+        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, users, eligible, fit)}
         starts += served.values()
         waiting = [candidate for candidate in waiting if candidate.job.name not in served]
     return tuple(starts)
 
 
 def _pass(
-    waiting: Iterable[Candidate], room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible
+    waiting: Iterable[Candidate], room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible, fit: Fit | None
 ) -> Iterator[Start]:
     # Room and headroom only shrink: what one could not have, none of its like can have later in the same pass.
     without: set[int] = set()
     for candidate in waiting:
         if candidate.likeness not in without:
-            start = _start(candidate, room, headroom, users, eligible)
+            start = _start(candidate, room, headroom, users, eligible, fit)
             if start is None:
                 without.add(candidate.likeness)
             else:
                 yield start
 
 
-def _start(candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible) -> Start | None:
+def _start(
+    candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible, fit: Fit | None
+) -> Start | None:
     job, spec = candidate.job, candidate.job.spec
-    for option in candidate.options:
-        if not eligible(headroom, spec.queue, option.charge):
-            continue
-        if headroom.blocking(spec.queue, option.charge) or users.blocking(job, option.charge):
-            continue
-        placed = place(room, spec, option)
-        if placed is not None:
+    able = [
+        option
+        for option in candidate.options
+        if eligible(headroom, spec.queue, option.charge)
+        and not headroom.blocking(spec.queue, option.charge)
+        and not users.blocking(job, option.charge)
+    ]
+    for _, equals in groupby(able, key=lambda option: option.fallback):
+        chosen = place_best(room, spec, tuple(equals), fit)
+        if chosen is not None:
+            option, placed = chosen
             headroom.take(spec.queue, option.charge)
             users.take(job, option.charge)
             return Start(candidate, option, placed)

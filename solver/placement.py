@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from solver.fit import Fit
 from solver.rules.demand import Option
-from solver.world.cluster import LEVELS, GpuType, Level, is_wider
+from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
 from solver.world.workload import JobSpec, Shape, SharedShape, SharingMode, TaskPlacement, TopologyRequest
@@ -40,6 +41,52 @@ def place(room: Room, spec: JobSpec, option: Option, within: Mask | None = None)
             if tasks is not None:
                 return Placed(tasks, _preferred_met(room, spec.effective_topology, tasks))
     return None
+
+
+def place_best(
+    room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit | None = None
+) -> tuple[Option, Placed] | None:
+    """Take room under one of several equally liked options: where `fit` finds the cheapest place, else the first that fits.
+
+    `fit` chooses for jobs of one task. Gangs stay together as `place` keeps them.
+    """
+    if fit is not None and spec.tasks == 1:
+        return _place_cheapest(room, spec, options, fit)
+    for option in options:
+        placed = place(room, spec, option)
+        if placed is not None:
+            return option, placed
+    return None
+
+
+def _place_cheapest(room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit) -> tuple[Option, Placed] | None:
+    number = next(number for number, group in enumerate(spec.task_groups) if group.replicas)
+    found = [(option, fit.cheapest(room, option.shapes[number], option.gpu_types[number])) for option in options]
+    spots = [(spot.cost, spot.node, option, spot) for option, spot in found if spot is not None]
+    if not spots:
+        return None
+    _, node, option, spot = min(spots, key=lambda known: known[:2])
+    group = ServedGroup(spec.task_groups[number].name, 1, option.shapes[number], option.gpu_types[number])
+    return option, Placed((_realise_at(room, group, node, spot.left_milli),), preferred_met=True)
+
+
+def _realise_at(room: Room, group: ServedGroup, node: int, left_milli: int | None) -> TaskPlacement:
+    """One task on a node, its share on the first GPU of which so much is left; None: on one that is whole."""
+    share, mode = _share(group.shape, room.nodes[node].pool)
+    if share is None:
+        (devices,) = room.take(node, group.shape, 1)
+        return TaskPlacement(group.name, 0, room.nodes[node].name, devices)
+    device = room.free_devices[node][0] if left_milli is None else _divided(room, group.shape, node, left_milli)
+    task = TaskPlacement(group.name, 0, room.nodes[node].name, (device,), share, mode)
+    room.hold(task, group.shape)
+    return task
+
+
+def _divided(room: Room, shape: Shape, node: int, left_milli: int) -> DeviceId:
+    domain = shape.domain(room.nodes[node].pool) if isinstance(shape, SharedShape) else None
+    return next(
+        gpu.device for gpu in room.shared[node] if gpu.healthy and gpu.domain == domain and gpu.free_milli == left_milli
+    )
 
 
 def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None) -> Iterator[_Gang]:

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from solver.admission import Admission, Gate
 from solver.certify import better, entitled_unproven, layer_results, loose_bounds
 from solver.conclude import point_of, starts_of
+from solver.fit import Fit
 from solver.forecast import estimates
+from solver.fragmentation import expected_of
 from solver.greedy import greedy
 from solver.placement import place
 from solver.plan.plan import Bind, Certificate, Inadmissible, Plan, Release, Runs, Stage, Starts, Step, Verdict, Waits
+from solver.prices import prices_of
 from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
@@ -20,7 +23,7 @@ from solver.rules.demand import Candidate, Option, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.policy import Policy, SolverLimits
-from solver.rules.sharing import sharing_of
+from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
@@ -46,7 +49,8 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     candidates = in_order(competing(snapshot, admissions), policy, shares, snapshot.time)
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
     room = Room.of(snapshot, sharing.domain)
-    answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
+    fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
+    answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser, fit)
     explained = _explained(snapshot, policy, admissions, candidates, room, shares, answer)
     return Plan(
         snapshot.digest,
@@ -79,27 +83,42 @@ def decide(
     shares: Shares,
     limits: SolverLimits,
     optimiser: Optimiser | None,
+    fit: Fit | None = None,
 ) -> Answer:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
     able = able_to_start(candidates, room, shares)
     sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
     classes = classes_of(able)
     bounds = loose_bounds(classes, sub_layers, shares)
-    first = greedy(able, room.copy(), shares)
+    first = greedy(able, room.copy(), shares, fit=fit)
     values = layer_values(first, sub_layers, shares)
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
         return Answer(first, _certificate(stage, values, sub_layers, bounds, None, limits))
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
     program = formulation.state()
-    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
-    solution = optimiser(program, point_of(first, formulation, program, room), effort)
+    solution = optimiser(program, point_of(first, formulation, program, room), _effort(limits))
     if solution is not None:
-        second = starts_of(solution.values, formulation, room, able, shares)
+        second = starts_of(solution.values, formulation, room, able, shares, fit)
         improved = layer_values(second, sub_layers, shares)
         if better(improved, values):
             return Answer(second, _certificate("mip", improved, sub_layers, bounds, solution, limits, program))
     return Answer(first, _certificate("greedy", values, sub_layers, bounds, solution, limits, program))
+
+
+def fit_for(
+    snapshot: Snapshot, room: Room, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
+) -> Fit | None:
+    """What chooses among places that are otherwise alike; None where nobody asks for a part of a GPU: best fit does there."""
+    expected = expected_of(snapshot.jobs, room.gpu_types, sharing)
+    if not expected.has_fractions:
+        return None
+    prices = prices_of(room, expected, optimiser, _effort(limits)) if optimiser else None
+    return Fit.of(expected, prices, room)
+
+
+def _effort(limits: SolverLimits) -> Effort:
+    return Effort(limits.gap, limits.time_limit.seconds, limits.seed)
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
