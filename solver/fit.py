@@ -62,10 +62,14 @@ class Prices:
 
 
 class Spot(NamedTuple):
-    """A place for one task: its cost, the node's number, and what is left of the GPU that it shares (None: a whole one)."""
+    """A place for one task: its cost, the node's number, the way it is served, and what is left of the GPU that it shares.
+
+    `left_milli` None: it gets GPUs that are whole.
+    """
 
     cost: float
     node: int
+    way: int
     left_milli: int | None
 
 
@@ -115,18 +119,26 @@ class Fit:
         known = prices or Prices.none(len(room.nodes), gpus_max)
         return cls(expected, known, FRAGMENTATION_WEIGHT if prices else FRAGMENTATION_ALONE)
 
-    def cheapest(self, room: Room, shape: Shape, gpu_type: GpuType | None, within: Mask | None = None) -> Spot | None:
-        """The cheapest place for a task, or None where it fits nowhere. Takes nothing."""
+    def cheapest(
+        self, room: Room, ways: Sequence[tuple[Shape, GpuType | None]], within: Mask | None = None
+    ) -> Spot | None:
+        """The cheapest place for a task over its ways to be served (type None: on any node); None where there is none. Takes nothing.
+
+        Ties go to the smallest node name, then to the earlier way.
+        """
         self._follow(room)
-        usable = room.open_nodes if gpu_type is None else room.open_nodes & room.of_type(gpu_type)
-        nodes = np.flatnonzero(usable if within is None else usable & within)
-        states = self._state_of_node[nodes]
-        known = self._costs_of(shape, states)
-        costs = known.cost[states]
-        if not len(costs) or not np.isfinite(costs.min()):
-            return None
-        best = int(costs.argmin())
-        return Spot(float(costs[best]), int(nodes[best]), int(known.left_milli[states[best]]) or None)
+        spots = []
+        for numbers in _alike(ways):
+            nodes = np.flatnonzero(_usable(room, [ways[number][1] for number in numbers], within))
+            states = self._state_of_node[nodes]
+            known = self._costs_of(ways[numbers[0]][0], states)
+            costs = known.cost[states]
+            if len(costs) and np.isfinite(costs.min()):
+                best = int(costs.argmin())
+                way = next(n for n in numbers if ways[n][1] in (None, room.nodes[nodes[best]].gpu_type))
+                left_milli = int(known.left_milli[states[best]]) or None
+                spots.append(Spot(float(costs[best]), int(nodes[best]), way, left_milli))
+        return min(spots, default=None, key=lambda spot: spot[:3])
 
     def _follow(self, room: Room) -> None:
         """Bring the states up to what a room is now: only nodes that differ from the last one seen."""
@@ -162,8 +174,7 @@ class Fit:
         return self._numbers[state]
 
     def _costs_of(self, shape: Shape, states: Ints) -> _Costs:
-        circles = shape.circles if isinstance(shape, SharedShape) else ()
-        key = (shape.gpus, int(shape.cost), shape.cpu, shape.memory, circles)
+        key = _key(shape)
         known = self._costs.get(key, _Costs(np.zeros(0), np.zeros(0, dtype=np.int64)))
         if len(known.cost) < len(self._states):
             size = 2 * len(self._states)
@@ -199,6 +210,27 @@ class Fit:
     def _worth(self, nodes: _Nodes, whole: Ints, left: Ints) -> Floats:
         parts = self.prices.divided[nodes.group[:, None], left].sum(axis=1)
         return np.asarray(self.prices.whole[nodes.group, np.maximum(whole, 0)] + parts, dtype=np.float64)
+
+
+def _alike(ways: Sequence[tuple[Shape, GpuType | None]]) -> list[list[int]]:
+    """Ways by what they take: only the type may differ."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for number, (shape, gpu_type) in enumerate(ways):
+        alike.setdefault((_key(shape), gpu_type is None), []).append(number)
+    return list(alike.values())
+
+
+def _key(shape: Shape) -> tuple[object, ...]:
+    circles = shape.circles if isinstance(shape, SharedShape) else ()
+    return (shape.gpus, int(shape.cost), shape.cpu, shape.memory, circles)
+
+
+def _usable(room: Room, gpu_types: Sequence[GpuType | None], within: Mask | None) -> Mask:
+    allowed = room.open_nodes if within is None else room.open_nodes & within
+    if None in gpu_types:
+        return allowed
+    of_type = np.array([gpu_type in gpu_types for gpu_type in room.gpu_types], dtype=bool)
+    return np.asarray(allowed & of_type[room.type_of_node], dtype=np.bool_)
 
 
 def _parts(gpus: SharedGpus) -> tuple[_Part, ...]:

@@ -61,13 +61,12 @@ def place_best(
 
 def _place_cheapest(room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit) -> tuple[Option, Placed] | None:
     number = next(number for number, group in enumerate(spec.task_groups) if group.replicas)
-    found = [(option, fit.cheapest(room, option.shapes[number], option.gpu_types[number])) for option in options]
-    spots = [(spot.cost, spot.node, option, spot) for option, spot in found if spot is not None]
-    if not spots:
+    spot = fit.cheapest(room, [(option.shapes[number], option.gpu_types[number]) for option in options])
+    if spot is None:
         return None
-    _, node, option, spot = min(spots, key=lambda known: known[:2])
+    option = options[spot.way]
     group = ServedGroup(spec.task_groups[number].name, 1, option.shapes[number], option.gpu_types[number])
-    return option, Placed((_realise_at(room, group, node, spot.left_milli),), preferred_met=True)
+    return option, Placed((_realise_at(room, group, spot.node, spot.left_milli),), preferred_met=True)
 
 
 def _realise_at(room: Room, group: ServedGroup, node: int, left_milli: int | None) -> TaskPlacement:
