@@ -122,9 +122,9 @@ class Fit:
     def cheapest(
         self, room: Room, ways: Sequence[tuple[Shape, GpuType | None]], within: Mask | None = None
     ) -> Spot | None:
-        """The cheapest place for a task over its ways to be served (type None: on any node); None where there is none. Takes nothing.
+        """The cheapest place for a task over its ways to be served (type None: on any node); None where there is none.
 
-        Ties go to the smallest node name, then to the earlier way.
+        Takes nothing. Ties go to the smallest node name, then to the earlier way.
         """
         self._follow(room)
         spots = []

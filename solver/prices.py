@@ -86,7 +86,8 @@ class _Market:
                 self._serve(group, kind, cores, gib)
 
     def _column(self, worth: float, entries: list[tuple[Row, float]]) -> None:
-        self.columns.append((worth, entries))
+        # A row in which no column has a factor would be lost on the way to HiGHS: PuLP leaves such dual columns out.
+        self.columns.append((worth, [(row, factor) for row, factor in entries if factor]))
 
     def _supply(self) -> None:
         room = self.room
