@@ -190,11 +190,15 @@ def main(traces: Path, name: str, batch: int, seeds: int, output: str) -> None:
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(name, total=seeds)
-        result = measure(traces, name, batch, range(seeds), lambda done: bar.update(task, completed=done))
+        try:
+            result = measure(traces, name, batch, range(seeds), lambda done: bar.update(task, completed=done))
+            published = read_published(traces, name)
+        except (OSError, KeyError, ValueError) as error:
+            raise click.ClickException(f"{traces} does not hold the trace: {error}. See docs/benchmarks.md.") from error
     if output == "json":
         click.echo(json.dumps(msgspec.to_builtins(result), indent=2))
     else:
-        _print(result, read_published(traces, name))
+        _print(result, published)
 
 
 def _print(result: Result, published: dict[int, float]) -> None:

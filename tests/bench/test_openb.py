@@ -49,7 +49,7 @@ GOLDEN = [
     ("06", "node-2", "node-2/1"),
     ("07", "node-1", "node-1/0"),
 ]
-"""The end of the pod's name, its node, its device: 0.23, 0.46 and 0.23 share one T4, which pods 04 and 06 alone may not leave."""
+"""The end of the pod's name, its node, its device: 0.23, 0.46 and 0.23 share a T4: pods 04 and 06 may use no other type."""
 
 
 @pytest.fixture
@@ -162,3 +162,9 @@ def test_a_batch_that_is_no_number_is_a_usage_error(traces: Path) -> None:
     ran = CliRunner().invoke(main, ["--traces", str(traces), "--batch", "many"])
     assert ran.exit_code == 2
     assert "neither a number of pods nor 'round'" in ran.output
+
+
+def test_a_folder_without_the_trace_is_said_in_a_sentence(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(main, ["--traces", str(tmp_path)])
+    assert ran.exit_code == 1
+    assert "does not hold the trace" in ran.output

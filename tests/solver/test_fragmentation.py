@@ -116,6 +116,7 @@ def test_a_bundle_kept_whole_is_worth_what_a_large_task_pays() -> None:
     fit, room = priced([node("big", 8), *(node(f"n{number}", 1) for number in range(8))], mix)
     whole = fit.prices.whole[fit.prices.group_of_node[room.index[node("big", 8).name]]]
     assert whole[8] - whole[7] > whole[1] - whole[0]
+    assert whole[8] == pytest.approx(8000), "no more than a task of eight is worth"
 
 
 def test_ties_go_to_the_smallest_node_name() -> None:
