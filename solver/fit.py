@@ -119,9 +119,7 @@ class Fit:
         known = prices or Prices.none(len(room.nodes), gpus_max)
         return cls(expected, known, FRAGMENTATION_WEIGHT if prices else FRAGMENTATION_ALONE)
 
-    def cheapest(
-        self, room: Room, ways: Sequence[tuple[Shape, GpuType | None]], within: Mask | None = None
-    ) -> Spot | None:
+    def cheapest(self, room: Room, ways: Sequence[tuple[Shape, GpuType | None]]) -> Spot | None:
         """The cheapest place for a task over its ways to be served (type None: on any node); None where there is none.
 
         Takes nothing. Ties go to the smallest node name, then to the earlier way.
@@ -129,7 +127,7 @@ class Fit:
         self._follow(room)
         spots = []
         for numbers in _alike(ways):
-            nodes = np.flatnonzero(_usable(room, [ways[number][1] for number in numbers], within))
+            nodes = np.flatnonzero(_usable(room, [ways[number][1] for number in numbers]))
             states = self._state_of_node[nodes]
             known = self._costs_of(ways[numbers[0]][0], states)
             costs = known.cost[states]
@@ -225,12 +223,11 @@ def _key(shape: Shape) -> tuple[object, ...]:
     return (shape.gpus, int(shape.cost), shape.cpu, shape.memory, circles)
 
 
-def _usable(room: Room, gpu_types: Sequence[GpuType | None], within: Mask | None) -> Mask:
-    allowed = room.open_nodes if within is None else room.open_nodes & within
+def _usable(room: Room, gpu_types: Sequence[GpuType | None]) -> Mask:
     if None in gpu_types:
-        return allowed
+        return room.open_nodes
     of_type = np.array([gpu_type in gpu_types for gpu_type in room.gpu_types], dtype=bool)
-    return np.asarray(allowed & of_type[room.type_of_node], dtype=np.bool_)
+    return np.asarray(room.open_nodes & of_type[room.type_of_node], dtype=np.bool_)
 
 
 def _parts(gpus: SharedGpus) -> tuple[_Part, ...]:
