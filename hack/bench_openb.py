@@ -24,13 +24,15 @@ from hack.openb import arrivals, policy, read_nodes, read_pods, read_published
 from solver.fit import Fit
 from solver.greedy import greedy
 from solver.plan.plan import Bind
+from solver.prices import fit_for
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import Candidate, Option, SubLayer, options_of
+from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import shares_of
+from solver.rules.options import Option, options_of
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
-from solver.solve import fit_for, solve
+from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.quantities import MILLI_PER_GPU, Instant
 from solver.world.room import Room

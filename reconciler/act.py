@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -27,9 +28,13 @@ from reconciler.jobs.settle import (
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
-from reconciler.store.protocols import Claim, ClaimRefusedError, Event
-from solver.plan.plan import Bind, Plan, Release
+from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Step, Withdraw
+from solver.rules.policy import Policy
+from solver.rules.usage import accrued, holds_of
+from solver.world.cluster import Node
 from solver.world.inflight import Intent
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
 
 
@@ -49,17 +54,45 @@ class Leader:
             self._apply(settlement)
         return len(decided)
 
+    def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
+        """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
+        half_life = policy.scheduling.usage_half_life
+        if half_life is None:
+            return
+        past, now = self.plane.ledger.past_use(), self.plane.clock.now()
+        types = {node.name: node.gpu_type for node in declared}
+        holds = [
+            hold
+            for claim in self.plane.ledger.claims()
+            for hold in holds_of(self.plane.jobs.job(claim.job).spec.queue, claim.tasks, types, claim.since)
+        ]
+        usage = accrued(past.usage, past.at, holds, now, half_life)
+        self.plane.ledger.keep_past_use(self.epoch, PastUse(usage, now))
+
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
         return sum(not self._take(step) for step in plan.steps)
 
-    def _take(self, step: Bind | Release) -> bool:
+    def _take(self, step: Step) -> bool:
         match step:
             case Bind():
                 return self._bind(step)
             case Release(job, attempt):
                 self._ask_to_stop(job, attempt, "it did not become ready in time")
-                return True
+            case Evict():
+                self._ask_to_stop(step.job, step.attempt, _why_evicted(step), step.grace, step.beneficiary)
+            case Nominate():
+                self._nominate(step)
+            case Withdraw(job):
+                self.plane.ledger.withdraw(self.epoch, job)
+                self._note("withdrawn", job, "what it was promised is not to be had any more")
+        return True
+
+    def _nominate(self, step: Nominate) -> None:
+        now = self.plane.clock.now()
+        intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        self.plane.ledger.nominate(self.epoch, intent)
+        self._note("promised", step.job, f"{', '.join(sorted({task.node for task in step.tasks}))}, once they are free")
 
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
@@ -96,19 +129,20 @@ class Leader:
             case Cancel(job, actor):
                 self._finish(job, JobOutcome("cancelled", self.plane.clock.now(), message=f"cancelled by {actor}"))
             case GiveBack(job, attempt):
-                self.plane.ledger.release(self.epoch, job, attempt)
+                self.plane.ledger.release(self.epoch, job, attempt, self.plane.clock.now())
                 self._note("released", job, f"nothing of attempt {attempt} runs")
             case Forget(job, attempt):
                 self._forget(job, attempt)
             case Send(order):
                 self._send(order)
 
-    def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
+    def _ask_to_stop(
+        self, job: JobName, attempt: int, cause: str, grace: Duration = STOP_GRACE, beneficiary: JobName | None = None
+    ) -> None:
         now = self.plane.clock.now()
-        intent = Intent("stop", job, attempt, now, now.after(STOP_GRACE))
-        self.plane.ledger.ask(self.epoch, intent)
+        self.plane.ledger.ask(self.epoch, Intent("stop", job, attempt, now, now.after(grace), beneficiary=beneficiary))
         self._note("asked-to-stop", job, cause)
-        self._send(StopGang(job, attempt, STOP_GRACE))
+        self._send(StopGang(job, attempt, grace))
 
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
         attempt = self.plane.ledger.attempts().get(job, 0)
@@ -131,3 +165,8 @@ class Leader:
 
     def _note(self, kind: str, job: JobName, cause: str) -> None:
         self.plane.history.record_event(Event(self.plane.clock.now(), kind, job, cause, self.plane.holder))
+
+
+def _why_evicted(step: Evict) -> str:
+    lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+    return f"it gives up {step.gpus} GPUs for {step.beneficiary} ({step.means}); {lost}"

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
+from solver.best_place import place_best
 from solver.fit import Fit
 from solver.greedy import greedy
-from solver.placement import Mask, Placed, place, place_best
+from solver.placement import Mask, Placed, least_tasks, place
 from solver.program.capacity import Opened
 from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
-from solver.program.ways import Kind, Way
-from solver.rules.demand import Candidate, Option
+from solver.program.ways import Growth, Kind, Way
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.options import Option
+from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.world.cluster import LEVELS, DeviceId, Level
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
-from solver.world.workload import SharedShape
+from solver.world.workload import JobSpec, SharedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Decided:
     option: Option
     level: Level | None
     within: Mask | None
+    tasks: tuple[int, ...]
 
     @property
     def task_milli(self) -> int:
@@ -66,17 +71,22 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
+        for growth, column in _growth_of(way, formulation):
+            values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
         for key in _newly_divided(start, formulation.cells, divided):
             values[formulation.opened[key]] += 1
-        for segment, count in segments_of(start.candidate, start.option):
+        for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] += count
     headroom = Headroom(formulation.shares)
     for columns, inside in ((formulation.entitled, headroom.entitled), (formulation.fair, headroom.fair)):
         for segment, part in parts_inside(milli, inside).items():
             if segment in columns:
                 values[columns[segment]] = part / MILLI_PER_GPU
+    started = {start.candidate.job.name for start in starts}
+    for number, column in formulation.all_started.items():
+        values[column] = all(member.job.name in started for member in formulation.classes[number].members)
     return values
 
 
@@ -92,8 +102,7 @@ def starts_of(
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     answers = []
     for _ in range(TRIES_MAX):
-        trial = room.copy()
-        placed = tuple(_place_all(order, trial, fit))
+        trial, placed = _place_in_line(order, room, candidates, fit)
         answers.append(greedy(candidates, trial, shares, placed, fit))
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
@@ -101,6 +110,19 @@ def starts_of(
         # Whoever found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
         order.sort(key=lambda decided: decided.candidate.job.name in found)
     return max(answers, key=lambda starts: layer_values(starts, formulation.sub_layers, shares))
+
+
+def _place_in_line(
+    order: Sequence[Decided], room: Room, candidates: Sequence[Candidate], fit: Fit | None
+) -> tuple[Room, tuple[Start, ...]]:
+    """Place all; whoever would pass one of its strict queue that found no place gives its own back. With the room left."""
+    while True:
+        trial = room.copy()
+        placed = tuple(_place_all(order, trial, fit))
+        staying = passing_nobody(candidates, [(start.candidate, start.option) for start in placed])
+        if len(staying) == len(placed):
+            return trial, placed
+        order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
 def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[Opened]:
@@ -135,18 +157,38 @@ def _pool_of(placed: Placed, room: Room) -> int:
 
 
 def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[tuple[Kind, int]]:
-    shapes = start.shapes
-    nodes = {
-        (task.group, task.index): room.index[task.node] for task in start.placed.tasks if shapes[task.group].uses_gpus
-    }
-    kinds = [kind for kind, _ in formulation.kinds_of(way)]
-    if kinds and kinds[0].level is not None:
-        yield kinds[0], formulation.cells.domain_of(next(iter(nodes.values())))
-        return
-    by_part = {(kind.parts[0][0], kind.parts[0][1]): kind for kind in kinds}
-    for (group, _), node in nodes.items():
-        kind = by_part[formulation.part_key(shapes[group], room.nodes[node].gpu_type)]
-        yield kind, formulation.cells.domain_of(node)
+    kept = formulation.kept_at(way) is not None
+    for number, group in enumerate(start.candidate.job.spec.task_groups):
+        tasks = sorted((task for task in start.placed.tasks if task.group == group.name), key=lambda task: task.index)
+        domains = [formulation.cells.domain_of(room.index[task.node]) for task in tasks]
+        growth = Growth(way, number)
+        if growth in formulation.growth:
+            yield from ((formulation.kind_of_growth(growth), domain) for domain in domains[group.least :])
+        if not group.shape.uses_gpus:
+            continue
+        if kept:
+            # The gang is one flow, so it is counted once, by the first of its groups that has GPUs.
+            yield from (
+                (kind, domains[0]) for kind, _ in formulation.kinds_of(way) if number == _first_with_gpus(start)
+            )
+            continue
+        first = 0
+        for kind, times in formulation.kinds_of_group(way, number):
+            for _ in range(times):
+                yield kind, domains[first]
+                first += kind.parts[0][2]
+
+
+def _first_with_gpus(start: Start) -> int:
+    return next(number for number, group in enumerate(start.candidate.job.spec.task_groups) if group.shape.uses_gpus)
+
+
+def _growth_of(way: Way, formulation: Formulation) -> list[tuple[Growth, int]]:
+    """The columns by which gangs served one way grow."""
+    groups = range(len(way.option.gpu_types))
+    return [
+        (growth, formulation.growth[growth]) for group in groups if (growth := Growth(way, group)) in formulation.growth
+    ]
 
 
 def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
@@ -157,16 +199,29 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
     }
     for number, job_class in enumerate(formulation.classes):
         members = iter(job_class.members)
-        ways = [way for way in formulation.ways_of_class(number) for _ in range(round(values[formulation.ways[way]]))]
-        for way, candidate in zip(ways, members, strict=False):
-            yield Decided(candidate, way.option, way.level, _hint(way, formulation, domains))
+        for way in formulation.ways_of_class(number):
+            served = islice(members, round(values[formulation.ways[way]]))
+            growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
+            for candidate in served:
+                tasks = _share_of(growing, candidate.job.spec)
+                yield Decided(candidate, way.option, way.level, _hint(way, formulation, domains), tasks)
+
+
+def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
+    """The next gang's tasks, out of what all gangs served the same way grow by: the first in the order grow first."""
+    tasks = []
+    for number, group in enumerate(spec.task_groups):
+        more = min(growing.get(number, 0), group.replicas - group.least)
+        growing[number] = growing.get(number, 0) - more
+        tasks.append(group.least + more)
+    return tuple(tasks)
 
 
 def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) -> Mask | None:
     if way.pool is not None:
         mask: Mask = formulation.cells.room.topology["pool"].of_node == way.pool
         return mask
-    for kind, _ in formulation.kinds_of(way):
+    for kind, _ in formulation.kinds_of(way) if formulation.kept_at(way) else ():
         if domains.get(kind):
             return formulation.cells.nodes_of(domains[kind].pop(0))
     return None
@@ -175,7 +230,10 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
 def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
     for wanted in decided:
         spec = wanted.candidate.job.spec
-        placed = place(room, spec, wanted.option, wanted.within) if wanted.within is not None else None
-        chosen = (wanted.option, placed) if placed else place_best(room, spec, (wanted.option,), fit)
-        if chosen is not None:
-            yield Start(wanted.candidate, *chosen)
+        least = least_tasks(spec)
+        for tasks in dict.fromkeys((wanted.tasks, least)):
+            placed = place(room, spec, wanted.option, wanted.within, tasks) if wanted.within is not None else None
+            chosen = (wanted.option, placed) if placed else place_best(room, spec, (wanted.option,), fit, tasks)
+            if chosen is not None:
+                yield Start(wanted.candidate, *chosen, tasks)
+                break

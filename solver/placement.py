@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.fit import Fit
-from solver.rules.demand import Option
-from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
+from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
+from solver.rules.options import Option
+from solver.world.cluster import LEVELS, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.workload import JobSpec, Shape, SharedShape, SharingMode, TaskPlacement, TopologyRequest
+from solver.world.workload import Bundle, JobSpec, Shape, SharedShape, SharingMode, TaskPlacement, TopologyRequest
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -28,71 +28,52 @@ class Placed:
     preferred_met: bool
 
 
-def place(room: Room, spec: JobSpec, option: Option, within: Mask | None = None) -> Placed | None:
-    """Take room for the whole gang and say where, or take nothing and return None.
+def place(
+    room: Room, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None
+) -> Placed | None:
+    """Take room for so many tasks of each group (None: the least it starts with) and say where; or take nothing, for None.
 
     Domains are tried from the level the job asks for (else from the closest) to the widest it allows, in each level
     the one that the gang fills best. `within` narrows the nodes, as a hint from the program.
     """
-    gangs = [gang for gang in _gangs(room, spec, option, within) if gang.fits_somewhere()]
-    for level in _levels(spec.effective_topology) if gangs else ():
-        for gang in gangs:
-            tasks = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
-            if tasks is not None:
-                return Placed(tasks, _preferred_met(room, spec.effective_topology, tasks))
+    gangs = _gangs(room, spec, option, within, tasks or least_tasks(spec))
+    able = [gang for gang in gangs if gang.fits_somewhere()]
+    for level in _levels(spec.effective_topology) if able else ():
+        for gang in able:
+            placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
+            if placed is not None:
+                return Placed(placed, _preferred_met(room, spec.effective_topology, placed))
     return None
 
 
-def place_best(
-    room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit | None = None
-) -> tuple[Option, Placed] | None:
-    """Take room under one of several equally liked options: where `fit` finds the cheapest place, else the first that fits.
-
-    `fit` chooses for jobs of one task. Gangs stay together as `place` keeps them.
-    """
-    if fit is not None and spec.tasks == 1:
-        return _place_cheapest(room, spec, options, fit)
-    for option in options:
-        placed = place(room, spec, option)
-        if placed is not None:
-            return option, placed
-    return None
-
-
-def _place_cheapest(room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit) -> tuple[Option, Placed] | None:
-    number = next(number for number, group in enumerate(spec.task_groups) if group.replicas)
-    spot = fit.cheapest(room, [(option.shapes[number], option.gpu_types[number]) for option in options])
-    if spot is None:
-        return None
-    option = options[spot.way]
-    group = ServedGroup(spec.task_groups[number].name, 1, option.shapes[number], option.gpu_types[number])
-    return option, Placed((_realise_at(room, group, spot.node, spot.left_milli),), preferred_met=True)
-
-
-def _realise_at(room: Room, group: ServedGroup, node: int, left_milli: int | None) -> TaskPlacement:
-    """One task on a node, its share on the first GPU of which so much is left; None: on one that is whole."""
-    share, mode = _share(group.shape, room.nodes[node].pool)
-    if share is None:
-        (devices,) = room.take(node, group.shape, 1)
-        return TaskPlacement(group.name, 0, room.nodes[node].name, devices)
-    device = room.free_devices[node][0] if left_milli is None else _divided(room, group.shape, node, left_milli)
-    task = TaskPlacement(group.name, 0, room.nodes[node].name, (device,), share, mode)
-    room.hold(task, group.shape)
-    return task
-
-
-def _divided(room: Room, shape: Shape, node: int, left_milli: int) -> DeviceId:
-    domain = shape.domain(room.nodes[node].pool) if isinstance(shape, SharedShape) else None
-    return next(
-        gpu.device for gpu in room.shared[node] if gpu.healthy and gpu.domain == domain and gpu.free_milli == left_milli
-    )
-
-
-def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None) -> Iterator[_Gang]:
+def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
     """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
     if any(isinstance(shape, SharedShape) for shape in option.shapes):
-        yield _Gang.of(room, spec, option, within, fresh=False)
-    yield _Gang.of(room, spec, option, within, fresh=True)
+        yield _Gang.of(room, spec, option, within, tasks, fresh=False)
+    yield _Gang.of(room, spec, option, within, tasks, fresh=True)
+
+
+def least_tasks(spec: JobSpec) -> tuple[int, ...]:
+    """Tasks of each group without which the gang does not start."""
+    return tuple(group.least for group in spec.task_groups)
+
+
+def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int, most: int) -> Placed:
+    """Take room for up to `most` more tasks of one group, as near to the others as can be, and say where all are."""
+    group, asked = ServedGroup.of(spec, option, number), spec.effective_topology
+    tasks = list(placed.tasks)
+    nodes = [room.index[task.node] for task in tasks]
+    first = sum(task.group == group.name for task in tasks)
+    limits = SpreadLimits.of(room, spec, placed.tasks)
+    for level in (*LEVELS, None):
+        if is_wider(level, asked.required):
+            break
+        near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
+        own = [room.index[task.node] for task in tasks if task.group == group.name]
+        slots = room.slots(group.shape, group.gpu_type) * near
+        chosen = more_tasks(room, slots, most + first - len(own), group.bundle, limits.of_group(number), own)
+        tasks += _realise(room, group, chosen, len(own))
+    return Placed(tuple(tasks), _preferred_met(room, asked, tuple(tasks)))
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
@@ -112,80 +93,91 @@ def _preferred_met(room: Room, asked: TopologyRequest, tasks: tuple[TaskPlacemen
 
 
 class ServedGroup(NamedTuple):
-    """A task group under an option: what each of its tasks takes, and on which type."""
+    """A task group under an option: its place in the job, what each of its tasks takes, on which type, and how they are bundled."""
 
     name: str
-    replicas: int
+    number: int
     shape: Shape
     gpu_type: GpuType | None
+    bundle: Bundle | None
+
+    @classmethod
+    def of(cls, spec: JobSpec, option: Option, number: int) -> ServedGroup:
+        """One of a job's groups."""
+        group = spec.task_groups[number]
+        return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundle_of(group))
 
 
 @dataclass(slots=True)
 class _Gang:
-    """One gang being placed: its groups, and how many tasks of each group every node takes."""
+    """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes."""
 
     room: Room
-    groups: tuple[ServedGroup, ...]
+    spec: JobSpec
+    groups: tuple[tuple[ServedGroup, int], ...]
     slots: list[Ints]
     allowed: Mask
 
     @classmethod
-    def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, *, fresh: bool) -> _Gang:
+    def of(
+        cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int], *, fresh: bool
+    ) -> _Gang:
         allowed = room.open_nodes if within is None else room.open_nodes & within
         # Groups with GPUs are harder to place and go first.
-        served = (
-            ServedGroup(group.name, group.replicas, shape, gpu_type)
-            for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
-        )
-        groups = tuple(sorted(served, key=lambda group: -group.shape.cost))
-        slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group in groups]
-        return cls(room, groups, slots, allowed)
+        order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)
+        groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
+        slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group, _ in groups]
+        return cls(room, spec, groups, slots, allowed)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
-        return all(int(slots.sum()) >= group.replicas for group, slots in zip(self.groups, self.slots, strict=True))
+        return all(int(slots.sum()) >= tasks for (_, tasks), slots in zip(self.groups, self.slots, strict=True))
 
     def place_in_one(self, level: Level) -> tuple[TaskPlacement, ...] | None:
         """All tasks in one domain of the level, the one left fullest."""
         domains = self.room.topology[level]
         count = len(domains.names)
         able = np.ones(count, dtype=bool)
-        for group, slots in zip(self.groups, self.slots, strict=True):
-            able &= np.bincount(domains.of_node, weights=slots, minlength=count) >= group.replicas
+        limits = SpreadLimits.of(self.room, self.spec)
+        for (group, tasks), slots in zip(self.groups, self.slots, strict=True):
+            able &= room_in_domains(slots, domains.of_node, limits.of_group(group.number)) >= tasks
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
         free = np.bincount(domains.of_node, weights=self.room.free_gpus * self.allowed, minlength=count)
         for domain in candidates[np.argsort(free[candidates], kind="stable")]:
-            tasks = self.place_among(self.allowed & (domains.of_node == domain))
-            if tasks is not None:
-                return tasks
+            placed = self.place_among(self.allowed & (domains.of_node == domain))
+            if placed is not None:
+                return placed
         return None
 
     def place_among(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         """All tasks on these nodes."""
         if len(self.groups) == 1:
-            chosen = _spread_counts(self.room, self.slots[0] * nodes, self.groups[0].replicas)
-            return None if chosen is None else tuple(_realise(self.room, self.groups[0], chosen))
+            ((group, tasks),) = self.groups
+            limits = SpreadLimits.of(self.room, self.spec).of_group(group.number)
+            chosen = choose(self.room, self.slots[0] * nodes, tasks, group.bundle, limits)
+            return None if chosen is None else tuple(_realise(self.room, group, chosen))
         return self._place_groups_together(nodes)
 
     def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
-        trial = self.room.copy()
+        trial, limits = self.room.copy(), SpreadLimits.of(self.room, self.spec)
         decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
-        for group, before in zip(self.groups, self.slots, strict=True):
+        for (group, tasks), before in zip(self.groups, self.slots, strict=True):
             slots = np.minimum(before, trial.slots(group.shape, None)) * nodes
-            chosen = _spread_counts(trial, slots, group.replicas)
+            chosen = choose(trial, slots, tasks, group.bundle, limits.of_group(group.number))
             if chosen is None:
                 return None
-            for node, tasks in chosen:
-                trial.take(node, group.shape, tasks)
+            for node, count in chosen:
+                trial.take(node, group.shape, count)
             decided.append((group, chosen))
         return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
 
 
-def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]]) -> Iterator[TaskPlacement]:
-    index = 0
+def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]], first: int = 0) -> Iterator[TaskPlacement]:
+    """Give the tasks their devices; they are numbered from `first`."""
+    index = first
     for node, tasks in chosen:
         share, mode = _share(group.shape, room.nodes[node].pool)
         for devices in room.take(node, group.shape, tasks):
@@ -196,29 +188,3 @@ def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]]) -> I
 def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:
     circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
     return (shape.cost, circle.mode) if circle else (None, None)
-
-
-def _spread_counts(room: Room, slots: Ints, tasks: int) -> list[tuple[int, int]] | None:
-    """Which nodes take how many tasks: few racks and islands, then the nodes that are left fullest."""
-    if int(slots.sum()) < tasks:
-        return None
-    nodes = np.flatnonzero(slots)
-    order = nodes[np.argsort(room.free_gpus[nodes], kind="stable")]
-    for level in ("island", "rack", "block"):  # stable sorts from the least to the most significant key
-        order = order[np.argsort(_domain_rank(room.topology[level].of_node, slots, order, tasks), kind="stable")]
-    chosen: list[tuple[int, int]] = []
-    for node in order:
-        count = min(tasks, int(slots[node]))
-        chosen.append((int(node), count))
-        tasks -= count
-        if not tasks:
-            break
-    return chosen
-
-
-def _domain_rank(of_node: Ints, slots: Ints, order: Ints, tasks: int) -> Ints:
-    """Sort key that puts the tightest domain that takes all tasks first, else the roomiest first, each kept together."""
-    totals = np.bincount(of_node[order], weights=slots[order], minlength=int(of_node.max()) + 1).astype(np.int64)
-    mine = totals[of_node[order]]
-    unwanted = np.where(mine >= tasks, mine - tasks, 2 * int(totals.max()) + tasks - mine)
-    return np.asarray(unwanted * (int(of_node.max()) + 1) + of_node[order], dtype=np.int64)

@@ -23,13 +23,16 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from solver.fit import Prices
-from solver.fragmentation import Expected
+from solver.fit import Fit, Prices
+from solver.fragmentation import Expected, expected_of
 from solver.program.builder import ProgramBuilder
 from solver.program.optimiser import Effort, Optimiser
+from solver.rules.policy import SolverLimits
+from solver.rules.sharing import Sharing
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
+from solver.world.snapshot import Snapshot
 
 Ints = npt.NDArray[np.int64]
 
@@ -131,6 +134,17 @@ class _Market:
         else:
             entries += [(("whole", group, bundle), float(count)) for bundle, count in _split(gpus, self.bundles)]
         self._column(_worth(kind), entries)
+
+
+def fit_for(
+    snapshot: Snapshot, room: Room, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
+) -> Fit | None:
+    """What chooses among places that are otherwise alike; None where nobody asks for a part of a GPU: best fit does there."""
+    expected = expected_of(snapshot.jobs, room.gpu_types, sharing)
+    if not expected.has_fractions:
+        return None
+    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
+    return Fit.of(expected, prices_of(room, expected, optimiser, effort) if optimiser else None, room)
 
 
 def prices_of(room: Room, expected: Expected, optimiser: Optimiser, effort: Effort) -> Prices | None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from solver.plan.plan import Bind, Plan
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Withdraw
 from solver.program.optimiser import Optimiser
 from solver.rules.policy import Policy
+from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
-from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.inflight import InFlight, Intent, Usage
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
 
@@ -27,7 +29,7 @@ class TraceJob(Document, frozen=True):
 
 
 class Run(Document, frozen=True):
-    """How one job of the trace fared."""
+    """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has."""
 
     job: JobName
     queue: QueueName
@@ -35,10 +37,11 @@ class Run(Document, frozen=True):
     submitted_at: Instant
     started_at: Instant | None = None
     ended_at: Instant | None = None
+    evictions: int = 0
 
     @property
     def wait_ms(self) -> int | None:
-        """From submission to start; None while it waits."""
+        """From submission to the first start; None while it waits."""
         return None if self.started_at is None else self.started_at - self.submitted_at
 
 
@@ -55,7 +58,8 @@ class Replay:
     """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
 
     A round is held when something arrived or ended, at most one per `cadence`: what a control plane with that debounce
-    would have decided, without its latencies. Starting takes no time and nothing breaks.
+    would have decided, without its latencies. Starting and leaving take no time, and nothing breaks. Who is evicted has
+    done what its checkpoints saved, and takes the policy's restart cost longer when it runs again.
     """
 
     nodes: tuple[Node, ...]
@@ -65,7 +69,10 @@ class Replay:
     runs: dict[JobName, Run] = field(default_factory=dict)
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
-    _ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+    _ends: list[tuple[Instant, JobName, int]] = field(default_factory=list)
+    _promises: dict[JobName, Intent] = field(default_factory=dict)
+    _usage: tuple[Usage, ...] = ()
+    _usage_at: Instant = field(default_factory=lambda: Instant(0))
 
     def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
         """Hold rounds from the first arrival until an instant, or until nothing is left to happen."""
@@ -75,7 +82,9 @@ class Replay:
             self._end_jobs(now)
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
-                snapshot = snapshot_of(now, self.nodes, self._live.values())
+                self._accrue(now)
+                in_flight = InFlight(intents=tuple(self._promises.values()), usage=self._usage)
+                snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
                 yield Round(snapshot, plan)
@@ -83,15 +92,38 @@ class Replay:
 
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
+        if self._promises:
+            times.append(earliest)
         if position < len(arrivals):
             times.append(arrivals[position].job.submitted_at)
         return max(min(times), earliest) if times else None
 
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:
-            ended_at, name = heapq.heappop(self._ends)
-            del self._live[name]
-            self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
+            ended_at, name, attempt = heapq.heappop(self._ends)
+            job = self._live.get(name)
+            if job is not None and (job.attempt, job.phase) == (
+                attempt,
+                "running",
+            ):  # Else it was evicted before its end.
+                self._accrue(ended_at)
+                del self._live[name]
+                self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
+
+    def _accrue(self, now: Instant) -> None:
+        """Past use up to an instant until which nothing starts or ends."""
+        half_life = self.policy.scheduling.usage_half_life
+        if half_life is not None:
+            types = {node.name: node.gpu_type for node in self.nodes}
+            holds = [
+                hold
+                for job in self._live.values()
+                for hold in holds_of(
+                    job.spec.queue, job.placement, types, now if job.started_at is None else job.started_at
+                )
+            ]
+            self._usage = accrued(self._usage, self._usage_at, holds, now, half_life)
+            self._usage_at = now
 
     def _arrive(self, arrivals: Sequence[TraceJob], position: int, now: Instant) -> int:
         while position < len(arrivals) and arrivals[position].job.submitted_at <= now:
@@ -104,17 +136,49 @@ class Replay:
 
     def _apply(self, plan: Plan, now: Instant) -> None:
         for step in plan.steps:
-            if isinstance(step, Bind):
-                job = self._live[step.job]
-                self._live[step.job] = msgspec.structs.replace(
-                    job,
-                    phase="running",
-                    attempt=step.attempt,
-                    started_at=now,
-                    time_limit=step.time_limit,
-                    placement=step.tasks,
-                )
-                heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job))
-                # A part asked for by memory is known in GPUs only now.
-                gpus = MilliGpu(sum(task.gpus for task in step.tasks))
-                self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], gpus=gpus, started_at=now)
+            match step:
+                case Bind():
+                    self._bind(step, now)
+                case Evict():
+                    self._evict(step, now)
+                case Nominate(job, attempt, tasks, deadline):
+                    self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
+                case Withdraw(job):
+                    del self._promises[job]
+                case Release():
+                    raise AssertionError(f"{step.job} is released, but starting takes no time here")
+
+    def _bind(self, step: Bind, now: Instant) -> None:
+        self._promises.pop(step.job, None)
+        self._live[step.job] = msgspec.structs.replace(
+            self._live[step.job],
+            phase="running",
+            attempt=step.attempt,
+            started_at=now,
+            time_limit=step.time_limit,
+            placement=step.tasks,
+        )
+        heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job, step.attempt))
+        run = self.runs[step.job]
+        held = MilliGpu(sum(task.gpus for task in step.tasks))
+        first = now if run.started_at is None else run.started_at
+        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, gpus=held)
+
+    def _evict(self, step: Evict, now: Instant) -> None:
+        job, run = self._live[step.job], self.runs[step.job]
+        ran_ms = now - job.started_at if job.started_at is not None else 0
+        checkpoint = job.spec.checkpoint
+        saved_ms = ran_ms - ran_ms % checkpoint.interval if checkpoint else 0
+        restart_cost = self.policy.scheduling.evictions.restart_cost
+        self._durations[step.job] = Duration(self._durations[step.job] - saved_ms + restart_cost)
+        held = sum(task.gpus for task in job.placement)
+        self._live[step.job] = msgspec.structs.replace(
+            job,
+            phase="pending",
+            started_at=None,
+            placement=(),
+            time_limit=None,
+            evicted_at=(*job.evicted_at, now),
+            served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
+        )
+        self.runs[step.job] = msgspec.structs.replace(run, evictions=run.evictions + 1)

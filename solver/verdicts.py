@@ -9,27 +9,37 @@ import msgspec
 import numpy as np
 
 from solver.admission import Admission
+from solver.closeness import tasks_that_fit
 from solver.placement import place
 from solver.plan.reasons import (
     AnyReason,
+    BeyondGuarantee,
+    Bundles,
     Capacity,
     HostResources,
     NoRoom,
     Outranked,
     QuotaMax,
     RoundCutShort,
+    StrictOrder,
+    TooClose,
     Topology,
     UserMax,
 )
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.entry import back_off_ends
+from solver.rules.options import Option
+from solver.rules.policy import Policy
+from solver.rules.strict import Lines
 from solver.rules.tree import Line
+from solver.rules.turns import ordering_of
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
-from solver.world.quantities import Cpu, Memory, MilliGpu
+from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
 
 AHEAD_NAMED_MAX = 3
 """Jobs named in an `outranked` reason; the rest are counted."""
@@ -39,57 +49,88 @@ AHEAD_NAMED_MAX = 3
 class Waiting:
     """Explains waiting candidates against the room and the headroom before and after the round's starts."""
 
+    policy: Policy
+    now: Instant
     shares: Shares
     before: Room
     after: Room
     starts: Sequence[Start]
     stage: str
+    candidates: Sequence[Candidate]
     _headroom: Headroom = field(init=False)
     _users: UserRoom = field(init=False)
-    _known: dict[int, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _lines: Lines = field(init=False)
+    _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headroom = Headroom(self.shares)
         self._users = UserRoom(self.shares.users)
+        self._lines = Lines(self.candidates)
         for start in self.starts:
-            self._headroom.take(start.queue, start.option.charge)
-            self._users.take(start.candidate.job, start.option.charge)
+            self._headroom.take(start.queue, start.charge)
+            self._users.take(start.candidate.job, start.charge)
+            self._lines.start(start.candidate)
 
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
-        if candidate.likeness not in self._known:
-            self._known[candidate.likeness] = tuple(dict.fromkeys(self._explain(candidate)))
-        return self._known[candidate.likeness]
+        behind = tuple(self._lines.blocker(candidate, option) for option in candidate.options)
+        alike = (candidate.likeness, behind)
+        if alike not in self._known:
+            self._known[alike] = tuple(dict.fromkeys(self._explain(candidate, behind)))
+        return self._known[alike]
 
     def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""
         spec = job.spec
         alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user)
         if alike not in self._held:
-            constraints = self._constraints(job, admission.options)
+            constraints = self._constraints(job, admission.options, [None] * len(admission.options))
             self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
         return self._held[alike]
 
-    def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
-        constraints = self._constraints(candidate.job, candidate.options)
+    def _explain(self, candidate: Candidate, behind: Sequence[JobName | None]) -> Iterable[AnyReason]:
+        constraints = self._constraints(candidate.job, candidate.options, behind, inside_only=candidate.inside_only)
         if not constraints:
             yield RoundCutShort(self.stage)
-        elif any(self._would_have_fitted(candidate.job, option) for option in candidate.options):
+        elif not all(isinstance(reason, StrictOrder) for reason in constraints) and any(
+            self._would_have_fitted(candidate.job, option) for option in candidate.options
+        ):
             yield self._outranked(candidate)
         yield from constraints
 
-    def _constraints(self, job: Job, options: Sequence[Option]) -> tuple[AnyReason, ...]:
-        """What binds a job under every one of its options; () where it could start under one of them."""
-        binding = [tuple(self._binding(job, option)) for option in options]
+    def _constraints(
+        self, job: Job, options: Sequence[Option], behind: Sequence[JobName | None], *, inside_only: bool = False
+    ) -> tuple[AnyReason, ...]:
+        """What binds a job under every one of its options; () where it could start under one of them.
+
+        `behind`: whom of its strict queue it would delay under each.
+        """
+        binding = [
+            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option, first))
+            for option, first in zip(options, behind, strict=True)
+        ]
         return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
 
-    def _binding(self, job: Job, option: Option) -> Iterable[AnyReason]:
+    def _binding(self, job: Job, option: Option, first: JobName | None) -> Iterable[AnyReason]:
+        if first is not None:
+            yield StrictOrder(job.spec.queue, ordering_of(self.shares.tree, job.spec.queue).by, first)
         for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
         for user_line in self._users.blocking(job, option.charge):
             yield self._user_max(user_line, option.charge[user_line.gpu_type])
         yield from _lack_of_room(self.after, job.spec, option)
+
+    def _beyond_guarantee(self, job: Job, option: Option) -> Iterable[BeyondGuarantee]:
+        """The guarantee on its path that has the least left, where that is too little."""
+        for gpu_type, wanted in option.charge.items():
+            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
+            room, line = min((self._headroom.entitled.left(line), line) for line in lines)
+            if room < wanted:
+                ends = back_off_ends(job, self.policy)
+                until = ends if ends > self.now else None
+                origin = self._origin(line.queue, gpu_type)
+                yield BeyondGuarantee(line.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), until, origin)
 
     def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
         used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))
@@ -118,7 +159,7 @@ class Waiting:
         rivals = [
             start.candidate.job.name
             for start in self.starts
-            if not types or types & set(start.option.charge) or start.queue == candidate.job.spec.queue
+            if not types or types & set(start.charge) or start.queue == candidate.job.spec.queue
         ]
         return Outranked(tuple(rivals[:AHEAD_NAMED_MAX]), max(0, len(rivals) - AHEAD_NAMED_MAX))
 
@@ -142,22 +183,38 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
         for reason in _too_few_slots(room, group, shape, gpu_type)
     ]
     yield from scattered
+    apart = [] if short or scattered else list(_kept_apart(room, spec, option))
+    yield from apart
     domain = _roomiest_domain(room, spec, option)
-    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered):
+    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered or apart):
         yield domain
+
+
+def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
+    """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
+    for number, group in enumerate(spec.task_groups):
+        slots = room.slots(option.shapes[number], option.gpu_types[number])
+        bundle, fits = spec.bundle_of(group), tasks_that_fit(room, slots, spec, number)
+        if fits >= group.least:
+            continue
+        if bundle:
+            yield Bundles(group.name, bundle.within, group.least, min(bundle.tasks, group.least), fits)
+        for spread in (spec.topology.spread, group.topology.spread):
+            if spread:
+                yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
 
 
 def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
     fits = int(room.slots(shape, gpu_type).sum())
-    if fits >= group.replicas:
+    if fits >= group.least:
         return
     name = gpu_type or GpuType("")
     gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
-    if not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.replicas:
+    if not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.least:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
-        yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
+        yield HostResources(group.name, name, cpu, memory, group.least, fits)
     else:
-        yield NoRoom(group.name, name, group.replicas, shape.cost, fits)
+        yield NoRoom(group.name, name, group.least, shape.cost, fits)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:

@@ -8,8 +8,8 @@ from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, Qu
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
-from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
-from solver.rules.demand import options_of
+from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
+from solver.rules.options import options_of
 from solver.rules.policy import Policy, Queue
 from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import Line, QueueTree
@@ -66,6 +66,8 @@ def _words_of(verdict: Verdict) -> tuple[str, ...]:
             return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
         case Runs():
             return ("it holds its devices and keeps them",)
+        case Yields():
+            return (f"it {verdict}",)
         case Waits(reasons=reasons, estimate=estimate):
             return tuple(map(str, (*reasons, estimate) if estimate else reasons))
         case Inadmissible(reasons=reasons):
@@ -106,6 +108,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
     waiting = _waiting(snapshot, tree, gpu_types, sharing_of(policy, tree, snapshot.nodes))
+    past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
@@ -119,6 +122,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
             held=held,
             borrowed=MilliGpu(max(0, held - guaranteed)),
             waiting=MilliGpu(waiting.get(at, 0)),
+            past_gpu_hours=round(past.get(at, 0.0), 3),
         )
 
     def jobs(queue: Queue, pending: bool) -> int:
@@ -139,6 +143,15 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     )
 
 
+def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
+    """GPU-hours, of each queue with those below it."""
+    past: dict[Line, float] = {}
+    for used in snapshot.in_flight.usage:
+        for line in tree.lines(used.queue, used.gpu_type):
+            past[line] = past.get(line, 0.0) + used.gpu_hours
+    return past
+
+
 def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing) -> dict[Line, int]:
     wanted: dict[Line, int] = {}
     for line, milli in _wishes(snapshot, tree, gpu_types, sharing):
@@ -152,5 +165,5 @@ def _wishes(
     """What each pending job would be charged under its first choice, on every queue of its path."""
     for job in snapshot.pending:
         for option in options_of(job.spec, gpu_types, sharing)[:1]:
-            for gpu_type, milli in option.charge.items():
+            for gpu_type, milli in option.wanted.items():
                 yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

@@ -16,7 +16,7 @@ from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.document import Document, digest
-from solver.world.inflight import Intent
+from solver.world.inflight import Intent, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec, TaskPlacement
@@ -49,6 +49,13 @@ class ClaimRefusedError(Exception):
     def __init__(self, reason: str, devices: tuple[DeviceId, ...] = ()) -> None:
         super().__init__(reason)
         self.devices = devices
+
+
+class PastUse(Document, frozen=True):
+    """What queues have held, decayed, as of an instant."""
+
+    usage: tuple[Usage, ...] = ()
+    at: Instant = Instant(0)
 
 
 class Claim(Document, frozen=True):
@@ -166,25 +173,50 @@ class Ledger(Protocol):
         """
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
-        """Record an intent (a stop). Asking for the same id again keeps the first.
+        """Record an intent (a stop). Asking for the same id again keeps the first; one with a beneficiary is an eviction.
 
         Without effect on an attempt that holds nothing: there is nothing left to stop. Raises StaleEpochError.
         """
 
+    def nominate(self, epoch: Epoch, intent: Intent) -> None:
+        """Promise a waiting job devices (a nomination), in place of what it was promised before.
+
+        Without effect on a job that has ended or holds something. A claim of the job ends the promise, and so does its
+        outcome. Raises StaleEpochError.
+        """
+
+    def withdraw(self, epoch: Epoch, job: JobName) -> None:
+        """Take back what a job was promised. Idempotent. Raises StaleEpochError."""
+
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
 
-    def release(self, epoch: Epoch, job: JobName, attempt: int) -> None:
-        """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError."""
+    def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError.
+
+        `at`: until when it counts as having run, if it ever did.
+        """
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
 
     def intents(self) -> tuple[Intent, ...]:
-        """Every intent not yet confirmed, sorted by id."""
+        """Every intent not yet confirmed and every promise not yet kept, sorted by id."""
+
+    def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
+        """When each live job was asked to leave for another, the oldest first; jobs that never were are left out."""
 
     def attempts(self) -> dict[JobName, int]:
         """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
+
+    def served(self) -> dict[JobName, int]:
+        """GPU-milliseconds that released attempts of each live job have run, since all their tasks did; 0 may be left out."""
+
+    def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
+        """Past use instead of what was kept before. Raises StaleEpochError."""
+
+    def past_use(self) -> PastUse:
+        """What was kept last; nothing, as of 1970, where nothing was."""
 
 
 class History(Protocol):

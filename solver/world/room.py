@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
-from solver.world.shared_gpus import SharedGpus, best_fit, with_share, without_share
+from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
+from solver.world.workload import JobName, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
 
 Ints = npt.NDArray[np.int64]
 
@@ -46,13 +46,16 @@ class Room:
     shared: dict[int, SharedGpus] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, domain_of: DomainOf) -> Self:
-        """The room left by everything that holds devices, whether running, starting, stopping or merely asked for."""
+    def of(cls, snapshot: Snapshot, domain_of: DomainOf, leaving: Collection[JobName] = ()) -> Self:
+        """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
+
+        `leaving`: jobs to count as gone.
+        """
         queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        held = {(job.name, task.group, task.index): task for job in snapshot.jobs for task in job.placement}
-        for intent in snapshot.in_flight.intents:
-            held |= {(intent.job, task.group, task.index): task for task in intent.tasks}
+        holders = [(job.name, task) for job in snapshot.jobs for task in job.placement]
+        asked = [(intent.job, task) for intent in snapshot.in_flight.intents for task in intent.tasks]
+        held = {(job, task.group, task.index): task for job, task in (*holders, *asked) if job not in leaving}
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes])
         for (job, group, _), task in held.items():
             node = room.index.get(task.node)
@@ -150,11 +153,25 @@ class Room:
         self.free_devices[node] = devices[shape.gpus * tasks :]
         return [tuple(devices[shape.gpus * task : shape.gpus * (task + 1)]) for task in range(tasks)]
 
-    def hold(self, task: TaskPlacement, shape: Shape) -> None:
-        """Take exactly the devices of a task that was placed in this room, or in one with the same free capacity."""
-        node = self.index[task.node]
-        domain = shape.domain(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
-        self._hold(node, task, shape, domain or TrustDomain(""))
+    def has_free(self, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> bool:
+        """Whether all these tasks could be where they say, on exactly their devices."""
+        trial, nodes = self.copy(), set()
+        for task, shape in tasks:
+            if not trial._offers(task, shape):
+                return False
+            trial.occupy([(task, shape)])
+            nodes.add(self.index[task.node])
+        return all(trial.free_cpu[node] >= 0 and trial.free_memory[node] >= 0 for node in nodes)
+
+    def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
+        """These tasks hold exactly their devices.
+
+        Of what is promised, somebody else may still hold some: a GPU that is whole to one and divided to another, or
+        divided among more than fit it, has nothing to offer until enough is given back.
+        """
+        for task, shape in held:
+            node = self.index[task.node]
+            self._hold(node, task, shape, self._domain(node, shape))
 
     def give_back(self, task: TaskPlacement, shape: Shape) -> None:
         """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""
@@ -163,8 +180,9 @@ class Room:
             return
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
-        for device in task.devices if task.share is not None else ():
-            self.shared[node] = without_share(self.shared.get(node, ()), device, task.gpus)
+        for device in task.devices if node in self.shared else ():
+            freed = MILLI_PER_GPU if task.share is None else task.share
+            self.shared[node] = without_share(self.shared[node], device, freed)
         divided = {gpu.device for gpu in self.shared.get(node, ())}
         free = {*self.free_devices[node], *task.devices} - divided
         self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
@@ -180,14 +198,32 @@ class Room:
         self._hold(node, share, shape, domain)
         return device
 
+    def _offers(self, task: TaskPlacement, shape: Shape) -> bool:
+        node = self.index[task.node]
+        whole = set(self.free_devices[node])
+        if whole.issuperset(task.devices):
+            return True
+        domain = self._domain(node, shape)
+        offering = {gpu.device for gpu in self.shared.get(node, ()) if task.share and gpu.slots(task.share, domain)}
+        return offering.issuperset(task.devices)
+
+    def _domain(self, node: int, shape: Shape) -> TrustDomain:
+        domain = shape.domain(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
+        return domain or TrustDomain("")
+
     def _hold(self, node: int, task: TaskPlacement, shape: Shape, domain: TrustDomain) -> None:
         self.free_cpu[node] -= shape.cpu
         self.free_memory[node] -= shape.memory
-        if task.share is not None:
-            broken = {gpu.id for gpu in self.nodes[node].gpus if not gpu.healthy}
-            for device in task.devices:
-                before = self.shared.get(node, ())
-                self.shared[node] = with_share(before, device, task.share, domain, device not in broken)
+        gpus = self.shared.get(node, ())
+        for device in task.devices if task.share is not None else ():
+            is_free = device in self.free_devices[node]
+            healthy = is_free or any(gpu.id == device and gpu.healthy for gpu in self.nodes[node].gpus)
+            undivided = SharedGpu(device, domain, MILLI_PER_GPU if is_free else 0, healthy)
+            gpus = with_share(gpus, undivided, task.share or 0)
+        if task.share is None:
+            gpus = with_owner(gpus, task.devices)
+        if gpus:
+            self.shared[node] = gpus
         if task.devices:
             held = set(task.devices)
             self.free_devices[node] = [device for device in self.free_devices[node] if device not in held]

@@ -11,13 +11,13 @@ from solver.fit import Fit
 from solver.fragmentation import Expected, Need
 from solver.plan.check import violations
 from solver.plan.plan import Bind
-from solver.prices import prices_of
+from solver.prices import fit_for, prices_of
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort
 from solver.rules.policy import Policy, Queue, SharingPolicy, policy_of
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
-from solver.solve import fit_for, solve
+from solver.solve import solve
 from solver.world.cluster import DeviceId, GpuType, Node
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.room import Room

@@ -9,26 +9,30 @@ import pytest
 from hypothesis import given, settings
 
 from solver.conclude import point_of
+from solver.decide import able_to_start, cell_level
 from solver.greedy import greedy
 from solver.program.cells import Cells
 from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
-from solver.rules.policy import Policy
+from solver.rules.demand import sub_layers_of
+from solver.rules.policy import Ordering, Policy, Queue, policy_of
 from solver.rules.sharing import sharing_of
-from solver.solve import able_to_start, cell_level
+from solver.solve import solve
+from solver.world.quantities import Instant
 from solver.world.room import Room
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import QueueName
 from tests.solver.test_against_brute_force import candidates_of
-from tests.solver.worlds import policies, snapshots
+from tests.solver.worlds import job, node, policies, snapshots
 
 EFFORT = Effort(0.0, 60.0, 0)
 many = settings(max_examples=60, deadline=None)
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     assert program.is_satisfied_by(start)
@@ -41,7 +45,7 @@ def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapsho
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> None:
     program, _ = formulated(snapshot, policy)
     for objective in program.objectives:
@@ -51,7 +55,7 @@ def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> 
 
 
 @settings(max_examples=25, deadline=None)
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     solution = optimise(program, start, EFFORT)
@@ -77,7 +81,7 @@ def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)
-    sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
+    sub_layers = sub_layers_of(able)
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
     program = formulation.state()
     return program, point_of(greedy(able, room.copy(), shares), formulation, program, room)
@@ -109,3 +113,12 @@ def lp_by_pulp(program: Program, costs: Floats) -> float:
     problem.setObjective(pulp.LpAffineExpression(list(zip(problem.variables(), costs.tolist(), strict=True))))
     problem.solve(pulp.HiGHS(mip=False, msg=False))
     return float(pulp.value(problem.objective) or 0.0)
+
+
+def test_the_program_knows_that_a_strict_queue_serves_its_first_before_a_larger_one() -> None:
+    """Without its rows the bound would be that of the larger job, and nothing would be proven."""
+    policy = policy_of((Queue(QueueName("q"), ordering=Ordering("fifo", strict=True)),))
+    pending = [job("first", "q", 1, 4), job("larger", "q", 1, 8, submitted=1), job("last", "q", 1, 4, submitted=2)]
+    certificate = solve(snapshot_of(Instant(9), [node("n1", 8)], pending), policy, optimise).certificate
+    assert certificate.columns, "the program was not asked"
+    assert [layer.status for layer in certificate.layers] == ["proven"] * len(certificate.layers)

@@ -42,6 +42,7 @@ attempts = Table(
     metadata,
     Column("job", String, ForeignKey("jobs.name"), primary_key=True),
     Column("last", Integer, nullable=False),
+    Column("served_gpu_ms", BigInteger, nullable=False),  # what attempts before the last have run
 )
 
 claims = Table(
@@ -71,6 +72,29 @@ intents = Table(
     Column("id", String, primary_key=True),
     Column("job", String, ForeignKey("claims.job", ondelete="CASCADE"), nullable=False, index=True),
     Column("intent", Text, nullable=False),
+)
+
+# What evictions will free is promised to a waiting job, which holds nothing yet.
+nominations = Table(
+    "nominations",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("intent", Text, nullable=False),
+)
+
+evictions = Table(
+    "evictions",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+)
+
+past_use = Table(
+    "past_use",
+    metadata,
+    Column("id", Integer, primary_key=True),  # always 1: the newest alone counts
+    Column("document", Text, nullable=False),
 )
 
 rounds = Table(

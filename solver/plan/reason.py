@@ -1,0 +1,19 @@
+"""What every reason is, and the turns of phrase that reasons share."""
+
+from __future__ import annotations
+
+from solver.world.document import Document
+
+
+class Reason(Document, frozen=True, tag_field="code"):
+    """One binding constraint. `str` says it to a person."""
+
+
+def at(origin: str) -> str:
+    """The place in Git, where it is known."""
+    return f" ({origin})" if origin else ""
+
+
+def did_you_mean(nearest: tuple[str, ...]) -> str:
+    """The names that are nearest to a wrong one, if any are near."""
+    return f"; did you mean {', '.join(nearest)}?" if nearest else ""
