@@ -9,6 +9,8 @@ from itertools import islice
 
 import numpy as np
 
+from solver.best_place import place_best
+from solver.fit import Fit
 from solver.greedy import greedy
 from solver.placement import Mask, Placed, least_tasks, place
 from solver.program.capacity import Opened
@@ -89,14 +91,19 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
 
 
 def starts_of(
-    values: Floats, formulation: Formulation, room: Room, candidates: Sequence[Candidate], shares: Shares
+    values: Floats,
+    formulation: Formulation,
+    room: Room,
+    candidates: Sequence[Candidate],
+    shares: Shares,
+    fit: Fit | None = None,
 ) -> tuple[Start, ...]:
     """The point made concrete, filled up with whatever still fits; the best over the orders of placing."""
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     answers = []
     for _ in range(TRIES_MAX):
-        trial, placed = _place_in_line(order, room, candidates)
-        answers.append(greedy(candidates, trial, shares, placed))
+        trial, placed = _place_in_line(order, room, candidates, fit)
+        answers.append(greedy(candidates, trial, shares, placed, fit))
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
             break
@@ -106,12 +113,12 @@ def starts_of(
 
 
 def _place_in_line(
-    order: Sequence[Decided], room: Room, candidates: Sequence[Candidate]
+    order: Sequence[Decided], room: Room, candidates: Sequence[Candidate], fit: Fit | None
 ) -> tuple[Room, tuple[Start, ...]]:
     """Place all; whoever would pass one of its strict queue that found no place gives its own back. With the room left."""
     while True:
         trial = room.copy()
-        placed = tuple(_place_all(order, trial))
+        placed = tuple(_place_all(order, trial, fit))
         staying = passing_nobody(candidates, [(start.candidate, start.option) for start in placed])
         if len(staying) == len(placed):
             return trial, placed
@@ -220,13 +227,13 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
     return None
 
 
-def _place_all(decided: Iterable[Decided], room: Room) -> Iterable[Start]:
+def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
     for wanted in decided:
         spec = wanted.candidate.job.spec
         least = least_tasks(spec)
         for tasks in dict.fromkeys((wanted.tasks, least)):
             placed = place(room, spec, wanted.option, wanted.within, tasks) if wanted.within is not None else None
-            placed = placed or place(room, spec, wanted.option, tasks=tasks)
-            if placed is not None:
-                yield Start(wanted.candidate, wanted.option, placed, tasks)
+            chosen = (wanted.option, placed) if placed else place_best(room, spec, (wanted.option,), fit, tasks)
+            if chosen is not None:
+                yield Start(wanted.candidate, *chosen, tasks)
                 break

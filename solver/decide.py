@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from solver.certify import better, entitled_unproven, layer_results, loose_bounds
 from solver.conclude import point_of, starts_of
+from solver.fit import Fit
 from solver.greedy import greedy
 from solver.placement import place
 from solver.plan.plan import Certificate, Stage
@@ -39,13 +40,14 @@ def decide(
     shares: Shares,
     limits: SolverLimits,
     optimiser: Optimiser | None,
+    fit: Fit | None = None,
 ) -> Answer:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     classes = classes_of(able)
     bounds = loose_bounds(classes, sub_layers, shares)
-    first = greedy(able, room.copy(), shares)
+    first = greedy(able, room.copy(), shares, fit=fit)
     values = layer_values(first, sub_layers, shares)
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
@@ -55,7 +57,7 @@ def decide(
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
     solution = optimiser(program, point_of(first, formulation, program, room), effort)
     if solution is not None:
-        second = starts_of(solution.values, formulation, room, able, shares)
+        second = starts_of(solution.values, formulation, room, able, shares, fit)
         improved = layer_values(second, sub_layers, shares)
         if better(improved, values):
             return Answer(second, certificate("mip", improved, sub_layers, bounds, solution, limits, program))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
+from solver.best_place import place_best
+from solver.fit import Fit
 from solver.growth import grow_all
-from solver.placement import least_tasks, place
+from solver.placement import least_tasks
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.options import Option
@@ -53,11 +56,12 @@ def greedy(
     room: Room,
     shares: Shares,
     already: Sequence[Start] = (),
+    fit: Fit | None = None,
 ) -> tuple[Start, ...]:
     """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
-    room before; they count against quota and come back first.
+    room before; they count against quota and come back first. `fit` chooses among places that a job likes equally.
     """
     known = tuple(candidates)
     handed_out = _HandedOut(Headroom(shares), UserRoom(shares.users), Lines(known))
@@ -67,7 +71,7 @@ def greedy(
     waiting = [candidate for candidate in known if candidate.job.name not in taken]
     starts = list(already)
     for eligible, growing in PASSES:
-        served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible)}
+        served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible, fit)}
         starts = growing([*starts, *served.values()], room, handed_out.headroom, handed_out.users)
         waiting = [candidate for candidate in waiting if candidate.job.name not in served]
     return tuple(starts)
@@ -99,26 +103,34 @@ class _HandedOut:
         self.lines.start(candidate)
 
 
-def _pass(waiting: Iterable[Candidate], room: Room, handed_out: _HandedOut, eligible: Eligible) -> Iterator[Start]:
+def _pass(
+    waiting: Iterable[Candidate], room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
+) -> Iterator[Start]:
     # Room and headroom only shrink, and who stands in line stays ahead: what one could not have, none of its like can have
     # later in the same pass.
     without: set[int] = set()
     for candidate in waiting:
         if candidate.likeness not in without:
-            start = _start(candidate, room, handed_out, eligible)
+            start = _start(candidate, room, handed_out, eligible, fit)
             if start is None:
                 without.add(candidate.likeness)
             else:
                 yield start
 
 
-def _start(candidate: Candidate, room: Room, handed_out: _HandedOut, eligible: Eligible) -> Start | None:
+def _start(
+    candidate: Candidate, room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
+) -> Start | None:
     spec = candidate.job.spec
-    for option in candidate.options:
-        if not eligible(handed_out.headroom, spec.queue, option.charge) or not handed_out.allows(candidate, option):
-            continue
-        placed = place(room, spec, option)
-        if placed is not None:
+    able = [
+        option
+        for option in candidate.options
+        if eligible(handed_out.headroom, spec.queue, option.charge) and handed_out.allows(candidate, option)
+    ]
+    for _, equals in groupby(able, key=lambda option: option.fallback):
+        chosen = place_best(room, spec, tuple(equals), fit)
+        if chosen is not None:
+            option, placed = chosen
             handed_out.take(candidate, option.charge)
             return Start(candidate, option, placed, least_tasks(spec))
     return None

@@ -16,8 +16,10 @@ import msgspec
 from solver.certify import loose_bounds
 from solver.decide import Answer, certificate, decide
 from solver.eviction import MakingRoom, Promise, Tier
+from solver.fit import Fit
 from solver.placement import least_tasks
 from solver.plan.plan import Certificate, LayerResult
+from solver.prices import fit_for
 from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
@@ -59,10 +61,11 @@ class _Round:
     shares: Shares
     starts: list[Start]
     promises: list[Promise]
+    fit: Fit | None
 
     def decide(self) -> Answer:
         """The best for those who wait, on what is free."""
-        return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser)
+        return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser, self.fit)
 
     def evict_for(self, tier: Tier, answer: Answer, law: Law) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
@@ -140,9 +143,10 @@ def _decide(
     shares: Shares,
     optimiser: Optimiser | None,
 ) -> Decision:
-    domain_of = sharing_of(policy, shares.tree, snapshot.nodes).domain
-    room, soon = Room.of(snapshot, domain_of), soon_free(snapshot, domain_of)
-    this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[])
+    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
+    room, soon = Room.of(snapshot, sharing.domain), soon_free(snapshot, sharing.domain)
+    fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
+    this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[], fit=fit)
     answer = this.decide()
     if len(answer.starts) < len(candidates):
         law = Law.of(snapshot, policy, shares)

@@ -19,7 +19,8 @@ OPTIONS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is.
+    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is
+    (a group that names no type likes all of them equally).
 
     `shapes`: what a task of each group takes under it; `charge`: what it costs to start; `wanted`: what it costs at its full size.
     """
@@ -47,12 +48,18 @@ def options_of(
     """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none."""
     in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
     per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
-    combined = sorted(product(*(range(len(types)) for types in per_group)), key=lambda ranks: (sum(ranks), ranks))
+    wishes = [bool(group.shape.gpu_types) for group in spec.task_groups]
+
+    def fallback(ranks: tuple[int, ...]) -> int:
+        return sum(rank for rank, wish in zip(ranks, wishes, strict=True) if wish)
+
+    every = product(*(range(len(types)) for types in per_group))
+    combined = sorted(every, key=lambda ranks: (fallback(ranks), ranks))
     return tuple(
         _option(
             spec,
             tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)),
-            sum(ranks),
+            fallback(ranks),
             sharing,
             slo_class,
         )
