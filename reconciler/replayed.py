@@ -16,7 +16,7 @@ from solver.world.workload import QueueName
 
 
 class QueueWaits(Document, frozen=True, omit_defaults=False):
-    """How one queue's jobs fared. Waits in seconds, of the jobs that started."""
+    """How one queue's jobs fared. Waits in seconds, to the first start, of the jobs that started."""
 
     queue: QueueName
     jobs: int
@@ -26,6 +26,7 @@ class QueueWaits(Document, frozen=True, omit_defaults=False):
     wait_p50_s: float
     wait_p90_s: float
     wait_max_s: float
+    evictions: int
 
 
 class SimulationReport(Document, frozen=True, omit_defaults=False):
@@ -101,8 +102,8 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def _gpu_ms(run: Run, end: Instant) -> float:
-    return 0 if run.started_at is None else run.gpus.number * (min(run.ended_at or end, end) - run.started_at)
+def _gpu_ms(run: Run, end: Instant) -> int:
+    return run.stopped(end).held_gpu_ms
 
 
 def _queue_waits(queue: QueueName, runs: Sequence[Run], end: Instant) -> QueueWaits:
@@ -116,4 +117,5 @@ def _queue_waits(queue: QueueName, runs: Sequence[Run], end: Instant) -> QueueWa
         quantile(waits, 0.5),
         quantile(waits, 0.9),
         max(waits, default=0.0),
+        sum(run.evictions for run in runs),
     )

@@ -29,7 +29,10 @@ class TraceJob(Document, frozen=True):
 
 
 class Run(Document, frozen=True):
-    """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has."""
+    """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has.
+
+    `started_at` is its first start; `running_since` is set while it runs; `held_gpu_ms` counts what its ended attempts held.
+    """
 
     job: JobName
     queue: QueueName
@@ -37,12 +40,20 @@ class Run(Document, frozen=True):
     submitted_at: Instant
     started_at: Instant | None = None
     ended_at: Instant | None = None
+    running_since: Instant | None = None
+    held_gpu_ms: int = 0
     evictions: int = 0
 
     @property
     def wait_ms(self) -> int | None:
         """From submission to the first start; None while it waits."""
         return None if self.started_at is None else self.started_at - self.submitted_at
+
+    def stopped(self, at: Instant) -> Run:
+        """The same job once it does not run any more."""
+        ran_ms = 0 if self.running_since is None else at - self.running_since
+        held = self.held_gpu_ms + self.gpus * ran_ms // MILLI_PER_GPU
+        return msgspec.structs.replace(self, running_since=None, held_gpu_ms=held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,7 @@ class Replay:
             ):  # Else it was evicted before its end.
                 self._accrue(ended_at)
                 del self._live[name]
-                self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
+                self.runs[name] = msgspec.structs.replace(self.runs[name].stopped(ended_at), ended_at=ended_at)
 
     def _accrue(self, now: Instant) -> None:
         """Past use up to an instant until which nothing starts or ends."""
@@ -162,7 +173,7 @@ class Replay:
         run = self.runs[step.job]
         held = MilliGpu(sum(task.gpus for task in step.tasks))
         first = now if run.started_at is None else run.started_at
-        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, gpus=held)
+        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, running_since=now, gpus=held)
 
     def _evict(self, step: Evict, now: Instant) -> None:
         job, run = self._live[step.job], self.runs[step.job]
@@ -181,4 +192,4 @@ class Replay:
             evicted_at=(*job.evicted_at, now),
             served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
         )
-        self.runs[step.job] = msgspec.structs.replace(run, evictions=run.evictions + 1)
+        self.runs[step.job] = msgspec.structs.replace(run.stopped(now), evictions=run.evictions + 1)

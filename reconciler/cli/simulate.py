@@ -22,7 +22,7 @@ from solver.world.quantities import Duration, Instant
 
 DAY_MS = 86_400_000
 
-_HEADINGS = ("QUEUE", "JOBS", "STARTED", "GPU-HOURS", "MEAN WAIT", "P50", "P90", "MAX")
+_HEADINGS = ("QUEUE", "JOBS", "STARTED", "GPU-HOURS", "MEAN WAIT", "P50", "P90", "MAX", "EVICTED")
 
 
 class InstantParam(click.ParamType[Instant]):
@@ -156,4 +156,4 @@ def _print(report: SimulationReport) -> None:
 
 def _row(queue: QueueWaits) -> list[str]:
     waits = (span(1000 * round(s)) for s in (queue.wait_mean_s, queue.wait_p50_s, queue.wait_p90_s, queue.wait_max_s))
-    return [queue.queue, str(queue.jobs), str(queue.started), f"{queue.gpu_hours:,.0f}", *waits]
+    return [queue.queue, str(queue.jobs), str(queue.started), f"{queue.gpu_hours:,.0f}", *waits, str(queue.evictions)]

@@ -15,8 +15,8 @@ from solver.plan.check import violations
 from solver.rules.policy import Queue, SchedulingPolicy, policy_of
 from solver.simulate import Replay, TraceJob
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import QueueName
-from tests.solver.worlds import job, node
+from solver.world.workload import JobName, QueueName
+from tests.solver.worlds import job, node, quota_of
 
 MINUTE = 60_000
 POLICY = policy_of((Queue(QueueName("a")), Queue(QueueName("b"))))
@@ -110,3 +110,27 @@ def test_past_use_is_in_every_snapshot_as_of_its_time() -> None:
     # 8 GPUs for one half-life, then idle for one: 8 / ln 2 * (1 - 1/2) / 2 GPU-hours.
     assert [used.queue for used in last] == ["a"]
     assert last[0].gpu_hours == pytest.approx(8 / 0.693147 / 4, rel=1e-5)
+
+
+def test_what_an_evicted_job_held_is_counted_once_and_it_runs_again() -> None:
+    """Half of the cluster is the lender's. The borrower's job is evicted after an hour, waits for two, and does all again."""
+    queues = policy_of(
+        (
+            Queue(QueueName("lender"), quota=(quota_of("H100", 8),)),
+            Queue(QueueName("borrower"), quota=(quota_of("H100", 0),)),
+        )
+    )
+    hour = 60 * MINUTE
+    jobs = [
+        TraceJob(msgspec.structs.replace(job("lent", "borrower", 1, 8), submitted_at=Instant(0)), Duration(4 * hour)),
+        TraceJob(msgspec.structs.replace(job("owner", "lender", 1, 8), submitted_at=Instant(hour)), Duration(2 * hour)),
+    ]
+    held = Replay((node("n", 8),), queues, None, Duration(MINUTE))
+    for decided in held.rounds(jobs, Instant(20 * hour)):
+        assert violations(decided.snapshot, queues, decided.plan) == ()
+    lent, owner = held.runs[JobName("lent")], held.runs[JobName("owner")]
+    assert (lent.evictions, owner.evictions) == (1, 0)
+    assert owner.started_at == hour + MINUTE  # promised in one round, bound in the next
+    restart_ms = queues.scheduling.evictions.restart_cost
+    assert lent.held_gpu_ms == 8 * (hour + 4 * hour + restart_ms)
+    assert lent.ended_at == owner.ended_at + 4 * hour + restart_ms
