@@ -16,9 +16,12 @@ from solver.plan.reasons import (
     ClassNotAllowed,
     GpuTooSmall,
     Held,
+    MigHasNoPeers,
     NeverFits,
+    NotPartitioned,
     NotShared,
     UnknownGpuType,
+    UnknownMigProfile,
     UnknownPriorityClass,
     UnknownQueue,
 )
@@ -29,9 +32,11 @@ from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
+from solver.world.mig import mig_model
+from solver.world.mig_layout import near_profiles
 from solver.world.quantities import MILLI_PER_GPU, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, QueueName, Shape, SharedShape
+from solver.world.workload import Job, JobSpec, MigShape, QueueName, Shape, SharedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ class Gate:
 
     def _refusal(self, job: Job, option: Option) -> AnyReason | None:
         """Why this option can never be served; None where it can."""
-        unshared = next(_not_shareable(job.spec, option), None)
+        unshared = next(_not_shareable(job.spec, option), None) or next(_no_instance(job.spec, option), None)
         if unshared is not None:
             return unshared
         spec, users = job.spec, self.shares.users
@@ -140,6 +145,7 @@ class Gate:
             tasks_that_fit=tasks,
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
+            profile=shape.mig or "",
         )
 
     def _tasks_that_fit(self, shape: Shape, gpu_type: GpuType | None, level: Level | None) -> int:
@@ -158,3 +164,19 @@ def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotShared | GpuToo
             yield NotShared(group.name, gpu_type)
         elif not 0 < shape.milli <= MILLI_PER_GPU:
             yield GpuTooSmall(group.name, gpu_type, Memory(shape.gpu_memory or 0), known=shape.milli > 0)
+
+
+def _no_instance(spec: JobSpec, option: Option) -> Iterator[NotPartitioned | UnknownMigProfile | MigHasNoPeers]:
+    """Groups that ask for a MIG instance which no GPU of the type can have, or which can't do what they want it for."""
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if not isinstance(shape, MigShape) or gpu_type is None:
+            continue
+        if not shape.model:
+            yield NotPartitioned(group.name, gpu_type)
+        elif not shape.milli:
+            name = shape.mig or ""
+            yield UnknownMigProfile(
+                group.name, gpu_type, shape.model, name, near_profiles(mig_model(shape.model), name)
+            )
+        elif spec.effective_topology.required == "island":
+            yield MigHasNoPeers(group.name)

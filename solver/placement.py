@@ -10,10 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.rules.demand import Option
-from solver.world.cluster import LEVELS, GpuType, Level, is_wider
+from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.workload import JobSpec, Shape, SharedShape, SharingMode, TaskPlacement, TopologyRequest
+from solver.world.workload import (
+    JobSpec,
+    MigShape,
+    MigSlot,
+    Shape,
+    SharedShape,
+    SharingMode,
+    TaskPlacement,
+    TopologyRequest,
+)
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -44,7 +53,7 @@ def place(room: Room, spec: JobSpec, option: Option, within: Mask | None = None)
 
 def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None) -> Iterator[_Gang]:
     """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
-    if any(isinstance(shape, SharedShape) for shape in option.shapes):
+    if room.partitions or any(isinstance(shape, SharedShape) for shape in option.shapes):
         yield _Gang.of(room, spec, option, within, fresh=False)
     yield _Gang.of(room, spec, option, within, fresh=True)
 
@@ -82,6 +91,7 @@ class _Gang:
     groups: tuple[ServedGroup, ...]
     slots: list[Ints]
     allowed: Mask
+    fresh: bool
 
     @classmethod
     def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, *, fresh: bool) -> _Gang:
@@ -93,7 +103,7 @@ class _Gang:
         )
         groups = tuple(sorted(served, key=lambda group: -group.shape.cost))
         slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group in groups]
-        return cls(room, groups, slots, allowed)
+        return cls(room, groups, slots, allowed, fresh)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
@@ -119,7 +129,8 @@ class _Gang:
     def place_among(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         """All tasks on these nodes."""
         if len(self.groups) == 1:
-            chosen = _spread_counts(self.room, self.slots[0] * nodes, self.groups[0].replicas)
+            slots = self._together(self.room, self.groups[0], self.slots[0], nodes)
+            chosen = _spread_counts(self.room, slots, self.groups[0].replicas)
             return None if chosen is None else tuple(_realise(self.room, self.groups[0], chosen))
         return self._place_groups_together(nodes)
 
@@ -128,23 +139,36 @@ class _Gang:
         trial = self.room.copy()
         decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
         for group, before in zip(self.groups, self.slots, strict=True):
-            slots = np.minimum(before, trial.slots(group.shape, None)) * nodes
+            slots = self._together(trial, group, np.minimum(before, trial.slots(group.shape, None)), nodes)
             chosen = _spread_counts(trial, slots, group.replicas)
             if chosen is None:
                 return None
             for node, tasks in chosen:
-                trial.take(node, group.shape, tasks)
+                _take(trial, node, group.shape, tasks)
             decided.append((group, chosen))
         return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
+
+    def _together(self, room: Room, group: ServedGroup, slots: Ints, nodes: Mask) -> Ints:
+        """What these nodes take together, where the changes of partitions that are left do not do for each of them."""
+        if not (room.partitions and self.fresh and group.shape.uses_gpus):
+            return slots * nodes
+        return np.minimum(slots, room.slots(group.shape, group.gpu_type, within=nodes)) * nodes
 
 
 def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]]) -> Iterator[TaskPlacement]:
     index = 0
     for node, tasks in chosen:
         share, mode = _share(group.shape, room.nodes[node].pool)
-        for devices in room.take(node, group.shape, tasks):
-            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share, mode)
+        for devices, slot in _take(room, node, group.shape, tasks):
+            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share, mode, slot)
             index += 1
+
+
+def _take(room: Room, node: int, shape: Shape, tasks: int) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:
+    """The devices of each task, and the MIG instance where that is its device."""
+    if isinstance(shape, MigShape):
+        return [((slot.instance.id_on(slot.gpu),), slot) for slot in room.take_instances(node, shape, tasks)]
+    return [(devices, None) for devices in room.take(node, shape, tasks)]
 
 
 def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:

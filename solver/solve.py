@@ -16,9 +16,11 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.repartition import repartitions
 from solver.rules.demand import Candidate, Option, SubLayer, in_order
 from solver.rules.entitlement import Headroom, Shares, shares_of
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy, SolverLimits
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
@@ -45,13 +47,13 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     shares, admissions = standing(snapshot, policy)
     candidates = in_order(competing(snapshot, admissions), policy, shares, snapshot.time)
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
-    room = Room.of(snapshot, sharing.domain)
+    room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot))
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimiser)
     explained = _explained(snapshot, policy, admissions, candidates, room, shares, answer)
     return Plan(
         snapshot.digest,
         policy.digest,
-        tuple(_steps(snapshot, policy, answer.starts)),
+        (*_releases(snapshot), *repartitions(room, answer.starts), *_binds(policy, answer.starts)),
         tuple(_verdicts(snapshot, admissions, explained)),
         answer.certificate,
     )
@@ -61,7 +63,8 @@ def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, 
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     shares = shares_of(snapshot, QueueTree.of(policy))
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
-    gate = Gate(policy, shares, Room.empty(snapshot.nodes), sharing)
+    empty = Room.empty(snapshot.nodes, mig=pool_rules(policy, snapshot).unlimited())
+    gate = Gate(policy, shares, empty, sharing)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     wanted = demand_of(competing(snapshot, admissions))
     return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions
@@ -147,13 +150,16 @@ def _certificate(
     )
 
 
-def _steps(snapshot: Snapshot, policy: Policy, starts: Sequence[Start]) -> Iterable[Step]:
-    """Releases before binds: what a gang that never became ready gives back is free in the next round, not in this one."""
+def _releases(snapshot: Snapshot) -> Iterable[Step]:
+    """Before binds: what a gang that never became ready gives back is free in the next round, not in this one."""
     stopping = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind == "stop"}
     for intent in snapshot.in_flight.intents:
         overdue = intent.kind == "start" and intent.deadline <= snapshot.time
         if overdue and (intent.job, intent.attempt) not in stopping:
             yield Release(intent.job, intent.attempt)
+
+
+def _binds(policy: Policy, starts: Sequence[Start]) -> Iterable[Step]:
     for start in starts:
         job = start.candidate.job
         yield Bind(
@@ -178,7 +184,7 @@ def _explained(
     headroom = Headroom(shares)
     verdicts: dict[JobName, Verdict] = {}
     for start in answer.starts:
-        _take(after, start)
+        start.take_from(after)
         job, gpus = start.candidate.job, MilliGpu(sum(start.option.charge.values()))
         entitled = MilliGpu(headroom.take(start.queue, start.option.charge))
         verdicts[job.name] = Starts(job.name, job.spec.queue, gpus, entitled)
@@ -193,12 +199,6 @@ def _explained(
         if admission.options and admission.holds:
             verdicts[job.name] = Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
     return verdicts
-
-
-def _take(room: Room, start: Start) -> None:
-    shapes = start.shapes
-    for task in start.placed.tasks:
-        room.hold(task, shapes[task.group])
 
 
 def _verdicts(

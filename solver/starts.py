@@ -10,6 +10,7 @@ from solver.rules.demand import Candidate, Option, SubLayer
 from solver.rules.entitlement import Headroom, Inside, Shares
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
+from solver.world.room import Room
 from solver.world.workload import QueueName, Shape
 
 ENTITLED = "entitled."
@@ -37,6 +38,12 @@ class Start:
         """What a task of each group takes."""
         groups = self.candidate.job.spec.task_groups
         return {group.name: shape for group, shape in zip(groups, self.option.shapes, strict=True)}
+
+    def take_from(self, room: Room) -> None:
+        """Take exactly its devices from a room with the same free capacity as the one it was placed in."""
+        shapes = self.shapes
+        for task in self.placed.tasks:
+            room.hold(task, shapes[task.group])
 
     @property
     def misfit(self) -> float:

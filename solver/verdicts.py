@@ -14,6 +14,7 @@ from solver.plan.reasons import (
     AnyReason,
     Capacity,
     HostResources,
+    MigGeometry,
     NoRoom,
     Outranked,
     QuotaMax,
@@ -29,7 +30,7 @@ from solver.starts import Start
 from solver.world.cluster import GpuType
 from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobSpec, MigShape, QueueName, Shape, TaskGroup
 
 AHEAD_NAMED_MAX = 3
 """Jobs named in an `outranked` reason; the rest are counted."""
@@ -150,14 +151,33 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
 def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
     fits = int(room.slots(shape, gpu_type).sum())
     if fits >= group.replicas:
+        # What is wanted can be had, but perhaps not with the changes of partitions that are left.
+        if room.partitions and int(room.slots(shape, gpu_type, within=room.open_nodes).sum()) < group.replicas:
+            yield _too_few_instances(room, group, shape, gpu_type)
         return
     name = gpu_type or GpuType("")
     gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
-    if not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.replicas:
+    if isinstance(shape, MigShape) and int(room.slots(gpus_alone, gpu_type).sum()) < group.replicas:
+        yield _too_few_instances(room, group, gpus_alone, gpu_type)
+    elif not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.replicas:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
         yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
     else:
         yield NoRoom(group.name, name, group.replicas, shape.cost, fits)
+
+
+def _too_few_instances(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> MigGeometry:
+    as_it_is, with_changes, at_last = (
+        int(slots.sum())
+        for slots in (
+            room.slots(shape, gpu_type, fresh=False),
+            room.slots(shape, gpu_type, within=room.open_nodes),
+            room.slots(shape, gpu_type),
+        )
+    )
+    left = room.changes_left(gpu_type)
+    name, profile = gpu_type or GpuType(""), shape.mig or ""
+    return MigGeometry(group.name, name, profile, group.replicas, as_it_is, with_changes, at_last, left)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:

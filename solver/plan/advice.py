@@ -10,9 +10,12 @@ from solver.plan.reasons import (
     AnyReason,
     ClassNotAllowed,
     GpuTooSmall,
+    MigHasNoPeers,
     NeverFits,
+    NotPartitioned,
     NotShared,
     UnknownGpuType,
+    UnknownMigProfile,
     UnknownPriorityClass,
     UnknownQueue,
 )
@@ -39,6 +42,12 @@ def _advice(reason: AnyReason) -> str:
             return _smaller_gang(reason)
         case NotShared() | GpuTooSmall():
             return _larger_part(reason)
+        case NotPartitioned(gpu_type=gpu_type):
+            return f"Ask for whole GPUs, or write a MigGeometry for a pool of {gpu_type}."
+        case UnknownMigProfile(nearest=nearest) if nearest:
+            return f"Ask for {' or '.join(nearest)}."
+        case MigHasNoPeers():
+            return "Ask for whole GPUs, or for a rack."
         case UnknownGpuType(known=known) if known:
             return f"The cluster has {', '.join(known)}."
         case UnknownQueue(children=children, nearest=nearest) if children or nearest:
@@ -51,7 +60,9 @@ def _advice(reason: AnyReason) -> str:
 
 def _smaller_gang(reason: NeverFits) -> str:
     """Fewer GPUs a task where no node has as many; else fewer tasks; else less beside the GPUs."""
-    if reason.gpus_per_task > reason.largest_task:
+    if reason.profile and not reason.tasks_that_fit:
+        return f"No layout that the pools of {reason.gpu_type} allow has a {reason.profile}, or no node has the CPU beside it."
+    if not reason.profile and reason.gpus_per_task > reason.largest_task:
         return (
             f"Tasks of up to {reason.largest_task} {reason.gpu_type} would fit a node." if reason.largest_task else ""
         )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
+from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
@@ -36,7 +37,19 @@ class Release(Document, frozen=True, tag_field="step", tag="release"):
     attempt: int
 
 
-Step = Bind | Release
+class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
+    """GPU `device` has exactly these MIG instances; None: it is whole, and not in MIG mode.
+
+    `destroys`: those of its instances that go; nobody uses them. Binds of the same plan may use what is made.
+    """
+
+    node: NodeName
+    device: DeviceId
+    instances: tuple[MigInstance, ...] | None = None
+    destroys: tuple[MigInstance, ...] = ()
+
+
+Step = Bind | Release | Repartition
 
 
 class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):

@@ -205,6 +205,65 @@ class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
         return f"group {self.group} asks for {self.wanted} of GPU memory; a {self.gpu_type} {has}"
 
 
+class NotPartitioned(Reason, frozen=True, tag="not-partitioned"):
+    """The group asks for a MIG instance, and no pool of the type may be partitioned."""
+
+    group: str
+    gpu_type: GpuType
+
+    def __str__(self) -> str:
+        return f"group {self.group} asks for a MIG instance; no MigGeometry lets a {self.gpu_type} be partitioned"
+
+
+class UnknownMigProfile(Reason, frozen=True, tag="unknown-mig-profile"):
+    """The GPU model has no such MIG profile. The same name can be another part of another model."""
+
+    group: str
+    gpu_type: GpuType
+    model: str
+    profile: str
+    nearest: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        meant = _did_you_mean(self.nearest)
+        return (
+            f"group {self.group} asks for a {self.profile}, which a {self.gpu_type} ({self.model}) does not have{meant}"
+        )
+
+
+class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):
+    """The gang wants its tasks on one NVLink island, and a group of it wants MIG instances, which have no NVLink."""
+
+    group: str
+
+    def __str__(self) -> str:
+        return f"group {self.group} asks for MIG instances in one island; an instance reaches no other GPU by NVLink"
+
+
+class MigGeometry(Reason, frozen=True, tag="mig-geometry"):
+    """How GPUs are partitioned leaves too little. `profile` "": whole GPUs, of which some are partitioned for nobody.
+
+    So many tasks fit as GPUs are partitioned, with the changes that are left in this hour, and with any number of changes.
+    """
+
+    group: str
+    gpu_type: GpuType
+    profile: str
+    tasks: int
+    fit_as_it_is: int
+    fit_with_changes: int
+    fit_at_last: int
+    changes_left: int
+
+    def __str__(self) -> str:
+        what = f"{self.profile} of {self.gpu_type}" if self.profile else f"whole {self.gpu_type}"
+        changes = f"{self.fit_with_changes} with the {self.changes_left} changes left in this hour"
+        return (
+            f"group {self.group} needs room for {self.tasks} tasks on {what}: room for {self.fit_as_it_is} as the GPUs "
+            f"are partitioned, {changes}, {self.fit_at_last} with any number"
+        )
+
+
 class AboveMax(Reason, frozen=True, tag="above-max"):
     """The gang is larger than a queue on its path may ever hold."""
 
@@ -233,7 +292,10 @@ class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
 
 
 class NeverFits(Reason, frozen=True, tag="never-fits"):
-    """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task."""
+    """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
+
+    `profile`: the MIG profile that each task asks for.
+    """
 
     group: str
     gpu_type: GpuType
@@ -242,11 +304,14 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     tasks_that_fit: int
     largest_task: MilliGpu
     level: Level | None = None
+    profile: str = ""
 
     def __str__(self) -> str:
         wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else f"{self.tasks} tasks"
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
-        if self.gpus_per_task > self.largest_task:
+        if self.profile:
+            wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"
+        elif self.gpus_per_task > self.largest_task:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}"
         return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks"
 
@@ -267,6 +332,10 @@ AnyReason = (
     | UnknownGpuType
     | NotShared
     | GpuTooSmall
+    | NotPartitioned
+    | UnknownMigProfile
+    | MigHasNoPeers
+    | MigGeometry
     | AboveMax
     | AboveUserMax
     | NeverFits
