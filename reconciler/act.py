@@ -28,7 +28,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event
-from solver.plan.plan import Bind, Plan, Release
+from solver.plan.plan import Bind, Plan, Release, Repartition, Step
 from solver.world.inflight import Intent
 from solver.world.workload import JobName
 
@@ -53,13 +53,16 @@ class Leader:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
         return sum(not self._take(step) for step in plan.steps)
 
-    def _take(self, step: Bind | Release) -> bool:
+    def _take(self, step: Step) -> bool:
         match step:
             case Bind():
                 return self._bind(step)
             case Release(job, attempt):
                 self._ask_to_stop(job, attempt, "it did not become ready in time")
                 return True
+            case Repartition(_, device):
+                # Policies are read without MigGeometry here (without_mig), so that no round wants this.
+                raise AssertionError(f"no backend partitions GPUs, {device} neither")
 
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from solver.placement import place
+from solver.plan.mig_reasons import MigHasNoPeers, NotPartitioned, UnknownMigProfile
 from solver.plan.reasons import (
     AboveMax,
     AboveUserMax,
@@ -16,12 +17,9 @@ from solver.plan.reasons import (
     ClassNotAllowed,
     GpuTooSmall,
     Held,
-    MigHasNoPeers,
     NeverFits,
-    NotPartitioned,
     NotShared,
     UnknownGpuType,
-    UnknownMigProfile,
     UnknownPriorityClass,
     UnknownQueue,
 )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from solver.plan.plan import Bind, Plan
+from solver.plan.plan import Bind, Plan, Repartition
 from solver.program.optimiser import Optimiser
+from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
+from solver.world.inflight import Counter, InFlight
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
@@ -66,6 +69,7 @@ class Replay:
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
     _ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+    _mig_changes: list[Counter] = field(default_factory=list)
 
     def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
         """Hold rounds from the first arrival until an instant, or until nothing is left to happen."""
@@ -75,7 +79,8 @@ class Replay:
             self._end_jobs(now)
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
-                snapshot = snapshot_of(now, self.nodes, self._live.values())
+                in_flight = InFlight(counters=tuple(self._mig_changes))
+                snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
                 yield Round(snapshot, plan)
@@ -103,6 +108,9 @@ class Replay:
         return position
 
     def _apply(self, plan: Plan, now: Instant) -> None:
+        changed = [step for step in plan.steps if isinstance(step, Repartition)]
+        if changed:
+            self._partition(changed, now)
         for step in plan.steps:
             if isinstance(step, Bind):
                 job = self._live[step.job]
@@ -118,3 +126,21 @@ class Replay:
                 # A part asked for by memory is known in GPUs only now.
                 gpus = MilliGpu(sum(task.gpus for task in step.tasks))
                 self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], gpus=gpus, started_at=now)
+
+    def _partition(self, changed: Sequence[Repartition], now: Instant) -> None:
+        """GPUs are partitioned at once, and each counts for the hour after."""
+        made = {step.device: step.instances for step in changed}
+        pools = Tally(node.pool for node in self.nodes for gpu in node.gpus if gpu.id in made)
+        self._mig_changes = [known for known in self._mig_changes if known.window_start > now - HOUR_MS]
+        self._mig_changes += [Counter(MIG_CHANGES, pool, now, count) for pool, count in sorted(pools.items())]
+        self.nodes = tuple(
+            msgspec.structs.replace(
+                node,
+                gpus=tuple(
+                    msgspec.structs.replace(gpu, instances=made[gpu.id]) if gpu.id in made else gpu for gpu in node.gpus
+                ),
+            )
+            if any(gpu.id in made for gpu in node.gpus)
+            else node
+            for node in self.nodes
+        )

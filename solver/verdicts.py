@@ -10,11 +10,11 @@ import numpy as np
 
 from solver.admission import Admission
 from solver.placement import place
+from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import (
     AnyReason,
     Capacity,
     HostResources,
-    MigGeometry,
     NoRoom,
     Outranked,
     QuotaMax,

@@ -43,7 +43,7 @@ def solve(snapshot_file: Path, policies: Path, output: str) -> None:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan for people: what starts and where, what waits and why, and what is proven of it."""
-    from solver.plan.plan import Bind, Inadmissible, Release, Waits
+    from solver.plan.plan import Bind, Inadmissible, Release, Repartition, Waits
 
     lines: list[str] = []
     for step in plan.steps:
@@ -53,6 +53,9 @@ def plan_lines(plan: Plan) -> list[str]:
                 lines.append(f"start    {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}")
             case Release():
                 lines.append(f"release  {step.job}: attempt {step.attempt} did not become ready in time")
+            case Repartition(node, device, instances):
+                made = " + ".join(f"{one.profile}@{one.start}" for one in instances or ())
+                lines.append(f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}")
     for verdict in plan.verdicts:
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait " if isinstance(verdict, Waits) else "never"

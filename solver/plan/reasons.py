@@ -5,14 +5,11 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
+from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers, NotPartitioned, UnknownMigProfile
+from solver.plan.reason import Reason, at, did_you_mean
 from solver.world.cluster import GpuType, Level
-from solver.world.document import Document
 from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.workload import JobName, QueueName
-
-
-class Reason(Document, frozen=True, tag_field="code"):
-    """One binding constraint. `str` says it to a person."""
 
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
@@ -26,7 +23,7 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
     origin: str = ""
 
     def __str__(self) -> str:
-        held = f"holds {self.used} of max {self.max} {self.gpu_type}{_at(self.origin)}"
+        held = f"holds {self.used} of max {self.max} {self.gpu_type}{at(self.origin)}"
         return f"queue {self.queue} {held}; this job needs {self.wanted}"
 
 
@@ -44,7 +41,7 @@ class UserMax(Reason, frozen=True, tag="user-max"):
     def __str__(self) -> str:
         return (
             f"user {self.user or '(none)'} holds {self.used} of at most {self.max} {self.gpu_type} per user "
-            f"in queue {self.queue}{_at(self.origin)}; this job needs {self.wanted}"
+            f"in queue {self.queue}{at(self.origin)}; this job needs {self.wanted}"
         )
 
 
@@ -55,7 +52,7 @@ class Held(Reason, frozen=True, tag="held"):
     origin: str = ""
 
     def __str__(self) -> str:
-        return f"queue {self.queue} is on hold{_at(self.origin)} and starts no jobs"
+        return f"queue {self.queue} is on hold{at(self.origin)} and starts no jobs"
 
 
 class Capacity(Reason, frozen=True, tag="capacity"):
@@ -144,7 +141,7 @@ class UnknownQueue(Reason, frozen=True, tag="unknown-queue"):
     def __str__(self) -> str:
         if self.children:
             return f"queue {self.queue} has queues below it; submit to one of {', '.join(self.children)}"
-        return f"there is no queue {self.queue}{_did_you_mean(self.nearest)}"
+        return f"there is no queue {self.queue}{did_you_mean(self.nearest)}"
 
 
 class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
@@ -154,7 +151,7 @@ class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
     nearest: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"there is no priority class {self.priority_class}{_did_you_mean(self.nearest)}"
+        return f"there is no priority class {self.priority_class}{did_you_mean(self.nearest)}"
 
 
 class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
@@ -167,7 +164,7 @@ class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
 
     def __str__(self) -> str:
         what = f"priority class {self.priority_class}" if self.priority_class else "jobs without a priority class"
-        return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{_at(self.origin)}"
+        return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{at(self.origin)}"
 
 
 class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
@@ -205,65 +202,6 @@ class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
         return f"group {self.group} asks for {self.wanted} of GPU memory; a {self.gpu_type} {has}"
 
 
-class NotPartitioned(Reason, frozen=True, tag="not-partitioned"):
-    """The group asks for a MIG instance, and no pool of the type may be partitioned."""
-
-    group: str
-    gpu_type: GpuType
-
-    def __str__(self) -> str:
-        return f"group {self.group} asks for a MIG instance; no MigGeometry lets a {self.gpu_type} be partitioned"
-
-
-class UnknownMigProfile(Reason, frozen=True, tag="unknown-mig-profile"):
-    """The GPU model has no such MIG profile. The same name can be another part of another model."""
-
-    group: str
-    gpu_type: GpuType
-    model: str
-    profile: str
-    nearest: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        meant = _did_you_mean(self.nearest)
-        return (
-            f"group {self.group} asks for a {self.profile}, which a {self.gpu_type} ({self.model}) does not have{meant}"
-        )
-
-
-class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):
-    """The gang wants its tasks on one NVLink island, and a group of it wants MIG instances, which have no NVLink."""
-
-    group: str
-
-    def __str__(self) -> str:
-        return f"group {self.group} asks for MIG instances in one island; an instance reaches no other GPU by NVLink"
-
-
-class MigGeometry(Reason, frozen=True, tag="mig-geometry"):
-    """How GPUs are partitioned leaves too little. `profile` "": whole GPUs, of which some are partitioned for nobody.
-
-    So many tasks fit as GPUs are partitioned, with the changes that are left in this hour, and with any number of changes.
-    """
-
-    group: str
-    gpu_type: GpuType
-    profile: str
-    tasks: int
-    fit_as_it_is: int
-    fit_with_changes: int
-    fit_at_last: int
-    changes_left: int
-
-    def __str__(self) -> str:
-        what = f"{self.profile} of {self.gpu_type}" if self.profile else f"whole {self.gpu_type}"
-        changes = f"{self.fit_with_changes} with the {self.changes_left} changes left in this hour"
-        return (
-            f"group {self.group} needs room for {self.tasks} tasks on {what}: room for {self.fit_as_it_is} as the GPUs "
-            f"are partitioned, {changes}, {self.fit_at_last} with any number"
-        )
-
-
 class AboveMax(Reason, frozen=True, tag="above-max"):
     """The gang is larger than a queue on its path may ever hold."""
 
@@ -274,7 +212,7 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
     origin: str = ""
 
     def __str__(self) -> str:
-        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{_at(self.origin)}"
+        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{at(self.origin)}"
 
 
 class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
@@ -287,7 +225,7 @@ class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
     origin: str = ""
 
     def __str__(self) -> str:
-        cap = f"one user may never hold more than {self.max} in queue {self.queue}{_at(self.origin)}"
+        cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
         return f"needs {self.wanted} {self.gpu_type}; {cap}"
 
 
@@ -340,12 +278,3 @@ AnyReason = (
     | AboveUserMax
     | NeverFits
 )
-
-
-def _at(origin: str) -> str:
-    """The place in Git, where it is known."""
-    return f" ({origin})" if origin else ""
-
-
-def _did_you_mean(nearest: tuple[str, ...]) -> str:
-    return f"; did you mean {', '.join(nearest)}?" if nearest else ""

@@ -68,6 +68,11 @@ class Cells:
             int(np.maximum(self.room.free_memory[usable], 0).sum()),
         )
 
+    def milli_with_instances(self, cell: Cell) -> int:
+        """Milli-GPU of a cell that nobody has: of whole GPUs, and of those in MIG mode."""
+        nodes = self.nodes_of(cell.domain) & self.room.of_type(cell.gpu_type)
+        return int(self.room.milli_free((MigShape(),))[nodes].sum())
+
     def local(self, shape: Shape, domain: int) -> Shape:
         """The shape with the one trust domain that counts in a domain: a cell lies in one pool."""
         if not isinstance(shape, SharedShape):

@@ -231,7 +231,7 @@ class Partitions:
 
 
 def _spread(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], tasks: int) -> Iterator[tuple[MigGpu, int]]:
-    """How many of the tasks each GPU takes: as they are if that does, else changing those that gain most, the last one fitting best."""
+    """How many tasks each GPU takes: as they are if that does, else changing those that gain most, the last one fitting best."""
     gpus = sorted(gpus, key=lambda gpu: (not gpu.held, gpu.before is None))
     counts = [tasks_as_it_is(rule, gpu, profile) for gpu in gpus]
     gains = {

@@ -88,7 +88,7 @@ class SharedShape(Shape, frozen=True):
 
 
 class MigShape(Shape, frozen=True):
-    """A shape whose MIG profile is settled: that of one `model`, which takes `milli` of a GPU (0: the model has no such profile)."""
+    """A shape whose MIG profile is settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
 
     model: str = ""
     milli: int = 0

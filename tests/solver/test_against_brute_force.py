@@ -10,6 +10,7 @@ from solver.certify import better
 from solver.program.highs import optimise
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Shares
+from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
 from solver.solve import Answer, able_to_start, competing, decide, standing
@@ -56,7 +57,7 @@ def test_the_round_is_as_good_as_trying_everything() -> None:
 def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...], tuple[float, ...]]:
     """The round's answer, the best layer values, and the answer's own."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
     able = able_to_start(candidates, room, shares)
     sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)

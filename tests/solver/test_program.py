@@ -15,6 +15,7 @@ from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
+from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
 from solver.solve import able_to_start, cell_level
@@ -74,7 +75,7 @@ def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> No
 def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     """The program of a world's round and its greedy start."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)
     sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
