@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
-from solver.placement import Placed
+from solver.placement import Placed as GangPlaced
 from solver.rules.demand import Candidate, Option, SubLayer
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.users import UserRoom
@@ -45,7 +45,7 @@ def best_values(
     best = layer_values((), sub_layers, shares)
     for chosen in product(*choices):
         starts = [
-            Start(candidate, choice[0], Placed((), choice[1]))
+            Start(candidate, choice[0], GangPlaced((), choice[1]))
             for candidate, choice in zip(candidates, chosen, strict=True)
             if choice
         ]
