@@ -95,7 +95,7 @@ def partitioned(draw: st.DrawFn, nodes_max: int = 3, jobs_max: int = 6) -> tuple
             types=[gpu_type],
             required=required,
         )
-        instead = draw(st.sampled_from([None, *PROFILES[gpu_type]]))
+        instead = draw(st.sampled_from([None, None, None, *PROFILES[gpu_type]]))
         jobs.append(asking(pending, instead) if instead else pending)
     policy = policy_of(
         (Queue(QueueName("a")), Queue(QueueName("b"))),
@@ -206,7 +206,7 @@ def test_the_round_is_nearly_as_good_as_trying_everything() -> None:
     compare()
     assert tally["rounds"] == ROUNDS
     assert tally["instances"] >= 50, "hardly anything is partitioned: these worlds do not test it"
-    assert tally["best"] >= 0.95 * tally["rounds"]
+    assert tally["best"] >= 0.98 * tally["rounds"]
 
 
 FREE = MigGeometry("parts", "h100", "free", "H100-80GB")
