@@ -28,8 +28,9 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event
-from solver.plan.plan import Bind, Plan, Release, Repartition, Step
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Step, Withdraw
 from solver.world.inflight import Intent
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
 
 
@@ -59,10 +60,23 @@ class Leader:
                 return self._bind(step)
             case Release(job, attempt):
                 self._ask_to_stop(job, attempt, "it did not become ready in time")
-                return True
+            case Evict():
+                self._ask_to_stop(step.job, step.attempt, _why_evicted(step), step.grace, step.beneficiary)
+            case Nominate():
+                self._nominate(step)
+            case Withdraw(job):
+                self.plane.ledger.withdraw(self.epoch, job)
+                self._note("withdrawn", job, "what it was promised is not to be had any more")
             case Repartition(_, device):
                 # Policies are read without MigGeometry here (without_mig), so that no round wants this.
                 raise AssertionError(f"no backend partitions GPUs, {device} neither")
+        return True
+
+    def _nominate(self, step: Nominate) -> None:
+        now = self.plane.clock.now()
+        intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        self.plane.ledger.nominate(self.epoch, intent)
+        self._note("promised", step.job, f"{', '.join(sorted({task.node for task in step.tasks}))}, once they are free")
 
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
@@ -106,12 +120,13 @@ class Leader:
             case Send(order):
                 self._send(order)
 
-    def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
+    def _ask_to_stop(
+        self, job: JobName, attempt: int, cause: str, grace: Duration = STOP_GRACE, beneficiary: JobName | None = None
+    ) -> None:
         now = self.plane.clock.now()
-        intent = Intent("stop", job, attempt, now, now.after(STOP_GRACE))
-        self.plane.ledger.ask(self.epoch, intent)
+        self.plane.ledger.ask(self.epoch, Intent("stop", job, attempt, now, now.after(grace), beneficiary=beneficiary))
         self._note("asked-to-stop", job, cause)
-        self._send(StopGang(job, attempt, STOP_GRACE))
+        self._send(StopGang(job, attempt, grace))
 
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
         attempt = self.plane.ledger.attempts().get(job, 0)
@@ -134,3 +149,8 @@ class Leader:
 
     def _note(self, kind: str, job: JobName, cause: str) -> None:
         self.plane.history.record_event(Event(self.plane.clock.now(), kind, job, cause, self.plane.holder))
+
+
+def _why_evicted(step: Evict) -> str:
+    lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+    return f"it gives up {step.gpus} GPUs for {step.beneficiary} ({step.means}); {lost}"

@@ -13,6 +13,7 @@ from reconciler.jobs.states import phase_of, state_of
 from reconciler.store.protocols import Claim
 from solver.world.cluster import Node
 from solver.world.inflight import InFlight, Intent
+from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName
 
@@ -30,7 +31,13 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> 
     return snapshot_of(
         plane.clock.now(),
         (join(node, sighted.nodes.get(node.name)) for node in declared),
-        _jobs(records_of(plane, claims), {claim.job: claim for claim in claims}, intents, attempts),
+        _jobs(
+            records_of(plane, claims),
+            {claim.job: claim for claim in claims},
+            intents,
+            attempts,
+            plane.ledger.evictions(),
+        ),
         InFlight(intents=intents),
     )
 
@@ -53,8 +60,10 @@ def _jobs(
     claims: dict[JobName, Claim],
     intents: tuple[Intent, ...],
     attempts: dict[JobName, int],
+    evictions: dict[JobName, tuple[Instant, ...]],
 ) -> Iterable[Job]:
     for record in records:
+        evicted_at = evictions.get(record.name, ())
         claim = claims.get(record.name)
         if claim is not None:
             phase = phase_of(state_of(record, claim, intents))
@@ -65,9 +74,10 @@ def _jobs(
                 started_at=claim.running_since,
                 time_limit=claim.time_limit,
                 placement=claim.tasks,
+                evicted_at=evicted_at,
             )
         elif not record.cancel_requested_by:
-            yield _job(record, attempt=attempts.get(record.name, 0))
+            yield _job(record, attempt=attempts.get(record.name, 0), evicted_at=evicted_at)
 
 
 def _job(record: JobRecord, **standing: object) -> Job:

@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.documents.repository import Compiled
 from reconciler.meaning import DocumentChange, document_changes
-from solver.plan.plan import Certificate, Inadmissible, Plan, Runs, Starts, Verdict, Waits
+from solver.plan.plan import Certificate, Inadmissible, Plan, Runs, Starts, Verdict, Waits, Yields
 from solver.program.optimiser import Optimiser
 from solver.solve import solve
 from solver.world.cluster import Node
@@ -133,5 +133,5 @@ def _outcome(verdict: Verdict) -> Outcome:
             return "waits"
         case Inadmissible():
             return "inadmissible"
-        case Runs():
+        case Runs() | Yields():
             raise ValueError(f"{verdict.job} runs; a review is of pending jobs")

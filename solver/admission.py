@@ -8,15 +8,15 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from solver.closeness import tasks_that_fit
 from solver.placement import place
 from solver.plan.mig_reasons import MigHasNoPeers, NotPartitioned, UnknownMigProfile
-from solver.plan.reasons import (
+from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
+from solver.plan.refusals import (
     AboveMax,
     AboveUserMax,
-    AnyReason,
     ClassNotAllowed,
     GpuTooSmall,
-    Held,
     NeverFits,
     NotShared,
     UnknownGpuType,
@@ -34,7 +34,7 @@ from solver.world.mig import mig_model
 from solver.world.mig_layout import near_profiles
 from solver.world.quantities import MILLI_PER_GPU, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, MigShape, QueueName, Shape, SharedShape
+from solver.world.workload import Job, JobSpec, MigShape, QueueName, SharedShape, TaskGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,9 @@ class Gate:
                 ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
                 if ceiling is not None and wanted > ceiling:
                     return AboveMax(queue, gpu_type, MilliGpu(ceiling), MilliGpu(wanted), self._origin(queue, gpu_type))
+        beyond = next(self._beyond_guarantee(job, option), None)
+        if beyond is not None:
+            return beyond
         for line in users.lines(job, option.charge):
             most, wanted = MilliGpu(users.most(line)), MilliGpu(option.charge[line.gpu_type])
             if wanted > most:
@@ -123,22 +126,32 @@ class Gate:
             return self._never_fits(spec, option)
         return None
 
+    def _beyond_guarantee(self, job: Job, option: Option) -> Iterator[BeyondGuarantee]:
+        """The smallest guarantee on its path, where that is too small for a job that may never borrow."""
+        known = self.policy.priority_class(job)
+        if not known or known.preemptible or known.may_borrow:
+            return
+        for gpu_type, wanted in option.charge.items():
+            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
+            room, least = min((self.shares.guaranteed.get(line, 0), line) for line in lines)
+            if room < wanted:
+                origin = self._origin(least.queue, gpu_type)
+                yield BeyondGuarantee(least.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), None, origin)
+
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
         return entry.origin if entry else ""
 
     def _never_fits(self, spec: JobSpec, option: Option) -> NeverFits:
         level = spec.effective_topology.required
-        fits = [
-            (self._tasks_that_fit(shape, gpu_type, level), group, shape, gpu_type)
-            for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
-        ]
-        tasks, group, shape, gpu_type = min(fits, key=lambda fit: fit[0] / fit[1].replicas)
+        fits = [(self._tasks_that_fit(spec, option, number, level), number) for number in range(len(spec.task_groups))]
+        tasks, number = min(fits, key=lambda fit: fit[0] / spec.task_groups[fit[1]].least)
+        group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
         usable = self.empty.open_nodes if gpu_type is None else self.empty.of_type(gpu_type)
         return NeverFits(
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
-            tasks=group.replicas,
+            tasks=group.least,
             gpus_per_task=shape.cost,
             tasks_that_fit=tasks,
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
@@ -146,11 +159,15 @@ class Gate:
             profile=shape.mig or "",
         )
 
-    def _tasks_that_fit(self, shape: Shape, gpu_type: GpuType | None, level: Level | None) -> int:
-        slots = self.empty.slots(shape, gpu_type)
-        if level is None:
-            return int(slots.sum())
-        return int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))
+    def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:
+        slots, least = self.empty.slots(option.shapes[number], option.gpu_types[number]), spec.task_groups[number].least
+        total = int(slots.sum())
+        if level is not None:
+            total = int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))
+        if total < least:
+            return total
+        apart = tasks_that_fit(self.empty, slots, spec, number)
+        return apart if apart < least else total
 
 
 def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotShared | GpuTooSmall]:
@@ -176,5 +193,12 @@ def _no_instance(spec: JobSpec, option: Option) -> Iterator[NotPartitioned | Unk
             yield UnknownMigProfile(
                 group.name, gpu_type, shape.model, name, near_profiles(mig_model(shape.model), name)
             )
-        elif spec.effective_topology.required == "island":
+        elif _wants_nvlink(spec, group):
             yield MigHasNoPeers(group.name)
+
+
+def _wants_nvlink(spec: JobSpec, group: TaskGroup) -> bool:
+    """Several tasks of the group are to be in one island."""
+    bundle = spec.bundle_of(group)
+    asked = (group.topology.required, bundle.within if bundle else None) if group.replicas > 1 else ()
+    return "island" in (spec.effective_topology.required, *asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from solver.plan.plan import LayerResult, ProofStatus
 from solver.program.classes import JobClass
@@ -51,12 +52,17 @@ def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], sh
     for known in classes:
         most: dict[Segment, int] = {}
         for option in known.options:
-            for segment, milli in segments_of(known.members[0], option):
+            for exact, milli in segments_of(known.members[0], option, option.wanted):
+                # What may not borrow is counted first only where it is there; no answer need start it.
+                segment = replace(exact, may_borrow=True)
                 most[segment] = max(milli, most.get(segment, 0))
         for segment, milli in most.items():
             demand[segment] += milli * len(known.members)
             weight[segment] = known.weight
         served[known.sub_layer] += known.weight * max(option.worth for option in known.options) * len(known.members)
+        growth = max(option.growth for option in known.options)
+        if growth:
+            served[known.sub_layer.of_growth] += known.weight * growth * len(known.members)
     inside = [
         _inside_alone(layer, demand, weight, Inside(shares.tree, room))
         for room in (shares.entitled_room, shares.fair_room)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from solver.greedy import greedy
-from solver.placement import Mask, Placed, place
+from solver.placement import Mask, Placed, least_tasks, place
 from solver.program.capacity import Opened
 from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
-from solver.program.ways import Kind, Way
+from solver.program.ways import Growth, Kind, Way
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.world.cluster import LEVELS, DeviceId, Level
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
-from solver.world.workload import SharedShape
+from solver.world.workload import JobSpec, SharedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Decided:
     option: Option
     level: Level | None
     within: Mask | None
+    tasks: tuple[int, ...]
 
     @property
     def task_milli(self) -> int:
@@ -65,11 +67,13 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
+        for growth, column in _growth_of(way, formulation):
+            values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
         for key in _newly_divided(start, formulation.cells, divided):
             values[formulation.opened[key]] += 1
-        for segment, count in segments_of(start.candidate, start.option):
+        for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] += count
     headroom = Headroom(formulation.shares)
     for columns, inside in ((formulation.entitled, headroom.entitled), (formulation.fair, headroom.fair)):
@@ -129,18 +133,38 @@ def _pool_of(placed: Placed, room: Room) -> int:
 
 
 def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[tuple[Kind, int]]:
-    shapes = start.shapes
-    nodes = {
-        (task.group, task.index): room.index[task.node] for task in start.placed.tasks if shapes[task.group].uses_gpus
-    }
-    kinds = [kind for kind, _ in formulation.kinds_of(way)]
-    if kinds and kinds[0].level is not None:
-        yield kinds[0], formulation.cells.domain_of(next(iter(nodes.values())))
-        return
-    by_part = {(kind.parts[0][0], kind.parts[0][1]): kind for kind in kinds}
-    for (group, _), node in nodes.items():
-        kind = by_part[formulation.part_key(shapes[group], room.nodes[node].gpu_type)]
-        yield kind, formulation.cells.domain_of(node)
+    kept = formulation.kept_at(way) is not None
+    for number, group in enumerate(start.candidate.job.spec.task_groups):
+        tasks = sorted((task for task in start.placed.tasks if task.group == group.name), key=lambda task: task.index)
+        domains = [formulation.cells.domain_of(room.index[task.node]) for task in tasks]
+        growth = Growth(way, number)
+        if growth in formulation.growth:
+            yield from ((formulation.kind_of_growth(growth), domain) for domain in domains[group.least :])
+        if not group.shape.uses_gpus:
+            continue
+        if kept:
+            # The gang is one flow, so it is counted once, by the first of its groups that has GPUs.
+            yield from (
+                (kind, domains[0]) for kind, _ in formulation.kinds_of(way) if number == _first_with_gpus(start)
+            )
+            continue
+        first = 0
+        for kind, times in formulation.kinds_of_group(way, number):
+            for _ in range(times):
+                yield kind, domains[first]
+                first += kind.parts[0][2]
+
+
+def _first_with_gpus(start: Start) -> int:
+    return next(number for number, group in enumerate(start.candidate.job.spec.task_groups) if group.shape.uses_gpus)
+
+
+def _growth_of(way: Way, formulation: Formulation) -> list[tuple[Growth, int]]:
+    """The columns by which gangs served one way grow."""
+    groups = range(len(way.option.gpu_types))
+    return [
+        (growth, formulation.growth[growth]) for group in groups if (growth := Growth(way, group)) in formulation.growth
+    ]
 
 
 def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
@@ -151,16 +175,29 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
     }
     for number, job_class in enumerate(formulation.classes):
         members = iter(job_class.members)
-        ways = [way for way in formulation.ways_of_class(number) for _ in range(round(values[formulation.ways[way]]))]
-        for way, candidate in zip(ways, members, strict=False):
-            yield Decided(candidate, way.option, way.level, _hint(way, formulation, domains))
+        for way in formulation.ways_of_class(number):
+            served = islice(members, round(values[formulation.ways[way]]))
+            growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
+            for candidate in served:
+                tasks = _share_of(growing, candidate.job.spec)
+                yield Decided(candidate, way.option, way.level, _hint(way, formulation, domains), tasks)
+
+
+def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
+    """The next gang's tasks, out of what all gangs served the same way grow by: the first in the order grow first."""
+    tasks = []
+    for number, group in enumerate(spec.task_groups):
+        more = min(growing.get(number, 0), group.replicas - group.least)
+        growing[number] = growing.get(number, 0) - more
+        tasks.append(group.least + more)
+    return tuple(tasks)
 
 
 def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) -> Mask | None:
     if way.pool is not None:
         mask: Mask = formulation.cells.room.topology["pool"].of_node == way.pool
         return mask
-    for kind, _ in formulation.kinds_of(way):
+    for kind, _ in formulation.kinds_of(way) if formulation.kept_at(way) else ():
         if domains.get(kind):
             return formulation.cells.nodes_of(domains[kind].pop(0))
     return None
@@ -169,7 +206,10 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
 def _place_all(decided: Iterable[Decided], room: Room) -> Iterable[Start]:
     for wanted in decided:
         spec = wanted.candidate.job.spec
-        placed = place(room, spec, wanted.option, wanted.within) if wanted.within is not None else None
-        placed = placed or place(room, spec, wanted.option)
-        if placed is not None:
-            yield Start(wanted.candidate, wanted.option, placed)
+        least = least_tasks(spec)
+        for tasks in dict.fromkeys((wanted.tasks, least)):
+            placed = place(room, spec, wanted.option, wanted.within, tasks) if wanted.within is not None else None
+            placed = placed or place(room, spec, wanted.option, tasks=tasks)
+            if placed is not None:
+                yield Start(wanted.candidate, wanted.option, placed, tasks)
+                break

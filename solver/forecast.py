@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from solver.greedy import greedy
 from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, EndUnknown, NoEndHelps
@@ -20,7 +22,7 @@ from solver.rules.policy import Policy
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import Start
-from solver.world.cluster import GpuType
+from solver.world.cluster import DeviceId, GpuType
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -40,13 +42,19 @@ def estimates(
     shares: Shares,
     waiting: Sequence[Candidate],
     starts: Sequence[Start],
+    leaving: Mapping[JobName, Instant],
+    begins: Mapping[JobName, Instant],
     after: Room,
 ) -> dict[JobName, AnyEstimate]:
-    """When each of the first waiting jobs could start. `waiting` is in order; `after` is the room that `starts` leave."""
+    """When each of the first waiting jobs could start. `waiting` is in order; `after` is the room that `starts` leave.
+
+    `leaving`: who is evicted, and when it is gone at the latest; `shares` do not count those any more. `begins`: when those
+    begin that must wait for somebody to leave.
+    """
     first = waiting[:JOBS_MAX]
     if not first:
         return {}
-    world = _World.after_round(snapshot, policy, shares, starts, after)
+    world = _World.after_round(snapshot, policy, shares, starts, leaving, begins, after)
     world.wanted_behind = _by_queue(demand_of(_with_options(waiting[JOBS_MAX:])))
     horizon = policy.scheduling.eta_horizon
     found: dict[JobName, AnyEstimate] = {}
@@ -65,10 +73,11 @@ def estimates(
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """What a job holds until it ends."""
+    """What a job holds until it ends; who is being evicted is not charged for it."""
 
     job: Job
     tasks: tuple[TaskPlacement, ...]
+    charged: bool = True
 
 
 @dataclass(slots=True)
@@ -91,17 +100,40 @@ class _World:
 
     @classmethod
     def after_round(
-        cls, snapshot: Snapshot, policy: Policy, shares: Shares, starts: Iterable[Start], after: Room
+        cls,
+        snapshot: Snapshot,
+        policy: Policy,
+        shares: Shares,
+        starts: Sequence[Start],
+        leaving: Mapping[JobName, Instant],
+        begins: Mapping[JobName, Instant],
+        after: Room,
     ) -> _World:
-        """The world as a round leaves it."""
+        """The world as a round leaves it. What is promised to somebody does not become free when its holder leaves.
+
+        Of a divided GPU `after` itself counts what is promised.
+        """
         used, by_user = dict(shares.used), dict(shares.users.used)
         world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user)
         ends = _Ends(snapshot)
+        nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
+        evicted = leaving.keys() | {intent.job for intent in snapshot.in_flight.evictions}
+        promised = {
+            device
+            for tasks in (*nominations.values(), *(start.placed.tasks for start in starts))
+            for task in tasks
+            for device in task.devices
+        }
+        promised -= {gpu.device for gpus in after.shared.values() for gpu in gpus}
         for job in snapshot.jobs:
             if job.placement:
-                world._hold(job.name, _Holder(job, job.placement), ends.of(job), snapshot.time)
+                holder = _Holder(job, _except(job.placement, promised), charged=job.name not in evicted)
+                world._hold(job.name, holder, leaving.get(job.name) or ends.of(job), snapshot.time)
+            elif job.name in nominations:
+                begin = begins.get(job.name, snapshot.time)
+                world._hold(job.name, _Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
         for start in starts:
-            world._begin(start, snapshot.time)
+            world._begin(start, begins.get(start.candidate.job.name, snapshot.time))
         return world
 
     def instants(self, until: Instant) -> Iterator[Instant]:
@@ -121,7 +153,7 @@ class _World:
         admitted = _with_options(waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
         users = replace(self.shares.users, used=dict(self.used_by_user))
-        shares = replace(self.shares, used=dict(self.used), users=users)
+        shares = replace(self.shares.holding(dict(self.used)), users=users)
         shares = with_fair_shares(shares, self.capacity, wanted)
         ordered = in_order(admitted, self.policy, shares, now)
         able = [candidate for candidate in ordered if _has_gpus(candidate, self.room)]
@@ -145,10 +177,13 @@ class _World:
 
     def _begin(self, start: Start, now: Instant) -> None:
         job = start.candidate.job
-        limit = self.policy.time_limit(job)
-        for gpu_type, milli in start.option.charge.items():
+        for gpu_type, milli in start.charge.items():
             self._charge(job, gpu_type, milli)
-        self._hold(job.name, _Holder(job, start.placed.tasks), None if limit is None else now.after(limit), now)
+        self._hold(job.name, _Holder(job, start.placed.tasks), self._end_of(job, now), now)
+
+    def _end_of(self, job: Job, start: Instant) -> Instant | None:
+        limit = self.policy.time_limit(job)
+        return None if limit is None else start.after(limit)
 
     def _hold(self, name: JobName, holder: _Holder, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:
@@ -163,7 +198,8 @@ class _World:
         shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
         for task in holder.tasks:
             self.room.give_back(task, shapes.get(task.group, Shape()))
-            self._charge(holder.job, self._type_at(task), -task.gpus)
+            if holder.charged:
+                self._charge(holder.job, self._type_at(task), -task.gpus)
         return now
 
     def _charge(self, job: Job, gpu_type: GpuType, milli: int) -> None:
@@ -198,6 +234,13 @@ class _Ends:
             return job.started_at.after(job.time_limit)
         start = self._intents.get(("start", job.name, job.attempt))
         return (start.asked_at if start else self._now).after(job.time_limit)
+
+
+def _except(tasks: Iterable[TaskPlacement], promised: Collection[DeviceId]) -> tuple[TaskPlacement, ...]:
+    return tuple(
+        msgspec.structs.replace(task, devices=tuple(device for device in task.devices if device not in promised))
+        for task in tasks
+    )
 
 
 def _with_options(candidates: Iterable[Candidate]) -> list[tuple[Job, tuple[Option, ...]]]:

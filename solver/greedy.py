@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
-from solver.placement import place
+from solver.growth import grow_all
+from solver.placement import least_tasks, place
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.users import UserRoom
@@ -13,14 +15,34 @@ from solver.world.room import Room
 from solver.world.workload import QueueName
 
 Eligible = Callable[[Headroom, QueueName, Charge], bool]
+Growing = Callable[[Sequence[Start], Room, Headroom, UserRoom], list[Start]]
 
-PASSES: tuple[Eligible, ...] = (
-    lambda headroom, queue, charge: headroom.entitled.part(queue, charge) == sum(charge.values()),
-    lambda headroom, queue, charge: headroom.entitled.part(queue, charge) > 0,
-    lambda headroom, queue, charge: headroom.fair.part(queue, charge) == sum(charge.values()),
-    lambda *_: True,
+
+def _nobody_grows(starts: Sequence[Start], *_: object) -> list[Start]:
+    return list(starts)
+
+
+PASSES: tuple[tuple[Eligible, Growing], ...] = (
+    (
+        lambda headroom, queue, charge: headroom.entitled.part(queue, charge) == sum(charge.values()),
+        _nobody_grows,
+    ),
+    (
+        lambda headroom, queue, charge: headroom.entitled.part(queue, charge) > 0,
+        partial(grow_all, lines=lambda headroom: headroom.entitled),
+    ),
+    (
+        lambda headroom, queue, charge: headroom.fair.part(queue, charge) == sum(charge.values()),
+        _nobody_grows,
+    ),
+    (
+        lambda headroom, queue, charge: headroom.fair.part(queue, charge) > 0,
+        partial(grow_all, lines=lambda headroom: headroom.fair),
+    ),
+    (lambda *_: True, partial(grow_all, lines=None)),
 )
-"""Who is served in each pass: wholly entitled gangs, partly entitled ones, those inside their fair share, then everybody."""
+"""Who is served in each pass: wholly entitled gangs, partly entitled ones, those wholly and those partly inside their fair
+share, then everybody; and who grows once they are: whoever can inside guarantees, then inside fair shares, then at all."""
 
 
 def greedy(
@@ -36,14 +58,14 @@ def greedy(
     """
     headroom, users = Headroom(shares), UserRoom(shares.users)
     for start in already:
-        headroom.take(start.queue, start.option.charge)
-        users.take(start.candidate.job, start.option.charge)
+        headroom.take(start.queue, start.charge)
+        users.take(start.candidate.job, start.charge)
     taken = {start.candidate.job.name for start in already}
     waiting = [candidate for candidate in candidates if candidate.job.name not in taken]
     starts = list(already)
-    for eligible in PASSES:
+    for eligible, growing in PASSES:
         served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, users, eligible)}
-        starts += served.values()
+        starts = growing([*starts, *served.values()], room, headroom, users)
         waiting = [candidate for candidate in waiting if candidate.job.name not in served]
     return tuple(starts)
 
@@ -67,11 +89,13 @@ def _start(candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom
     for option in candidate.options:
         if not eligible(headroom, spec.queue, option.charge):
             continue
+        if candidate.inside_only and headroom.entitled.part(spec.queue, option.charge) < sum(option.charge.values()):
+            continue
         if headroom.blocking(spec.queue, option.charge) or users.blocking(job, option.charge):
             continue
         placed = place(room, spec, option)
         if placed is not None:
             headroom.take(spec.queue, option.charge)
             users.take(job, option.charge)
-            return Start(candidate, option, placed)
+            return Start(candidate, option, placed, least_tasks(spec))
     return None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
 from solver.rules.demand import Option
 from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
 from solver.world.workload import (
+    Bundle,
     JobSpec,
     MigShape,
     MigSlot,
@@ -36,26 +38,52 @@ class Placed:
     preferred_met: bool
 
 
-def place(room: Room, spec: JobSpec, option: Option, within: Mask | None = None) -> Placed | None:
-    """Take room for the whole gang and say where, or take nothing and return None.
+def place(
+    room: Room, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None
+) -> Placed | None:
+    """Take room for so many tasks of each group (None: the least it starts with) and say where; or take nothing, for None.
 
     Domains are tried from the level the job asks for (else from the closest) to the widest it allows, in each level
     the one that the gang fills best. `within` narrows the nodes, as a hint from the program.
     """
-    gangs = [gang for gang in _gangs(room, spec, option, within) if gang.fits_somewhere()]
-    for level in _levels(spec.effective_topology) if gangs else ():
-        for gang in gangs:
-            tasks = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
-            if tasks is not None:
-                return Placed(tasks, _preferred_met(room, spec.effective_topology, tasks))
+    gangs = _gangs(room, spec, option, within, tasks or least_tasks(spec))
+    able = [gang for gang in gangs if gang.fits_somewhere()]
+    for level in _levels(spec.effective_topology) if able else ():
+        for gang in able:
+            placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
+            if placed is not None:
+                return Placed(placed, _preferred_met(room, spec.effective_topology, placed))
     return None
 
 
-def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None) -> Iterator[_Gang]:
+def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
     """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
     if room.partitions or any(isinstance(shape, SharedShape) for shape in option.shapes):
-        yield _Gang.of(room, spec, option, within, fresh=False)
-    yield _Gang.of(room, spec, option, within, fresh=True)
+        yield _Gang.of(room, spec, option, within, tasks, fresh=False)
+    yield _Gang.of(room, spec, option, within, tasks, fresh=True)
+
+
+def least_tasks(spec: JobSpec) -> tuple[int, ...]:
+    """Tasks of each group without which the gang does not start."""
+    return tuple(group.least for group in spec.task_groups)
+
+
+def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int, most: int) -> Placed:
+    """Take room for up to `most` more tasks of one group, as near to the others as can be, and say where all are."""
+    group, asked = ServedGroup.of(spec, option, number), spec.effective_topology
+    tasks = list(placed.tasks)
+    nodes = [room.index[task.node] for task in tasks]
+    first = sum(task.group == group.name for task in tasks)
+    limits = SpreadLimits.of(room, spec, placed.tasks)
+    for level in (*LEVELS, None):
+        if is_wider(level, asked.required):
+            break
+        near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
+        own = [room.index[task.node] for task in tasks if task.group == group.name]
+        slots = room.slots(group.shape, group.gpu_type, within=near & room.open_nodes) * near
+        chosen = more_tasks(room, slots, most + first - len(own), group.bundle, limits.of_group(number), own)
+        tasks += _realise(room, group, chosen, len(own))
+    return Placed(tuple(tasks), _preferred_met(room, asked, tuple(tasks)))
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
@@ -75,76 +103,86 @@ def _preferred_met(room: Room, asked: TopologyRequest, tasks: tuple[TaskPlacemen
 
 
 class ServedGroup(NamedTuple):
-    """A task group under an option: what each of its tasks takes, and on which type."""
+    """A task group under an option: its place in the job, what each of its tasks takes, on which type, and how they are bundled."""
 
     name: str
-    replicas: int
+    number: int
     shape: Shape
     gpu_type: GpuType | None
+    bundle: Bundle | None
+
+    @classmethod
+    def of(cls, spec: JobSpec, option: Option, number: int) -> ServedGroup:
+        """One of a job's groups."""
+        group = spec.task_groups[number]
+        return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundle_of(group))
 
 
 @dataclass(slots=True)
 class _Gang:
-    """One gang being placed: its groups, and how many tasks of each group every node takes."""
+    """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes."""
 
     room: Room
-    groups: tuple[ServedGroup, ...]
+    spec: JobSpec
+    groups: tuple[tuple[ServedGroup, int], ...]
     slots: list[Ints]
     allowed: Mask
     fresh: bool
 
     @classmethod
-    def of(cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, *, fresh: bool) -> _Gang:
+    def of(
+        cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int], *, fresh: bool
+    ) -> _Gang:
         allowed = room.open_nodes if within is None else room.open_nodes & within
         # Groups with GPUs are harder to place and go first.
-        served = (
-            ServedGroup(group.name, group.replicas, shape, gpu_type)
-            for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
-        )
-        groups = tuple(sorted(served, key=lambda group: -group.shape.cost))
-        slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group in groups]
-        return cls(room, groups, slots, allowed, fresh)
+        order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)
+        groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
+        slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group, _ in groups]
+        return cls(room, spec, groups, slots, allowed, fresh)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
-        return all(int(slots.sum()) >= group.replicas for group, slots in zip(self.groups, self.slots, strict=True))
+        return all(int(slots.sum()) >= tasks for (_, tasks), slots in zip(self.groups, self.slots, strict=True))
 
     def place_in_one(self, level: Level) -> tuple[TaskPlacement, ...] | None:
         """All tasks in one domain of the level, the one left fullest."""
         domains = self.room.topology[level]
         count = len(domains.names)
         able = np.ones(count, dtype=bool)
-        for group, slots in zip(self.groups, self.slots, strict=True):
-            able &= np.bincount(domains.of_node, weights=slots, minlength=count) >= group.replicas
+        limits = SpreadLimits.of(self.room, self.spec)
+        for (group, tasks), slots in zip(self.groups, self.slots, strict=True):
+            able &= room_in_domains(slots, domains.of_node, limits.of_group(group.number)) >= tasks
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
         free = np.bincount(domains.of_node, weights=self.room.free_gpus * self.allowed, minlength=count)
         for domain in candidates[np.argsort(free[candidates], kind="stable")]:
-            tasks = self.place_among(self.allowed & (domains.of_node == domain))
-            if tasks is not None:
-                return tasks
+            placed = self.place_among(self.allowed & (domains.of_node == domain))
+            if placed is not None:
+                return placed
         return None
 
     def place_among(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         """All tasks on these nodes."""
         if len(self.groups) == 1:
-            slots = self._together(self.room, self.groups[0], self.slots[0], nodes)
-            chosen = _spread_counts(self.room, slots, self.groups[0].replicas)
-            return None if chosen is None else tuple(_realise(self.room, self.groups[0], chosen))
+            ((group, tasks),) = self.groups
+            limits = SpreadLimits.of(self.room, self.spec).of_group(group.number)
+            slots = self._together(self.room, group, self.slots[0], nodes)
+            chosen = choose(self.room, slots, tasks, group.bundle, limits)
+            return None if chosen is None else tuple(_realise(self.room, group, chosen))
         return self._place_groups_together(nodes)
 
     def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
-        trial = self.room.copy()
+        trial, limits = self.room.copy(), SpreadLimits.of(self.room, self.spec)
         decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
-        for group, before in zip(self.groups, self.slots, strict=True):
+        for (group, tasks), before in zip(self.groups, self.slots, strict=True):
             slots = self._together(trial, group, np.minimum(before, trial.slots(group.shape, None)), nodes)
-            chosen = _spread_counts(trial, slots, group.replicas)
+            chosen = choose(trial, slots, tasks, group.bundle, limits.of_group(group.number))
             if chosen is None:
                 return None
-            for node, tasks in chosen:
-                _take(trial, node, group.shape, tasks)
+            for node, count in chosen:
+                _take(trial, node, group.shape, count)
             decided.append((group, chosen))
         return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
 
@@ -155,8 +193,9 @@ class _Gang:
         return np.minimum(slots, room.slots(group.shape, group.gpu_type, within=nodes)) * nodes
 
 
-def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]]) -> Iterator[TaskPlacement]:
-    index = 0
+def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]], first: int = 0) -> Iterator[TaskPlacement]:
+    """Give the tasks their devices; they are numbered from `first`."""
+    index = first
     for node, tasks in chosen:
         share, mode = _share(group.shape, room.nodes[node].pool)
         for devices, slot in _take(room, node, group.shape, tasks):
@@ -174,29 +213,3 @@ def _take(room: Room, node: int, shape: Shape, tasks: int) -> list[tuple[tuple[D
 def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:
     circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
     return (shape.cost, circle.mode) if circle else (None, None)
-
-
-def _spread_counts(room: Room, slots: Ints, tasks: int) -> list[tuple[int, int]] | None:
-    """Which nodes take how many tasks: few racks and islands, then the nodes that are left fullest."""
-    if int(slots.sum()) < tasks:
-        return None
-    nodes = np.flatnonzero(slots)
-    order = nodes[np.argsort(room.free_gpus[nodes], kind="stable")]
-    for level in ("island", "rack", "block"):  # stable sorts from the least to the most significant key
-        order = order[np.argsort(_domain_rank(room.topology[level].of_node, slots, order, tasks), kind="stable")]
-    chosen: list[tuple[int, int]] = []
-    for node in order:
-        count = min(tasks, int(slots[node]))
-        chosen.append((int(node), count))
-        tasks -= count
-        if not tasks:
-            break
-    return chosen
-
-
-def _domain_rank(of_node: Ints, slots: Ints, order: Ints, tasks: int) -> Ints:
-    """Sort key that puts the tightest domain that takes all tasks first, else the roomiest first, each kept together."""
-    totals = np.bincount(of_node[order], weights=slots[order], minlength=int(of_node.max()) + 1).astype(np.int64)
-    mine = totals[of_node[order]]
-    unwanted = np.where(mine >= tasks, mine - tasks, 2 * int(totals.max()) + tasks - mine)
-    return np.asarray(unwanted * (int(of_node.max()) + 1) + of_node[order], dtype=np.int64)

@@ -17,7 +17,7 @@ def repartitions(room: Room, starts: Sequence[Start]) -> Iterator[Repartition]:
         return
     after = room.copy()
     for start in starts:
-        start.take_from(after)
+        after.occupy(start.held)
     for changed in room.partitions.repartitioned(after.partitions):
         gone = set(changed.before or ()) - set(changed.after or ())
         yield Repartition(

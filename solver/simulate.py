@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from solver.plan.plan import Bind, Plan, Repartition
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Withdraw
 from solver.program.optimiser import Optimiser
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
-from solver.world.inflight import Counter, InFlight
+from solver.world.inflight import Counter, InFlight, Intent
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
@@ -30,7 +30,7 @@ class TraceJob(Document, frozen=True):
 
 
 class Run(Document, frozen=True):
-    """How one job of the trace fared."""
+    """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has."""
 
     job: JobName
     queue: QueueName
@@ -38,10 +38,11 @@ class Run(Document, frozen=True):
     submitted_at: Instant
     started_at: Instant | None = None
     ended_at: Instant | None = None
+    evictions: int = 0
 
     @property
     def wait_ms(self) -> int | None:
-        """From submission to start; None while it waits."""
+        """From submission to the first start; None while it waits."""
         return None if self.started_at is None else self.started_at - self.submitted_at
 
 
@@ -58,7 +59,8 @@ class Replay:
     """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
 
     A round is held when something arrived or ended, at most one per `cadence`: what a control plane with that debounce
-    would have decided, without its latencies. Starting takes no time and nothing breaks.
+    would have decided, without its latencies. Starting and leaving take no time, and nothing breaks. Who is evicted has
+    done what its checkpoints saved, and takes the policy's restart cost longer when it runs again.
     """
 
     nodes: tuple[Node, ...]
@@ -68,7 +70,8 @@ class Replay:
     runs: dict[JobName, Run] = field(default_factory=dict)
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
-    _ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+    _ends: list[tuple[Instant, JobName, int]] = field(default_factory=list)
+    _promises: dict[JobName, Intent] = field(default_factory=dict)
     _mig_changes: list[Counter] = field(default_factory=list)
 
     def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
@@ -79,7 +82,7 @@ class Replay:
             self._end_jobs(now)
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
-                in_flight = InFlight(counters=tuple(self._mig_changes))
+                in_flight = InFlight(intents=tuple(self._promises.values()), counters=tuple(self._mig_changes))
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
@@ -88,15 +91,22 @@ class Replay:
 
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
+        if self._promises:
+            times.append(earliest)
         if position < len(arrivals):
             times.append(arrivals[position].job.submitted_at)
         return max(min(times), earliest) if times else None
 
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:
-            ended_at, name = heapq.heappop(self._ends)
-            del self._live[name]
-            self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
+            ended_at, name, attempt = heapq.heappop(self._ends)
+            job = self._live.get(name)
+            if job is not None and (job.attempt, job.phase) == (
+                attempt,
+                "running",
+            ):  # Or it was evicted before its end.
+                del self._live[name]
+                self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
 
     def _arrive(self, arrivals: Sequence[TraceJob], position: int, now: Instant) -> int:
         while position < len(arrivals) and arrivals[position].job.submitted_at <= now:
@@ -112,20 +122,47 @@ class Replay:
         if changed:
             self._partition(changed, now)
         for step in plan.steps:
-            if isinstance(step, Bind):
-                job = self._live[step.job]
-                self._live[step.job] = msgspec.structs.replace(
-                    job,
-                    phase="running",
-                    attempt=step.attempt,
-                    started_at=now,
-                    time_limit=step.time_limit,
-                    placement=step.tasks,
-                )
-                heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job))
-                # A part asked for by memory is known in GPUs only now.
-                gpus = MilliGpu(sum(task.gpus for task in step.tasks))
-                self.runs[step.job] = msgspec.structs.replace(self.runs[step.job], gpus=gpus, started_at=now)
+            match step:
+                case Bind():
+                    self._bind(step, now)
+                case Evict():
+                    self._evict(step, now)
+                case Nominate(job, attempt, tasks, deadline):
+                    self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
+                case Withdraw(job):
+                    del self._promises[job]
+                case Repartition():
+                    pass  # Made true above, all at once.
+                case Release():
+                    raise AssertionError(f"{step.job} is released, but starting takes no time here")
+
+    def _bind(self, step: Bind, now: Instant) -> None:
+        self._promises.pop(step.job, None)
+        self._live[step.job] = msgspec.structs.replace(
+            self._live[step.job],
+            phase="running",
+            attempt=step.attempt,
+            started_at=now,
+            time_limit=step.time_limit,
+            placement=step.tasks,
+        )
+        heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job, step.attempt))
+        run = self.runs[step.job]
+        held = MilliGpu(sum(task.gpus for task in step.tasks))
+        first = now if run.started_at is None else run.started_at
+        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, gpus=held)
+
+    def _evict(self, step: Evict, now: Instant) -> None:
+        job, run = self._live[step.job], self.runs[step.job]
+        ran_ms = now - job.started_at if job.started_at is not None else 0
+        checkpoint = job.spec.checkpoint
+        saved_ms = ran_ms - ran_ms % checkpoint.interval if checkpoint else 0
+        restart_cost = self.policy.scheduling.evictions.restart_cost
+        self._durations[step.job] = Duration(self._durations[step.job] - saved_ms + restart_cost)
+        self._live[step.job] = msgspec.structs.replace(
+            job, phase="pending", started_at=None, placement=(), time_limit=None, evicted_at=(*job.evicted_at, now)
+        )
+        self.runs[step.job] = msgspec.structs.replace(run, evictions=run.evictions + 1)
 
     def _partition(self, changed: Sequence[Repartition], now: Instant) -> None:
         """GPUs are partitioned at once, and each counts for the hour after."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.placement import Placed
-from solver.rules.demand import Candidate, Option, SubLayer
-from solver.rules.entitlement import Headroom, Inside, Shares
+from solver.rules.demand import Candidate, Option, SubLayer, charge_of
+from solver.rules.entitlement import Charge, Headroom, Inside, Shares
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.room import Room
-from solver.world.workload import QueueName, Shape
+from solver.world.workload import QueueName, Shape, TaskPlacement
 
 ENTITLED = "entitled."
 FAIR = "fair."
@@ -22,11 +21,22 @@ FIT = "fit"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A job that starts in this round: how it is served and where."""
+    """A job that starts in this round: how it is served, where, and with how many tasks of each group."""
 
     candidate: Candidate
     option: Option
     placed: Placed
+    tasks: tuple[int, ...]
+
+    @property
+    def charge(self) -> Charge:
+        """What it costs its queue."""
+        return charge_of(self.option.shapes, self.option.gpu_types, self.tasks)
+
+    @property
+    def growth(self) -> float:
+        """GPUs beyond those without which it would not start."""
+        return (sum(self.charge.values()) - sum(self.option.charge.values())) / MILLI_PER_GPU
 
     @property
     def queue(self) -> QueueName:
@@ -39,38 +49,45 @@ class Start:
         groups = self.candidate.job.spec.task_groups
         return {group.name: shape for group, shape in zip(groups, self.option.shapes, strict=True)}
 
-    def take_from(self, room: Room) -> None:
-        """Take exactly its devices from a room with the same free capacity as the one it was placed in."""
+    @property
+    def held(self) -> Iterator[tuple[TaskPlacement, Shape]]:
+        """Its tasks, each with what it takes."""
         shapes = self.shapes
-        for task in self.placed.tasks:
-            room.hold(task, shapes[task.group])
+        return ((task, shapes[task.group]) for task in self.placed.tasks)
 
     @property
     def misfit(self) -> float:
         """How far from its wishes, in GPUs: down its list of types, and outside its preferred level."""
-        return misfit(self.option, self.placed.preferred_met)
+        return misfit(self.option.worth + self.growth, self.option, self.placed.preferred_met)
 
 
-def misfit(option: Option, preferred_met: bool) -> float:
-    """What the fit layer makes small."""
-    return option.worth * (option.fallback + (not preferred_met))
+def misfit(gpus: float, option: Option, preferred_met: bool) -> float:
+    """What the fit layer makes small, for a gang of so many GPUs."""
+    return gpus * (option.fallback + (not preferred_met))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """Milli-GPU of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served."""
+    """Milli-GPU of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served.
 
+    What may not borrow is inside by necessity, so it is counted first.
+    """
+
+    may_borrow: bool
     sub_layer: SubLayer
     band: int
     queue: QueueName
     gpu_type: GpuType
 
 
-def segments_of(candidate: Candidate, option: Option) -> Iterable[tuple[Segment, int]]:
-    """The segments a gang falls into under an option, and its milli-GPU in each."""
-    queue = candidate.job.spec.queue
-    for gpu_type, milli in sorted(option.charge.items()):
-        yield Segment(candidate.sub_layer, candidate.band, queue, gpu_type), milli
+def segments_of(candidate: Candidate, option: Option, charge: Charge) -> Iterable[tuple[Segment, int]]:
+    """The segments that a gang of a size falls into, and its milli-GPU in each: those it starts with, those it has grown by."""
+    queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.inside_only
+    for gpu_type, milli in sorted(charge.items()):
+        least = option.charge[gpu_type]
+        yield Segment(may_borrow, layer, candidate.band, queue, gpu_type), least
+        if milli > least:
+            yield Segment(may_borrow, layer.of_growth, candidate.band, queue, gpu_type), milli - least
 
 
 def parts_inside(milli: Mapping[Segment, int], inside: Inside) -> dict[Segment, int]:
@@ -96,7 +113,7 @@ def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares
     milli: dict[Segment, int] = {}
     weight: dict[Segment, float] = {}
     for start in starts:
-        for segment, count in segments_of(start.candidate, start.option):
+        for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] = milli.get(segment, 0) + count
             weight[segment] = start.candidate.weight
     headroom = Headroom(shares)
@@ -104,7 +121,10 @@ def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares
     fair = _by_layer(parts_inside(milli, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)
     for start in starts:
-        served[start.candidate.sub_layer] += start.candidate.weight * start.option.worth
+        layer, weighs = start.candidate.sub_layer, start.candidate.weight
+        served[layer] += weighs * start.option.worth
+        if start.growth:
+            served[layer.of_growth] += weighs * start.growth
     values = (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
     # Answers are compared layer by layer: the order in which floats were added up must not decide between them.
     return tuple(round(value, 9) for value in values)

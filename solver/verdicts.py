@@ -9,26 +9,32 @@ import msgspec
 import numpy as np
 
 from solver.admission import Admission
+from solver.closeness import tasks_that_fit
 from solver.placement import place
 from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import (
     AnyReason,
+    BeyondGuarantee,
+    Bundles,
     Capacity,
     HostResources,
     NoRoom,
     Outranked,
     QuotaMax,
     RoundCutShort,
+    TooClose,
     Topology,
     UserMax,
 )
 from solver.rules.demand import Candidate, Option
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.entry import back_off_ends
+from solver.rules.policy import Policy
 from solver.rules.tree import Line
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
-from solver.world.quantities import Cpu, Memory, MilliGpu
+from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.workload import Job, JobSpec, MigShape, QueueName, Shape, TaskGroup
 
@@ -40,6 +46,8 @@ AHEAD_NAMED_MAX = 3
 class Waiting:
     """Explains waiting candidates against the room and the headroom before and after the round's starts."""
 
+    policy: Policy
+    now: Instant
     shares: Shares
     before: Room
     after: Room
@@ -54,8 +62,8 @@ class Waiting:
         self._headroom = Headroom(self.shares)
         self._users = UserRoom(self.shares.users)
         for start in self.starts:
-            self._headroom.take(start.queue, start.option.charge)
-            self._users.take(start.candidate.job, start.option.charge)
+            self._headroom.take(start.queue, start.charge)
+            self._users.take(start.candidate.job, start.charge)
 
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
@@ -73,16 +81,19 @@ class Waiting:
         return self._held[alike]
 
     def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
-        constraints = self._constraints(candidate.job, candidate.options)
+        constraints = self._constraints(candidate.job, candidate.options, inside_only=candidate.inside_only)
         if not constraints:
             yield RoundCutShort(self.stage)
         elif any(self._would_have_fitted(candidate.job, option) for option in candidate.options):
             yield self._outranked(candidate)
         yield from constraints
 
-    def _constraints(self, job: Job, options: Sequence[Option]) -> tuple[AnyReason, ...]:
+    def _constraints(self, job: Job, options: Sequence[Option], *, inside_only: bool = False) -> tuple[AnyReason, ...]:
         """What binds a job under every one of its options; () where it could start under one of them."""
-        binding = [tuple(self._binding(job, option)) for option in options]
+        binding = [
+            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option))
+            for option in options
+        ]
         return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
 
     def _binding(self, job: Job, option: Option) -> Iterable[AnyReason]:
@@ -91,6 +102,17 @@ class Waiting:
         for user_line in self._users.blocking(job, option.charge):
             yield self._user_max(user_line, option.charge[user_line.gpu_type])
         yield from _lack_of_room(self.after, job.spec, option)
+
+    def _beyond_guarantee(self, job: Job, option: Option) -> Iterable[BeyondGuarantee]:
+        """The guarantee on its path that has the least left, where that is too little."""
+        for gpu_type, wanted in option.charge.items():
+            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
+            room, line = min((self._headroom.entitled.left(line), line) for line in lines)
+            if room < wanted:
+                ends = back_off_ends(job, self.policy)
+                until = ends if ends > self.now else None
+                origin = self._origin(line.queue, gpu_type)
+                yield BeyondGuarantee(line.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), until, origin)
 
     def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
         used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))
@@ -119,7 +141,7 @@ class Waiting:
         rivals = [
             start.candidate.job.name
             for start in self.starts
-            if not types or types & set(start.option.charge) or start.queue == candidate.job.spec.queue
+            if not types or types & set(start.charge) or start.queue == candidate.job.spec.queue
         ]
         return Outranked(tuple(rivals[:AHEAD_NAMED_MAX]), max(0, len(rivals) - AHEAD_NAMED_MAX))
 
@@ -143,27 +165,43 @@ def _lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReas
         for reason in _too_few_slots(room, group, shape, gpu_type)
     ]
     yield from scattered
+    apart = [] if short or scattered else list(_kept_apart(room, spec, option))
+    yield from apart
     domain = _roomiest_domain(room, spec, option)
-    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered):
+    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered or apart):
         yield domain
+
+
+def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
+    """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
+    for number, group in enumerate(spec.task_groups):
+        slots = room.slots(option.shapes[number], option.gpu_types[number])
+        bundle, fits = spec.bundle_of(group), tasks_that_fit(room, slots, spec, number)
+        if fits >= group.least:
+            continue
+        if bundle:
+            yield Bundles(group.name, bundle.within, group.least, min(bundle.tasks, group.least), fits)
+        for spread in (spec.topology.spread, group.topology.spread):
+            if spread:
+                yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
 
 
 def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
     fits = int(room.slots(shape, gpu_type).sum())
-    if fits >= group.replicas:
+    if fits >= group.least:
         # What is wanted can be had, but perhaps not with the changes of partitions that are left.
-        if room.partitions and int(room.slots(shape, gpu_type, within=room.open_nodes).sum()) < group.replicas:
+        if room.partitions and int(room.slots(shape, gpu_type, within=room.open_nodes).sum()) < group.least:
             yield _too_few_instances(room, group, shape, gpu_type)
         return
     name = gpu_type or GpuType("")
     gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
-    if isinstance(shape, MigShape) and int(room.slots(gpus_alone, gpu_type).sum()) < group.replicas:
+    if isinstance(shape, MigShape) and int(room.slots(gpus_alone, gpu_type).sum()) < group.least:
         yield _too_few_instances(room, group, gpus_alone, gpu_type)
-    elif not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.replicas:
+    elif not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.least:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
-        yield HostResources(group.name, name, cpu, memory, group.replicas, fits)
+        yield HostResources(group.name, name, cpu, memory, group.least, fits)
     else:
-        yield NoRoom(group.name, name, group.replicas, shape.cost, fits)
+        yield NoRoom(group.name, name, group.least, shape.cost, fits)
 
 
 def _too_few_instances(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> MigGeometry:
@@ -177,7 +215,7 @@ def _too_few_instances(room: Room, group: TaskGroup, shape: Shape, gpu_type: Gpu
     )
     left = room.changes_left(gpu_type)
     name, profile = gpu_type or GpuType(""), shape.mig or ""
-    return MigGeometry(group.name, name, profile, group.replicas, as_it_is, with_changes, at_last, left)
+    return MigGeometry(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:

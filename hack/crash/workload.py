@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
+from solver.rules.policy import Policy, PriorityClass, Protection, Queue, SchedulingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
@@ -28,7 +28,13 @@ NODES = tuple(
     )
     for name in (NodeName("n1"), NodeName("n2"))
 )
-POLICY = policy_of(tuple(Queue(name) for name in QUEUES), (), SchedulingPolicy(start_deadline=START_DEADLINE))
+# Nothing protects what runs, so that evictions are among what is interrupted.
+UNPROTECTED = PriorityClass("unprotected", protection=Protection(min_runtime=Duration(0)))
+POLICY = policy_of(
+    tuple(Queue(name) for name in QUEUES),
+    (UNPROTECTED,),
+    SchedulingPolicy(default_priority_class=UNPROTECTED.name, start_deadline=START_DEADLINE),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, Qu
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
-from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
+from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.rules.demand import options_of
 from solver.rules.policy import Policy, Queue
 from solver.rules.sharing import Sharing, sharing_of
@@ -66,6 +66,8 @@ def _words_of(verdict: Verdict) -> tuple[str, ...]:
             return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
         case Runs():
             return ("it holds its devices and keeps them",)
+        case Yields():
+            return (f"it {verdict}",)
         case Waits(reasons=reasons, estimate=estimate):
             return tuple(map(str, (*reasons, estimate) if estimate else reasons))
         case Inadmissible(reasons=reasons):
@@ -152,5 +154,5 @@ def _wishes(
     """What each pending job would be charged under its first choice, on every queue of its path."""
     for job in snapshot.pending:
         for option in options_of(job.spec, gpu_types, sharing)[:1]:
-            for gpu_type, milli in option.charge.items():
+            for gpu_type, milli in option.wanted.items():
                 yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

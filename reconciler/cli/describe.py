@@ -17,7 +17,7 @@ from reconciler.cli.wording import class_of, count, devices_of, shape_words, siz
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.world.document import API_VERSION, Document
-from solver.world.workload import JobSpec
+from solver.world.workload import Bundle, JobSpec, Spread
 
 
 class JobDescription(Document, frozen=True, omit_defaults=False):
@@ -62,7 +62,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     yield "Gang", size_of(spec)
     for group in spec.task_groups:
-        yield f"  {group.name}", f"{group.replicas} x {shape_words(group.shape)}"
+        tasks = str(group.replicas) if group.least == group.replicas else f"{group.least} to {group.replicas}"
+        yield f"  {group.name}", f"{tasks} x {shape_words(group.shape)}"
         yield "", shlex.join(group.command or spec.command)
     yield from _wishes(spec)
     limit = job.time_limit or spec.time_limit
@@ -76,10 +77,21 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
     topology = spec.topology
     levels = (("required", topology.required), ("preferred", topology.preferred))
     wished = [f"{word} one {level}" for word, level in levels if level]
+    wished += _kept(topology.group, topology.spread)
+    for group in spec.task_groups:
+        own = [f"required one {group.topology.required}"] if group.topology.required else []
+        wished += [f"{group.name}: {wish}" for wish in (*own, *_kept(group.topology.group, group.topology.spread))]
     if wished:
         yield "Topology", ", ".join(wished)
     if spec.env:
         yield "Environment", ", ".join(sorted(spec.env))
+
+
+def _kept(bundle: Bundle | None, spread: Spread | None) -> Iterator[str]:
+    if bundle:
+        yield f"every {bundle.tasks} tasks in one {bundle.within}"
+    if spread:
+        yield f"at most {spread.max_per_domain} tasks in each {spread.level}"
 
 
 def _print_tasks(job: JobView) -> None:

@@ -20,8 +20,12 @@ def count(number: int | float, what: str) -> str:
 
 
 def size_of(spec: JobSpec) -> str:
-    """`4 tasks, 32 GPUs`."""
-    return f"{count(spec.tasks, 'task')}, {count(spec.gpus.number, 'GPU')}"
+    """`4 tasks, 32 GPUs`; an elastic gang: `4 tasks, 32 GPUs; at least 2 tasks, 16 GPUs`."""
+    whole = f"{count(spec.tasks, 'task')}, {count(spec.gpus.number, 'GPU')}"
+    least = sum(group.least for group in spec.task_groups)
+    if least == spec.tasks:
+        return whole
+    return f"{whole}; at least {count(least, 'task')}, {count(spec.least_gpus.number, 'GPU')}"
 
 
 def class_of(spec: JobSpec) -> str:

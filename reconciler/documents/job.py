@@ -56,6 +56,14 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             yield job.problem((*at, "name"), "duplicate-task-group", message, "Give each role a name of its own.")
         seen.add(group.name)
         yield from _gpu_problems(job, (*at, "shape"), group.shape)
+        if group.least > group.replicas:
+            message = f"the task group {group.name} starts with at least {group.least} tasks and has {group.replicas}"
+            yield job.problem(
+                (*at, "minReplicas"), "min-above-replicas", message, "Lower minReplicas, or raise replicas."
+            )
+        if group.topology.required and group.topology.group:
+            message = f"the task group {group.name} keeps all its tasks together, and bundles of them besides"
+            yield job.problem((*at, "topology", "group"), "bundles-of-one", message, "Keep only one of them.")
         if not group.command and not job.value.command:
             message = f"the task group {group.name} has no command"
             yield job.problem(at, "no-command", message, "Add spec.command for all groups, or a command to this one.")

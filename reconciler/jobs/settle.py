@@ -139,6 +139,17 @@ class Holding:
             return False
         return culprit is None or culprit.at >= self.stop.asked_at
 
+    @property
+    def evicted(self) -> bool:
+        """It was asked to leave for another job, and that ended it: no task had failed before, and some task did not end well.
+
+        A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
+        """
+        if self.stop is None or self.stop.beneficiary is None or self.attempt.all_succeeded(self.claim.tasks):
+            return False
+        culprit = self.attempt.culprit
+        return culprit is None or culprit.at >= self.stop.asked_at
+
 
 def settlements(
     records: Iterable[JobRecord], claims: Iterable[Claim], intents: Iterable[Intent], sighted: Sighted, now: Instant
@@ -171,6 +182,8 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     # A task that ends well because it was told to stop has not done what it was for.
     if limit is not None and holding.timed_out and not holding.record.cancel_requested_by:
         return (TimeOut(job, limit), *done)
+    if holding.evicted and not holding.record.cancel_requested_by:
+        return done
     if holding.attempt.all_succeeded(holding.claim.tasks):
         return (Succeed(job), *done)
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
@@ -241,6 +254,8 @@ def order_of(intent: Intent, record: JobRecord) -> Order:
             return StartGang(intent.job, intent.attempt, intent.tasks, record.spec)
         case "stop":
             return StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at))
+        case "nominate":
+            raise ValueError(f"{intent.id} is a promise to a job that holds nothing: there is nothing to order")
 
 
 def describe(task: TaskStatus) -> str:

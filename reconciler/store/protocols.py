@@ -166,10 +166,20 @@ class Ledger(Protocol):
         """
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
-        """Record an intent (a stop). Asking for the same id again keeps the first.
+        """Record an intent (a stop). Asking for the same id again keeps the first; one with a beneficiary is an eviction.
 
         Without effect on an attempt that holds nothing: there is nothing left to stop. Raises StaleEpochError.
         """
+
+    def nominate(self, epoch: Epoch, intent: Intent) -> None:
+        """Promise a waiting job devices (a nomination), in place of what it was promised before.
+
+        Without effect on a job that has ended or holds something. A claim of the job ends the promise, and so does its
+        outcome. Raises StaleEpochError.
+        """
+
+    def withdraw(self, epoch: Epoch, job: JobName) -> None:
+        """Take back what a job was promised. Idempotent. Raises StaleEpochError."""
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
@@ -181,7 +191,10 @@ class Ledger(Protocol):
         """Every hold, sorted by job."""
 
     def intents(self) -> tuple[Intent, ...]:
-        """Every intent not yet confirmed, sorted by id."""
+        """Every intent not yet confirmed and every promise not yet kept, sorted by id."""
+
+    def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
+        """When each live job was asked to leave for another, the oldest first; jobs that never were are left out."""
 
     def attempts(self) -> dict[JobName, int]:
         """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from solver.plan.mig_reasons import MigHasNoPeers, NotPartitioned, UnknownMigProfile
-from solver.plan.reasons import (
+from solver.plan.reasons import AnyReason
+from solver.plan.refusals import (
     AboveMax,
     AboveUserMax,
-    AnyReason,
     ClassNotAllowed,
     GpuTooSmall,
     NeverFits,

@@ -10,14 +10,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from solver.plan.check_closeness import closeness_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
+from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_mig import has_its_instance, mig_violations
-from solver.plan.check_sharing import has_its_gpus, sharing_violations
-from solver.plan.plan import Bind, Plan, Release, Runs, Starts
+from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Runs, Starts, Withdraw, Yields
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
@@ -38,11 +40,17 @@ class _Court:
     jobs: dict[JobName, Job] = field(init=False)
     nodes: dict[NodeName, Node] = field(init=False)
     binds: tuple[Bind, ...] = field(init=False)
+    placed: tuple[Bind | Nominate, ...] = field(init=False)
+    evicted: frozenset[JobName] = field(init=False)
+    withdrawn: frozenset[JobName] = field(init=False)
 
     def __post_init__(self) -> None:
         self.jobs = {job.name: job for job in self.snapshot.jobs}
         self.nodes = {node.name: node for node in self.snapshot.nodes}
         self.binds = tuple(step for step in self.plan.steps if isinstance(step, Bind))
+        self.placed = tuple(step for step in self.plan.steps if isinstance(step, Bind | Nominate))
+        self.evicted = frozenset(step.job for step in self.plan.steps if isinstance(step, Evict))
+        self.withdrawn = frozenset(step.job for step in self.plan.steps if isinstance(step, Withdraw))
 
     def findings(self) -> Iterable[Violation]:
         """Every rule in turn. Binds of jobs or nodes that do not exist are reported first, and alone: the rest needs them."""
@@ -53,6 +61,7 @@ class _Court:
             return
         yield from entry_violations(self.snapshot, self.policy, self.plan)
         yield from mig_violations(self.snapshot, self.policy, self.plan)
+        yield from eviction_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._sharing,
@@ -74,7 +83,9 @@ class _Court:
             yield Violation("stale", self.plan.policy, f"the plan is not for policy {self.policy.digest}")
 
     def _strangers(self) -> Iterable[Violation]:
-        for bind in self.binds:
+        for name in sorted(self.evicted - set(self.jobs)):
+            yield Violation("S8", name, "is evicted but not in the snapshot")
+        for bind in self.placed:
             if bind.job not in self.jobs:
                 yield Violation("S2", bind.job, "is bound but not in the snapshot")
             for task in bind.tasks:
@@ -83,11 +94,9 @@ class _Court:
 
     def _devices(self) -> Iterable[Violation]:
         """S1: every bound device exists, is healthy, open, and has one owner; nothing in flight is contradicted (S11)."""
-        owner: dict[DeviceId, str] = {}
-        divided: dict[DeviceId, str] = {}
-        for holder, task in self._held():
-            for device in task.devices:
-                (owner if task.share is None else divided).setdefault(device, holder)
+        staying, leaving = Owners(), Owners()
+        for holder, task, leaves in self._held():
+            (leaving if leaves else staying).add(task, holder)
         usable = {
             gpu.id: node.name
             for node in self.nodes.values()
@@ -95,7 +104,9 @@ class _Court:
             for gpu in node.gpus
             if gpu.healthy
         }
-        for bind in self.binds:
+        for bind in self.placed:
+            # What somebody still holds can be promised, but not given.
+            owners = (staying, leaving) if isinstance(bind, Bind) else (staying,)
             for task in bind.tasks:
                 node = self.nodes[task.node]
                 if not node.ready or node.cordoned:
@@ -104,23 +115,27 @@ class _Court:
                     # Whether there is such an instance is for check_mig.
                     if task.mig is None and usable.get(device) != task.node:
                         yield Violation("S1", bind.job, f"device {device} is not a healthy device of {task.node}")
-                    # Whether those who divide a device fit it, and each other, is for _sharing.
-                    other = owner.get(device) or (divided.get(device) if task.share is None else None)
-                    if other:
+                    others = (known.other(device, task) for known in owners)
+                    for other in filter(None, others):
                         yield Violation("S1", bind.job, f"device {device} is held by {other}")
-                    (owner if task.share is None else divided)[device] = bind.job
+                staying.add(task, bind.job)
 
     def _sharing(self) -> Iterable[Violation]:
         """S1 and S7 for divided GPUs."""
         yield from sharing_violations(self.snapshot, self.policy, self.plan)
 
-    def _held(self) -> Iterable[tuple[str, TaskPlacement]]:
+    def _held(self) -> Iterable[tuple[str, TaskPlacement, bool]]:
+        """Who holds or was promised what, and whether it has been asked to leave, by this plan or before."""
+        asked = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
         for job in self.snapshot.jobs:
             for task in job.placement:
-                yield job.name, task
+                yield job.name, task, job.name in asked | self.evicted
+        kept = {bind.job for bind in self.binds}
         for intent in self.snapshot.in_flight.intents:
+            if intent.kind == "nominate" and intent.job in kept | self.withdrawn:
+                continue
             for task in intent.tasks:
-                yield intent.id, task
+                yield intent.id, task, intent.job in asked | self.evicted
 
     def _hosts(self) -> Iterable[Violation]:
         """S1 for CPU and memory: a node is not filled beyond what it has, or not further if it already is."""
@@ -146,14 +161,14 @@ class _Court:
 
     def _gangs(self) -> Iterable[Violation]:
         """S2: each bound job was pending, is bound once, whole, in its next attempt, each group on one accepted type."""
-        for name, count in Counter(bind.job for bind in self.binds).items():
+        for name, count in Counter(bind.job for bind in self.placed).items():
             if count > 1:
                 yield Violation("S2", name, f"is bound {count} times")
-        for bind in self.binds:
+        for bind in self.placed:
             job = self.jobs[bind.job]
             if job.phase != "pending":
                 yield Violation("S2", job.name, f"is bound while {job.phase}")
-            if bind.time_limit != self._limit(job):
+            if isinstance(bind, Bind) and bind.time_limit != self._limit(job):
                 yield Violation("S2", job.name, f"is bound for {bind.time_limit}, its limit is {self._limit(job)}")
             if bind.attempt != job.attempt + 1:
                 yield Violation("S2", job.name, f"attempt {bind.attempt} does not follow {job.attempt}")
@@ -164,14 +179,19 @@ class _Court:
         defaults = {known.name: known.default_time_limit for known in self.policy.priority_classes}
         return defaults.get(name) if job.spec.time_limit is None else job.spec.time_limit
 
-    def _whole(self, job: Job, bind: Bind) -> Iterable[Violation]:
-        wanted = {(group.name, index) for group in job.spec.task_groups for index in range(group.replicas)}
-        bound = Counter((task.group, task.index) for task in bind.tasks)
-        if set(bound) != wanted or max(bound.values(), default=0) > 1:
-            yield Violation(
-                "S2", job.name, f"binds {sum(bound.values())} of {len(wanted)} tasks; a gang is whole or not at all"
-            )
-            return
+    def _whole(self, job: Job, bind: Bind | Nominate) -> Iterable[Violation]:
+        known = {group.name for group in job.spec.task_groups}
+        strange = sorted({task.group for task in bind.tasks} - known)
+        if strange:
+            yield Violation("S2", job.name, f"binds tasks of {', '.join(strange)}; it has no such groups")
+        for group in job.spec.task_groups:
+            bound = sorted(task.index for task in bind.tasks if task.group == group.name)
+            least = group.replicas if group.min_replicas is None else group.min_replicas
+            if bound != list(range(len(bound))) or not least <= len(bound) <= group.replicas:
+                span = f"{least} to {group.replicas}" if least < group.replicas else f"{least}"
+                told = f"binds the tasks {bound} of group {group.name}, which starts with {span}, numbered from 0"
+                yield Violation("S2", job.name, told)
+                return
         for group in job.spec.task_groups:
             tasks = [task for task in bind.tasks if task.group == group.name]
             if not all(
@@ -200,16 +220,27 @@ class _Court:
 
     def _use(self) -> Counter[tuple[str, GpuType]]:
         use: Counter[tuple[str, GpuType]] = Counter()
-        for job in self.snapshot.jobs:
-            for task in job.placement:
+        for job, tasks in self._charged():
+            for task in tasks:
                 node = self.nodes.get(task.node)
                 for queue in path_of(self.policy, job.spec.queue):
                     use[queue.name, node.gpu_type if node else GpuType("")] += task.gpus
         return use
 
+    def _charged(self) -> Iterable[tuple[Job, tuple[TaskPlacement, ...]]]:
+        """Who counts against quota beside this plan's own starts: not who is evicted, but who was promised its devices."""
+        leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.beneficiary} | self.evicted
+        for job in self.snapshot.jobs:
+            if job.name not in leaving:
+                yield job, job.placement
+        provided = {step.job for step in self.placed} | self.withdrawn
+        for intent in self.snapshot.in_flight.intents:
+            if intent.kind == "nominate" and intent.job in self.jobs and intent.job not in provided:
+                yield self.jobs[intent.job], intent.tasks
+
     def _added(self) -> Counter[tuple[str, GpuType]]:
         added: Counter[tuple[str, GpuType]] = Counter()
-        for bind in self.binds:
+        for bind in self.placed:
             for task in bind.tasks:
                 for queue in path_of(self.policy, self.jobs[bind.job].spec.queue):
                     added[queue.name, self.nodes[task.node].gpu_type] += task.gpus
@@ -217,11 +248,12 @@ class _Court:
 
     def _topology(self) -> Iterable[Violation]:
         """S5: all tasks of a gang that requires a level are in one domain of it."""
-        for bind in self.binds:
+        for bind in self.placed:
             level = self.jobs[bind.job].spec.topology.required
             domains = {self.nodes[task.node].domain(level) for task in bind.tasks} if level else set()
             if len(domains) > 1 and len(bind.tasks) > 1:
                 yield Violation("S5", bind.job, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
+            yield from closeness_violations(self.jobs[bind.job], bind, self.nodes)
 
     def _releases(self) -> Iterable[Violation]:
         """S2: only a gang whose start is overdue is released."""
@@ -246,7 +278,7 @@ class _Court:
             yield Violation("verdicts", name, "is bound without the verdict `starts`, or the other way round")
         for verdict in self.plan.verdicts:
             job = self.jobs.get(verdict.job)
-            if job and isinstance(verdict, Runs) != (job.phase != "pending"):
+            if job and isinstance(verdict, Runs | Yields) != (job.phase != "pending"):
                 yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
 
     def _estimates(self) -> Iterable[Violation]:

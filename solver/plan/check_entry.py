@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from solver.plan.plan import Bind, Plan
+from solver.plan.plan import Bind, Nominate, Plan
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
@@ -23,7 +23,7 @@ UserUse = Counter[tuple[str, GpuType, str]]
 def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
     """Every start that a queue on the job's path does not let in."""
     jobs = {job.name: job for job in snapshot.jobs}
-    bound = [(jobs[step.job], step.tasks) for step in plan.steps if isinstance(step, Bind)]
+    bound = [(jobs[step.job], step.tasks) for step in plan.steps if isinstance(step, Bind | Nominate)]
     for job, _ in bound:
         known = policy.priority_class(job)
         for queue in path_of(policy, job.spec.queue):

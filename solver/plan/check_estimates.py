@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from solver.plan.estimates import EarliestStart
-from solver.plan.plan import Bind, Plan, Waits
+from solver.plan.plan import Bind, Evict, Plan, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.quantities import Instant, MilliGpu
@@ -24,8 +24,11 @@ def false_estimates(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[
             if not snapshot.time < at <= snapshot.time + policy.scheduling.eta_horizon:
                 yield verdict.job, f"{at} is in the past or beyond the horizon"
             free = future.most_free(at, spec)
-            if spec.gpus > free:
-                yield verdict.job, f"needs {spec.gpus} GPUs; at most {MilliGpu(free)} can be free at {at}"
+            least = MilliGpu(
+                sum((group.min_replicas or group.replicas) * group.shape.cost for group in spec.task_groups)
+            )
+            if least > free:
+                yield verdict.job, f"needs {least} GPUs; at most {MilliGpu(free)} can be free at {at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,12 @@ class _Future:
 
     def _held(self, at: Instant) -> Iterable[TaskPlacement]:
         """Whoever nobody asked to stop runs until its limit; a start that is not confirmed is given the benefit of the doubt."""
+        gone = {
+            step.job for step in self.plan.steps if isinstance(step, Evict) and self.snapshot.time + step.grace <= at
+        }
         for job in self.snapshot.jobs:
             limited = job.time_limit is not None and (job.started_at is None or job.started_at + job.time_limit <= at)
-            if job.phase != "stopping" and not limited:
+            if job.phase != "stopping" and not limited and job.name not in gone:
                 yield from job.placement
         for step in self.plan.steps:
             if isinstance(step, Bind) and (step.time_limit is None or self.snapshot.time + step.time_limit > at):

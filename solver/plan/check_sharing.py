@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from solver.plan.check_entry import path_of
-from solver.plan.plan import Bind, Plan
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, SharingPolicy
 from solver.world.cluster import DeviceId
@@ -16,18 +16,38 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, Shape, TaskPlacement
 
 
+class Owners:
+    """Who has which devices, whole or in part."""
+
+    def __init__(self) -> None:
+        self._whole: dict[DeviceId, str] = {}
+        self._divided: dict[DeviceId, str] = {}
+
+    def add(self, task: TaskPlacement, holder: str) -> None:
+        """A holder's task has its devices."""
+        for device in task.devices:
+            (self._whole if task.share is None else self._divided).setdefault(device, holder)
+
+    def other(self, device: DeviceId, task: TaskPlacement) -> str | None:
+        """Who can't have a device beside a task. Whether those who divide one fit it is for `sharing_violations`."""
+        return self._whole.get(device) or (self._divided.get(device) if task.share is None else None)
+
+
 class Part(NamedTuple):
-    """A share of a GPU, and whose it is."""
+    """A share of a GPU, and whose it is. `later`: it is only promised; `leaves`: its holder was asked to leave."""
 
     job: Job
     task: TaskPlacement
     is_new: bool
+    later: bool
+    leaves: bool
 
 
 def sharing_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterator[Violation]:
     """S1 and S7 for divided GPUs: no more than the whole given away, and all who share one may, and trust each other.
 
-    What a GPU held before the plan is not judged: a limit that is already broken is only not made worse.
+    What a GPU held before the plan is not judged: a limit that is already broken is only not made worse. Binds are judged
+    beside all who are there now, and with promises beside all who will be there when those leave who were asked to.
     """
     pools = {node.name: node.pool for node in snapshot.nodes}
     policies = {pool: known for known in policy.sharing for pool in known.pools}
@@ -35,16 +55,19 @@ def sharing_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterat
         new = [part for part in parts if part.is_new]
         if not new:
             continue
-        given = sum(part.task.gpus for part in parts)
-        if given > MilliGpu.gpus(1):
-            yield Violation("S1", _names(new), f"device {device} would hold {MilliGpu(given)} of itself")
         sharing = policies.get(pools.get(new[0].task.node, ""))
+        now, then = [part for part in parts if not part.later], [part for part in parts if not part.leaves]
+        for together in (now, then):
+            added = [part for part in together if part.is_new]
+            if added:
+                yield from _too_many(device, together, added)
+                if sharing and len({_domain(policy, sharing, part.job.spec.queue) for part in together}) > 1:
+                    yield Violation(
+                        "S7", _names(added), f"device {device} would hold jobs that do not trust each other"
+                    )
         if sharing is None:
             yield Violation("S7", _names(new), f"no policy lets device {device} be shared")
             continue
-        domains = {_domain(policy, sharing, part.job.spec.queue) for part in parts}
-        if len(domains) > 1:
-            yield Violation("S7", _names(new), f"device {device} would hold jobs that do not trust each other")
         for part in new:
             if part.task.sharing != sharing.mode:
                 yield Violation(
@@ -52,6 +75,12 @@ def sharing_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterat
                 )
             if sharing.mode == "time-slicing" and _is_latency_critical(policy, part.job):
                 yield Violation("S7", part.job.name, f"is latency-critical and would wait for its turn on {device}")
+
+
+def _too_many(device: DeviceId, together: list[Part], added: list[Part]) -> Iterator[Violation]:
+    given = sum(part.task.gpus for part in together)
+    if given > MilliGpu.gpus(1):
+        yield Violation("S1", _names(added), f"device {device} would hold {MilliGpu(given)} of itself")
 
 
 def has_its_gpus(shape: Shape, task: TaskPlacement, snapshot: Snapshot) -> bool:
@@ -68,14 +97,28 @@ def has_its_gpus(shape: Shape, task: TaskPlacement, snapshot: Snapshot) -> bool:
 
 def _parts_by_device(snapshot: Snapshot, plan: Plan) -> dict[DeviceId, list[Part]]:
     jobs = {job.name: job for job in snapshot.jobs}
-    held = {(job.name, task.group, task.index): (job, task) for job in snapshot.jobs for task in job.placement}
+    evicted = {step.job for step in plan.steps if isinstance(step, Evict)}
+    leaving = evicted | {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
+    replaced = {step.job for step in plan.steps if isinstance(step, Bind | Withdraw)}
+    held = {
+        (job.name, task.group, task.index): Part(job, task, is_new=False, later=False, leaves=job.name in leaving)
+        for job in snapshot.jobs
+        for task in job.placement
+    }
     for intent in snapshot.in_flight.intents:
-        if intent.job in jobs:
-            held |= {(intent.job, task.group, task.index): (jobs[intent.job], task) for task in intent.tasks}
-    parts = [Part(job, task, is_new=False) for job, task in held.values()]
+        later = intent.kind == "nominate"
+        if intent.job in jobs and not (later and intent.job in replaced):
+            held |= {
+                (intent.job, task.group, task.index): Part(
+                    jobs[intent.job], task, is_new=False, later=later, leaves=intent.job in leaving
+                )
+                for task in intent.tasks
+            }
+    parts = list(held.values())
     for step in plan.steps:
-        if isinstance(step, Bind):
-            parts += (Part(jobs[step.job], task, is_new=True) for task in step.tasks)
+        if isinstance(step, Bind | Nominate):
+            later = isinstance(step, Nominate)
+            parts += (Part(jobs[step.job], task, is_new=True, later=later, leaves=False) for task in step.tasks)
     by_device: dict[DeviceId, list[Part]] = defaultdict(list)
     for part in parts:
         for device in part.task.devices if part.task.share is not None else ():

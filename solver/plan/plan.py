@@ -6,6 +6,7 @@ from typing import Literal
 
 from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
+from solver.rules.victims import Means
 from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.quantities import Duration, MilliGpu
@@ -49,7 +50,38 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     destroys: tuple[MigInstance, ...] = ()
 
 
-Step = Bind | Release | Repartition
+class Evict(Document, frozen=True, tag_field="step", tag="evict"):
+    """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
+
+    `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
+    """
+
+    job: JobName
+    attempt: int
+    means: Means
+    beneficiary: JobName
+    grace: Duration
+    gpus: MilliGpu
+    lost_gpu_s: float
+
+
+class Nominate(Document, frozen=True, tag_field="step", tag="nominate"):
+    """A waiting job is promised exactly these devices, until `deadline` from now; it is bound once they are all free."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    deadline: Duration
+
+
+class Withdraw(Document, frozen=True, tag_field="step", tag="withdraw"):
+    """A promise is taken back: what it named is not to be had any more, or not by this job."""
+
+    job: JobName
+    attempt: int
+
+
+Step = Bind | Release | Repartition | Evict | Nominate | Withdraw
 
 
 class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
@@ -66,6 +98,26 @@ class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
 
     job: JobName
     queue: QueueName
+
+
+class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
+    """The job runs and is asked to leave in this round, so that `to` can start; it waits again afterwards."""
+
+    job: JobName
+    queue: QueueName
+    to: JobName
+    to_queue: QueueName
+    means: Means
+    gpus: MilliGpu
+    lost_gpu_s: float
+
+    def __str__(self) -> str:
+        why = {
+            "reclaim": f"queue {self.queue} had borrowed what it holds, and queue {self.to_queue} takes back its share",
+            "preempt": f"job {self.to} of the same queue has a higher priority",
+            "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
+        }[self.means]
+        return f"gives up {self.gpus} GPUs for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):
@@ -88,7 +140,7 @@ class Inadmissible(Document, frozen=True, tag_field="verdict", tag="inadmissible
     reasons: tuple[AnyReason, ...]
 
 
-Verdict = Starts | Runs | Waits | Inadmissible
+Verdict = Starts | Runs | Yields | Waits | Inadmissible
 
 
 class LayerResult(Document, frozen=True, omit_defaults=False):

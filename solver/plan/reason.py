@@ -1,4 +1,4 @@
-"""What every reason of a verdict is, and the turns of phrase that several share."""
+"""What every reason is, and the turns of phrase that reasons share."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def at(origin: str) -> str:
 
 
 def did_you_mean(nearest: tuple[str, ...]) -> str:
-    """The names that may have been meant, where there are any."""
+    """The names that are nearest to a wrong one, if any are near."""
     return f"; did you mean {', '.join(nearest)}?" if nearest else ""

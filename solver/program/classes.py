@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from solver.rules.demand import Candidate, Option, SubLayer
-from solver.world.workload import QueueName, Shape, TopologyRequest
+from solver.world.workload import Bundle, QueueName, Shape, TopologyRequest
 
 Group = tuple[Shape, int]
 """Tasks of one shape, and how many of them."""
@@ -15,15 +15,25 @@ Group = tuple[Shape, int]
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """Candidates that are exchangeable up to their place in the queue; `members` in that order."""
+    """Candidates that are exchangeable up to their place in the queue; `members` in that order.
+
+    `extra`: by how many tasks each group may grow beyond what it has in `groups`. `bundles`: how its tasks keep together.
+    """
 
     queue: QueueName
     sub_layer: SubLayer
     band: int
     groups: tuple[Group, ...]
+    extra: tuple[int, ...]
+    bundles: tuple[Bundle | None, ...]
     topology: TopologyRequest
     options: tuple[Option, ...]
     members: tuple[Candidate, ...]
+
+    @property
+    def inside_only(self) -> bool:
+        """Whether it starts only inside its guarantee."""
+        return self.members[0].inside_only
 
     @property
     def weight(self) -> float:
@@ -41,5 +51,8 @@ def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
 
 def _class(members: tuple[Candidate, ...]) -> JobClass:
     first, spec = members[0], members[0].job.spec
-    groups = tuple((group.shape, group.replicas) for group in spec.task_groups)
-    return JobClass(spec.queue, first.sub_layer, first.band, groups, spec.effective_topology, first.options, members)
+    groups = tuple((group.shape, group.least) for group in spec.task_groups)
+    extra = tuple(group.replicas - group.least for group in spec.task_groups)
+    bundles = tuple(spec.bundle_of(group) for group in spec.task_groups)
+    topology = spec.effective_topology
+    return JobClass(spec.queue, first.sub_layer, first.band, groups, extra, bundles, topology, first.options, members)

@@ -1,8 +1,8 @@
 """Snapshot to program: how many gangs of each class start, as what, and how their tasks spread over the cells.
 
-Columns: `a` gangs of a class served one way (GPU types, topology variant); `w` tasks, or whole gangs where the level is
-no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and inside fair shares. There is
-no column per node or per alike job; `o` whole GPUs of a cell that are divided for one trust domain.
+Columns: `a` gangs of a class served one way (GPU types, topology variant); `g` tasks by which these grow; `w` tasks, or whole
+gangs where the level is no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and
+inside fair shares; `o` whole GPUs of a cell that are divided for one trust domain. There is no column per node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
 guarantee and fair share of every queue on the path.
 Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit. docs/solver.md has
@@ -20,9 +20,9 @@ from solver.program.capacity import CapacityRows, Opened
 from solver.program.cells import Cell, Cells, bare, size_of
 from solver.program.classes import JobClass
 from solver.program.optimiser import Program
-from solver.program.ways import Kind, Part, Way
+from solver.program.ways import Growth, Kind, Part, Taker, Way
 from solver.rules.demand import Option, SubLayer
-from solver.rules.entitlement import Shares
+from solver.rules.entitlement import Charge, Shares
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
@@ -41,6 +41,7 @@ class Formulation:
     sub_layers: tuple[SubLayer, ...]
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     ways: dict[Way, int] = field(default_factory=dict)
+    growth: dict[Growth, int] = field(default_factory=dict)
     flows: dict[Kind, dict[int, int]] = field(default_factory=dict)
     opened: dict[Opened, int] = field(default_factory=dict)
     entitled: dict[Segment, int] = field(default_factory=dict)
@@ -54,29 +55,54 @@ class Formulation:
             self.flows[kind] = self._columns_for_flow(kind)
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
             self.builder.equal(summed([*takers, *flowing]), 0.0)
+        self._growth_near_its_gangs()
         CapacityRows(self.builder, self.cells, self.flows, self.opened).state()
         self._quota_rows()
-        self.entitled = self._columns_inside(self.shares.entitled_room)
-        self.fair = self._columns_inside(self.shares.fair_room)
+        self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
+        self.fair = self._columns_inside(self.shares.fair_room, binds=False)
         self._layers()
         return self.builder.build()
 
     def kinds_of(self, way: Way) -> Iterable[tuple[Kind, int]]:
         """What a gang served this way sends into cells, and how many of it."""
-        parts = tuple(self._parts(way))
-        if way.level is not None and not is_wider(way.level, self.cells.level):
-            yield Kind(way.level, None, parts), 1
+        if self.kept_at(way):
+            yield Kind(way.level, None, tuple(self._parts(way))), 1
         else:
-            for shape, gpu_type, count in parts:
-                yield Kind(None, way.pool, ((shape, gpu_type, 1),)), count
+            for group in range(len(way.option.gpu_types)):
+                yield from self.kinds_of_group(way, group)
+
+    def kinds_of_group(self, way: Way, group: int) -> Iterable[tuple[Kind, int]]:
+        """What the tasks of one group send into cells, in the order of their indexes, where the gang does not flow as one.
+
+        Bundles that may be wider than a cell flow task by task.
+        """
+        known, gpu_type = self.classes[way.job_class], way.option.gpu_types[group]
+        if gpu_type is None:
+            return
+        shape, (_, count), bundle = way.option.shapes[group], known.groups[group], known.bundles[group]
+        if bundle is None or is_wider(bundle.within, self.cells.level):
+            yield Kind(None, way.pool, ((bare(shape), gpu_type, 1),)), count
+            return
+        full, rest = divmod(count, bundle.tasks)
+        for size, times in ((bundle.tasks, full), (rest, 1)):
+            if size and times:
+                yield Kind(bundle.within if size > 1 else None, way.pool, ((bare(shape), gpu_type, size),)), times
+
+    def kind_of_growth(self, growth: Growth) -> Kind:
+        """What each task that a gang grows by sends into cells."""
+        way = growth.way
+        gpu_type = way.option.gpu_types[growth.group]
+        if gpu_type is None:
+            raise AssertionError("a group without GPUs has no column to grow by")
+        return Kind(self.kept_at(way), way.pool, ((bare(way.option.shapes[growth.group]), gpu_type, 1),))
+
+    def kept_at(self, way: Way) -> Level | None:
+        """The level at which whole gangs flow; None: their tasks flow one by one."""
+        return None if is_wider(way.level, self.cells.level) else way.level
 
     def ways_of_class(self, number: int) -> tuple[Way, ...]:
         """The columns of a class, the most preferred first."""
         return tuple(self._by_class.get(number, ()))
-
-    def part_key(self, shape: Shape, gpu_type: GpuType) -> tuple[Shape, GpuType]:
-        """How the program knows tasks of a shape on a type."""
-        return bare(shape), gpu_type
 
     def _parts(self, way: Way) -> Iterable[Part]:
         """GPU tasks by shape and type. Groups without GPUs can be anywhere: placement sees to them."""
@@ -95,23 +121,61 @@ class Formulation:
                 for way in self._ways(number, job_class, option) if most else ():
                     self.ways[way] = self.builder.column(most)
                     self._by_class[number].append(way)
+                    self._columns_for_growth(way, most)
             self.builder.at_most({self.ways[way]: 1.0 for way in self._by_class[number]}, len(job_class.members))
+
+    def _columns_for_growth(self, way: Way, most: int) -> None:
+        for group, extra in enumerate(self.classes[way.job_class].extra):
+            if extra and way.option.gpu_types[group] is not None:
+                column = self.growth[Growth(way, group)] = self.builder.column(extra * most)
+                self.builder.at_most({column: 1.0, self.ways[way]: -float(extra)}, 0.0)
+
+    def _growth_near_its_gangs(self) -> None:
+        """Where whole gangs flow into a cell, what they grow by flows into the same."""
+        extra: dict[Kind, dict[Kind, int]] = defaultdict(dict)
+        for growth in self.growth:
+            if self.kept_at(growth.way):
+                ((gangs, _),) = self.kinds_of(growth.way)
+                most = self.classes[growth.way.job_class].extra[growth.group]
+                near = extra[self.kind_of_growth(growth)]
+                near[gangs] = near.get(gangs, 0) + most
+        for kind, near in extra.items():
+            for domain, column in self.flows[kind].items():
+                hosts = [
+                    (self.flows[gangs][domain], -float(most))
+                    for gangs, most in near.items()
+                    if domain in self.flows[gangs]
+                ]
+                self.builder.at_most(summed([(column, 1.0), *hosts]), 0.0)
+
+    def _takers(self) -> Iterable[Taker]:
+        for way, column in self.ways.items():
+            known = self.classes[way.job_class]
+            worth = way.option.worth
+            unfit = misfit(worth, way.option, way.preferred_met)
+            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit)
+        for growth, column in self.growth.items():
+            way, known = growth.way, self.classes[growth.way.job_class]
+            ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
+            gpus = shape.cost / MILLI_PER_GPU
+            unfit = misfit(gpus, way.option, way.preferred_met)
+            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: shape.cost}, gpus, unfit)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
-        allowed = (room // milli for _, milli, room in self._ceilings(job_class, option))
+        allowed = (room // milli for _, milli, room in self._ceilings(job_class, option.charge))
         return min((len(job_class.members), *allowed))
 
-    def _ceilings(self, job_class: JobClass, option: Option) -> Iterable[tuple[Line | UserLine, int, int]]:
-        """The ceilings that a gang counts against, of queues and of its user there: milli-GPU it takes, and room that is left."""
-        for gpu_type, milli in option.charge.items():
+    def _ceilings(self, job_class: JobClass, charge: Charge) -> Iterable[tuple[Line | UserLine, int, int]]:
+        """The ceilings that a charge counts against, of queues and of its user there: milli-GPU it takes, and room that is left."""
+        for gpu_type, milli in charge.items():
             for queue in self.shares.tree.path(job_class.queue):
                 line = Line(queue, gpu_type)
                 room = self.shares.room_under_max(line)
                 if room is not None:
                     yield line, milli, room
-        for user_line in self.shares.users.lines(job_class.members[0].job, option.charge):
-            yield user_line, option.charge[user_line.gpu_type], self.shares.users.room(user_line)
+        for user_line in self.shares.users.lines(job_class.members[0].job, charge):
+            yield user_line, charge[user_line.gpu_type], self.shares.users.room(user_line)
 
     def _ways(self, number: int, job_class: JobClass, option: Option) -> Iterable[Way]:
         asked = job_class.topology
@@ -130,6 +194,8 @@ class Formulation:
         for way, column in self.ways.items():
             for kind, count in self.kinds_of(way):
                 demand[kind].append((column, float(count)))
+        for growth, column in self.growth.items():
+            demand[self.kind_of_growth(growth)].append((column, 1.0))
         return dict(demand)
 
     def _columns_for_flow(self, kind: Kind) -> dict[int, int]:
@@ -150,24 +216,32 @@ class Formulation:
     def _quota_rows(self) -> None:
         terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)
         room_of: dict[Line | UserLine, int] = {}
-        for way, column in self.ways.items():
-            for line, milli, room in self._ceilings(self.classes[way.job_class], way.option):
-                terms[line].append((column, milli / MILLI_PER_GPU))
+        for taker in self._takers():
+            for line, milli, room in self._ceilings(taker.job_class, taker.charge):
+                terms[line].append((taker.column, milli / MILLI_PER_GPU))
                 room_of[line] = room
         for line, room in room_of.items():
             self.builder.at_most(summed(terms[line]), room / MILLI_PER_GPU)
 
-    def _columns_inside(self, room_of: Callable[[Line], int]) -> dict[Segment, int]:
-        """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path."""
+    def _columns_inside(self, room_of: Callable[[Line], int], *, binds: bool) -> dict[Segment, int]:
+        """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path.
+
+        `binds`: what may not borrow gets nothing outside these lines.
+        """
         columns: dict[Segment, int] = {}
         inside: dict[Line, list[tuple[int, float]]] = defaultdict(list)
         for segment, takers in sorted(self._takers_by_segment().items()):
             lines = self.shares.tree.lines(segment.queue, segment.gpu_type)
             room = min(room_of(line) for line in lines)
-            if not room:
+            must = binds and not segment.may_borrow
+            if not room and not must:
                 continue
             column = columns[segment] = self.builder.column(room / MILLI_PER_GPU, integer=False)
-            self.builder.at_most(summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)]), 0.0)
+            tied = summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)])
+            if must:
+                self.builder.equal(tied, 0.0)
+            else:
+                self.builder.at_most(tied, 0.0)
             for line in lines:
                 inside[line].append((column, 1.0))
         for line, terms in inside.items():
@@ -176,15 +250,16 @@ class Formulation:
 
     def _takers_by_segment(self) -> dict[Segment, list[tuple[int, float]]]:
         takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
-        for way, column in self.ways.items():
-            job_class = self.classes[way.job_class]
-            for gpu_type, milli in way.option.charge.items():
-                segment = Segment(job_class.sub_layer, job_class.band, job_class.queue, gpu_type)
-                takers[segment].append((column, milli / MILLI_PER_GPU))
+        for taker in self._takers():
+            for gpu_type, milli in taker.charge.items():
+                known = taker.job_class
+                segment = Segment(not known.inside_only, taker.layer, known.band, known.queue, gpu_type)
+                takers[segment].append((taker.column, milli / MILLI_PER_GPU))
         return takers
 
     def _layers(self) -> None:
-        weight = {(job_class.sub_layer, job_class.band): job_class.weight for job_class in self.classes}
+        takers = tuple(self._takers())
+        weight = {(taker.layer, taker.job_class.band): taker.job_class.weight for taker in takers}
         for kind, columns, exact in ((ENTITLED, self.entitled, True), (FAIR, self.fair, False)):
             for layer in self.sub_layers:
                 mine = {segment: column for segment, column in columns.items() if segment.sub_layer == layer}
@@ -193,13 +268,6 @@ class Formulation:
         for layer in self.sub_layers:
             self.builder.maximise(
                 f"{LEFTOVER}{layer}",
-                {
-                    column: self.classes[way.job_class].weight * way.option.worth
-                    for way, column in self.ways.items()
-                    if self.classes[way.job_class].sub_layer == layer
-                },
+                {taker.column: taker.job_class.weight * taker.worth for taker in takers if taker.layer == layer},
             )
-        self.builder.maximise(
-            FIT,
-            {column: -misfit(way.option, way.preferred_met) for way, column in self.ways.items()},
-        )
+        self.builder.maximise(FIT, {taker.column: -taker.misfit for taker in takers})

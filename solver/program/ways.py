@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.rules.demand import Option
+from solver.program.classes import JobClass
+from solver.rules.demand import Option, SubLayer
+from solver.rules.entitlement import Charge
 from solver.world.cluster import GpuType, Level
 from solver.world.workload import Shape
 
@@ -30,3 +32,23 @@ class Way:
     level: Level | None
     pool: int | None
     preferred_met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Tasks of one group by which the gangs served one way grow, taken together: the column `g`."""
+
+    way: Way
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """A column that takes GPUs: gangs, or what they grow by. `charge`, `worth` and `misfit` are those of one of it."""
+
+    column: int
+    job_class: JobClass
+    layer: SubLayer
+    charge: Charge
+    worth: float
+    misfit: float

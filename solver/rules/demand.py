@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 
 from solver.rules.entitlement import Charge, Shares
+from solver.rules.entry import may_borrow
 from solver.rules.policy import SLO_CLASSES, Policy, SloClass
 from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
@@ -40,31 +41,46 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubLayer:
-    """Which jobs are served before which: SLO class (as index in SLO_CLASSES), then priority rank inside the queue."""
+    """Which GPUs are served before which: SLO class (as index in SLO_CLASSES), then priority rank inside the queue.
 
+    All that gangs need to start comes before all by which they grow.
+    """
+
+    growth: bool = field(default=False, kw_only=True)
     slo: int
     rank: int
 
     def __str__(self) -> str:
-        return f"{SLO_CLASSES[self.slo]}.{self.rank}"
+        return f"{SLO_CLASSES[self.slo]}.{self.rank}{'.growth' if self.growth else ''}"
+
+    @property
+    def of_growth(self) -> SubLayer:
+        """Where the GPUs count by which its gangs grow."""
+        return SubLayer(self.slo, self.rank, growth=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is.
 
-    `shapes`: what a task of each group takes under it; `charge`: what the gang costs.
+    `shapes`: what a task of each group takes under it; `charge`: what it costs to start; `wanted`: what it costs at its full size.
     """
 
     gpu_types: tuple[GpuType | None, ...]
     fallback: int
     shapes: tuple[Shape, ...]
     charge: Charge = field(hash=False)
+    wanted: Charge = field(hash=False)
 
     @property
     def worth(self) -> float:
-        """GPUs of the gang, as a layer counts them; a gang without GPUs counts a thousandth, so that it is started too."""
+        """GPUs of the least gang, as a layer counts them; one without GPUs counts a thousandth, so that it is started too."""
         return (sum(self.charge.values()) or 1) / MILLI_PER_GPU
+
+    @property
+    def growth(self) -> float:
+        """GPUs by which the gang may grow."""
+        return (sum(self.wanted.values()) - sum(self.charge.values())) / MILLI_PER_GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +88,7 @@ class Candidate:
     """A pending job that may start, with its place in the order.
 
     `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
-    what one can't have, none of them can.
+    what one can't have, none of them can. `inside_only`: it may start only inside its guarantee at every level.
     """
 
     job: Job
@@ -80,11 +96,17 @@ class Candidate:
     band: int
     options: tuple[Option, ...]
     likeness: int
+    inside_only: bool = False
 
     @property
     def weight(self) -> float:
         """What one of its GPUs counts for: between 1 (last in the order) and 1.07 (first)."""
         return 1 + FIRST_OVER_LAST * (BANDS - 1 - self.band) / (BANDS - 1)
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether its gang may be larger, in GPUs, than it must be to start."""
+        return any(option.growth for option in self.options)
 
 
 def options_of(
@@ -104,6 +126,25 @@ def options_of(
         )
         for ranks in islice(combined, OPTIONS_MAX)
     )
+
+
+def charge_of(shapes: Iterable[Shape], gpu_types: Iterable[GpuType | None], tasks: Iterable[int]) -> Charge:
+    """What so many tasks of each group cost, with the shapes that they have on these types."""
+    charge: dict[GpuType, int] = {}
+    for shape, gpu_type, count in zip(shapes, gpu_types, tasks, strict=True):
+        if gpu_type is not None:
+            charge[gpu_type] = charge.get(gpu_type, 0) + count * shape.cost
+    return charge
+
+
+def sub_layers_of(candidates: Iterable[Candidate]) -> tuple[SubLayer, ...]:
+    """The sub-layers that candidates fall into, in the order in which they are served."""
+    layers = set()
+    for candidate in candidates:
+        layers.add(candidate.sub_layer)
+        if candidate.can_grow:
+            layers.add(candidate.sub_layer.of_growth)
+    return tuple(sorted(layers))
 
 
 def age_band(job: Job, policy: Policy, now: Instant) -> int:
@@ -127,21 +168,25 @@ def in_order(
     for job in ordered:
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
+    inside_only = {job.name: not may_borrow(job, policy, now) for job in queued}
 
     def alike(job: Job) -> int:
-        return _likeness(job, options[job.name], shares, likeness)
+        return _likeness(job, options[job.name], shares, likeness, inside_only=inside_only[job.name])
 
     return tuple(
-        Candidate(job, layer, place * BANDS // len(members), options[job.name], alike(job))
+        Candidate(job, layer, place * BANDS // len(members), options[job.name], alike(job), inside_only[job.name])
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
 
 
-def _likeness(job: Job, options: tuple[Option, ...], shares: Shares, known: dict[object, int]) -> int:
+def _likeness(
+    job: Job, options: tuple[Option, ...], shares: Shares, known: dict[object, int], *, inside_only: bool
+) -> int:
     spec = job.spec
     user = job.user if shares.users.user_matters(spec.queue) else ""
-    return known.setdefault((spec.queue, spec.task_groups, spec.effective_topology, user, options), len(known))
+    asked = (spec.queue, spec.task_groups, spec.effective_topology, user, options, inside_only)
+    return known.setdefault(asked, len(known))
 
 
 def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:
@@ -154,15 +199,13 @@ def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | Non
 def _option(
     spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int, sharing: Sharing, slo_class: SloClass
 ) -> Option:
-    charge: dict[GpuType, int] = {}
     shapes = tuple(
         sharing.served(group.shape, gpu_type, spec.queue, slo_class)
         for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True)
     )
-    for group, shape, gpu_type in zip(spec.task_groups, shapes, gpu_types, strict=True):
-        if gpu_type is not None:
-            charge[gpu_type] = charge.get(gpu_type, 0) + group.replicas * shape.cost
-    return Option(gpu_types, fallback, shapes, charge)
+    least = charge_of(shapes, gpu_types, [group.least for group in spec.task_groups])
+    wanted = charge_of(shapes, gpu_types, [group.replicas for group in spec.task_groups])
+    return Option(gpu_types, fallback, shapes, least, wanted)
 
 
 def _sub_layers(jobs: list[Job], policy: Policy) -> dict[JobName, SubLayer]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from solver.rules.policy import Queue
 from solver.rules.tree import Line, QueueTree
 from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import QueueName
 
 Charge = Mapping[GpuType, int]
@@ -21,8 +21,9 @@ Charge = Mapping[GpuType, int]
 class Shares:
     """Guarantees, ceilings, use and fair shares of every queue, per GPU type, in milli-GPU.
 
-    `ceiling` holds only lines that have a max. `users`: what each single user may hold.
-    `fair` depends on demand and is added once that is known (rules/fairshare).
+    `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
+    that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
+    nobody's way. `fair` depends on demand and is added once that is known (rules/fairshare).
     """
 
     tree: QueueTree
@@ -30,7 +31,21 @@ class Shares:
     ceiling: Mapping[Line, int]
     used: Mapping[Line, int]
     users: UserCaps
+    inside: Mapping[Line, int]
     fair: Mapping[Line, int] = field(default_factory=dict)
+
+    def holding(self, used: Mapping[Line, int]) -> Shares:
+        """The same shares under another use."""
+        return replace(self, used=used, inside=inside_guarantees(self.tree, self.guaranteed, used))
+
+    def without(self, gone: Iterable[tuple[QueueName, Charge]]) -> Shares:
+        """The same shares once these holders have left."""
+        used = dict(self.used)
+        for queue, charge in gone:
+            for gpu_type, milli in charge.items():
+                for line in self.tree.lines(queue, gpu_type):
+                    used[line] = used.get(line, 0) - milli
+        return self.holding(used)
 
     def fair_room(self, line: Line) -> int:
         """Milli-GPU that new work may still take inside the fair share of this one queue."""
@@ -38,7 +53,7 @@ class Shares:
 
     def entitled_room(self, line: Line) -> int:
         """Milli-GPU that new work may still take inside the guarantee of this one queue."""
-        return max(0, self.guaranteed.get(line, 0) - self.used.get(line, 0))
+        return max(0, self.guaranteed.get(line, 0) - self.inside.get(line, 0))
 
     def room_under_max(self, line: Line) -> int | None:
         """Milli-GPU that new work may still take under the max of this one queue; None: no ceiling."""
@@ -48,18 +63,19 @@ class Shares:
 
 def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
     """Work out the shares of every queue under a snapshot."""
-    capacity = gpus_by_type(snapshot)
+    guaranteed, used = guarantees(tree, gpus_by_type(snapshot)), use_by_line(snapshot, tree)
     return Shares(
         tree,
-        guarantees(tree, capacity),
+        guaranteed,
         {
             Line(queue.name, entry.gpu_type): entry.max
             for queue in tree.by_name.values()
             for entry in queue.quota
             if entry.max is not None
         },
-        use_by_line(snapshot, tree),
+        used,
         user_caps_of(snapshot, tree),
+        inside_guarantees(tree, guaranteed, used),
     )
 
 
@@ -76,12 +92,28 @@ def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
     """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
     type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
     used: dict[Line, int] = {}
-    for job in snapshot.jobs:
-        for task in job.placement:
+    for job, tasks in charged(snapshot):
+        for task in tasks:
             for queue in tree.path(job.spec.queue):
                 line = Line(queue, type_of.get(task.node, GpuType("")))
                 used[line] = used.get(line, 0) + task.gpus
     return used
+
+
+def inside_guarantees(tree: QueueTree, guaranteed: Mapping[Line, int], used: Mapping[Line, int]) -> Mapping[Line, int]:
+    """The part of every line's use that is inside the guarantees of all queues from the holder's up to it."""
+    inside: dict[Line, int] = {}
+
+    def add_up(line: Line) -> int:
+        children = tree.children.get(line.queue, ())
+        below = sum(add_up(Line(child.name, line.gpu_type)) for child in children)
+        inside[line] = min(guaranteed.get(line, 0), below if children else used.get(line, 0))
+        return inside[line]
+
+    for gpu_type in sorted({line.gpu_type for line in used}):
+        for root in tree.children[None]:
+            add_up(Line(root.name, gpu_type))
+    return inside
 
 
 def guarantees(tree: QueueTree, capacity: Charge) -> dict[Line, int]:
@@ -152,9 +184,13 @@ class Inside:
                 self._taken[line] = self._taken.get(line, 0) + part
         return total
 
+    def left(self, line: Line) -> int:
+        """What is left of one line."""
+        return max(0, self.room(line) - self._taken.get(line, 0))
+
     def _part(self, queue: QueueName, gpu_type: GpuType, milli: int) -> int:
-        rooms = [self.room(line) - self._taken.get(line, 0) for line in self.tree.lines(queue, gpu_type)]
-        return max(0, min(milli, *rooms)) if rooms else 0
+        rooms = [self.left(line) for line in self.tree.lines(queue, gpu_type)]
+        return min(milli, *rooms) if rooms else 0
 
 
 @dataclass(slots=True)
@@ -162,13 +198,21 @@ class Headroom:
     """What is left under every ceiling, inside every guarantee and inside every fair share while a round hands out GPUs."""
 
     shares: Shares
+    taken: dict[Line, int] = field(default_factory=dict)
     entitled: Inside = field(init=False)
     fair: Inside = field(init=False)
-    taken: dict[Line, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
         self.fair = Inside(self.shares.tree, self.shares.fair_room)
+
+    def under(self, shares: Shares) -> Headroom:
+        """The same starts counted against other shares: what would be left once somebody has gone."""
+        entitled = Inside(shares.tree, shares.entitled_room, dict(self.entitled._taken))
+        fair = Inside(shares.tree, shares.fair_room, dict(self.fair._taken))
+        other = Headroom(shares, dict(self.taken))
+        other.entitled, other.fair = entitled, fair
+        return other
 
     def blocking(self, queue: QueueName, charge: Charge) -> tuple[Line, ...]:
         """The lines on the queue's path whose ceiling the charge would break, from the queue up."""

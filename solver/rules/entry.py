@@ -1,10 +1,14 @@
-"""What a queue lets in: the classes that it takes, and whether it is on hold."""
+"""What a queue lets in: the classes that it takes, whether it is on hold, and who may borrow there."""
 
 from __future__ import annotations
 
-from solver.rules.policy import Queue
+from solver.rules.policy import Policy, Queue
 from solver.rules.tree import QueueTree
-from solver.world.workload import QueueName
+from solver.world.quantities import Instant
+from solver.world.workload import Job, QueueName
+
+DOUBLINGS_MAX = 20
+"""A million times the first back-off is for ever; more would not fit a time."""
 
 
 def on_hold(tree: QueueTree, name: QueueName) -> tuple[Queue, ...]:
@@ -19,6 +23,21 @@ def closed_to(tree: QueueTree, name: QueueName, priority_class: str) -> tuple[Qu
         for queue in _path(tree, name)
         if queue.priority_classes is not None and priority_class not in queue.priority_classes
     )
+
+
+def may_borrow(job: Job, policy: Policy, now: Instant) -> bool:
+    """Whether a job may start outside guarantees: its class lets it, and it was not evicted a moment ago."""
+    known = policy.priority_class(job)
+    by_class = known is None or known.preemptible or known.may_borrow
+    return by_class and back_off_ends(job, policy) <= now
+
+
+def back_off_ends(job: Job, policy: Policy) -> Instant:
+    """Until when a job that was evicted borrows nothing; each eviction doubles the time. The past for one that never was."""
+    if not job.evicted_at:
+        return job.submitted_at
+    doublings = min(len(job.evicted_at) - 1, DOUBLINGS_MAX)
+    return job.evicted_at[-1].after(policy.scheduling.evictions.back_off * 2**doublings)
 
 
 def _path(tree: QueueTree, name: QueueName) -> list[Queue]:

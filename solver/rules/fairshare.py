@@ -8,12 +8,12 @@ the others (max-min fairness by water-filling; Bertsekas and Gallager, "Data Net
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from solver.rules.demand import Option
-from solver.rules.entitlement import Charge, Shares, by_weight
+from solver.rules.entitlement import Charge, Headroom, Shares, by_weight
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
@@ -67,7 +67,7 @@ def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tupl
     for job, options in admitted:
         most: dict[GpuType, int] = {}
         for option in options:
-            for gpu_type, milli in option.charge.items():
+            for gpu_type, milli in option.wanted.items():
                 most[gpu_type] = max(milli, most.get(gpu_type, 0))
         yield job.spec.queue, most
 
@@ -115,3 +115,37 @@ def _share_out(
     for name, part in divide(milli, claimants).items():
         fair[Line(name, gpu_type)] = part
         _share_out(shares, name, gpu_type, part, demand, fair)
+
+
+def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]) -> bool:
+    """Whether the least served get more when `taker` gains what others lose (DESIGN section 5, "Reclaim").
+
+    At the level below each common ancestor the ascending vector of min(use, fair share) / fair share must strictly
+    improve, for every GPU type that changes hands there. So work can't be taken back and forth.
+    """
+    tree = headroom.shares.tree
+    changes: dict[tuple[QueueName | None, GpuType], Counter[QueueName]] = defaultdict(Counter)
+    for queue, charge in losses:
+        apart, mine, ancestor = tree.parting(queue, taker)
+        for gpu_type in charge.keys() & gain.keys():
+            change = changes[ancestor, gpu_type]
+            change[apart] -= charge[gpu_type]
+            change[mine] = gain[gpu_type]
+    return all(
+        _served(headroom, ancestor, gpu_type, change) > _served(headroom, ancestor, gpu_type, Counter())
+        for (ancestor, gpu_type), change in changes.items()
+    )
+
+
+def _served(
+    headroom: Headroom, ancestor: QueueName | None, gpu_type: GpuType, change: Mapping[QueueName, int]
+) -> list[float]:
+    """How far the queues below an ancestor have what is fair, the least served first."""
+    shares = headroom.shares
+    served = []
+    for queue in shares.tree.children.get(ancestor, ()):
+        line = Line(queue.name, gpu_type)
+        fair = shares.fair.get(line, 0)
+        use = shares.used.get(line, 0) + headroom.taken.get(line, 0) + change.get(queue.name, 0)
+        served.append(min(use, fair) / fair if fair else 1.0)
+    return sorted(served)

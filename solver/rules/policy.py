@@ -20,6 +20,10 @@ StopPolicy = Literal["None", "Hold"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays."""
 
 
+Reclaim = Literal["guaranteed", "fair-share"]
+"""For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
+
+
 class Quota(Document, frozen=True):
     """What a queue may hold of one GPU type.
 
@@ -36,7 +40,10 @@ class Quota(Document, frozen=True):
 
 
 class Queue(Document, frozen=True):
-    """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class."""
+    """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class.
+
+    `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
+    """
 
     name: QueueName
     parent: QueueName | None = None
@@ -44,6 +51,8 @@ class Queue(Document, frozen=True):
     weight: int = 1
     stop_policy: StopPolicy = "None"
     priority_classes: tuple[str, ...] | None = None
+    reclaim: Reclaim | None = None
+    reclaim_within: Duration | None = None
     origin: str = ""
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:
@@ -51,8 +60,19 @@ class Queue(Document, frozen=True):
         return next((entry for entry in self.quota if entry.gpu_type == gpu_type), None)
 
 
+class Protection(Document, frozen=True):
+    """What keeps a running job from being evicted for a while, unless a guarantee has waited for too long."""
+
+    min_runtime: Duration = Duration(300_000)
+    cool_down: Duration = Duration(0)
+    evictions_per_day: int | None = None
+
+
 class PriorityClass(Document, frozen=True):
     """`value` orders jobs inside a queue; the SLO class orders entitled demand across queues.
+
+    A job that is not `preemptible` starts only inside guarantees, or anywhere where its class `may_borrow`; what such a
+    job borrows can be taken back.
 
     `aging_per_hour`: bands of order that a job moves up for each hour it waits.
     `default_time_limit` holds for jobs that state none of their own.
@@ -63,6 +83,9 @@ class PriorityClass(Document, frozen=True):
     slo_class: SloClass = "standard"
     aging_per_hour: float = 0.0
     default_time_limit: Duration | None = None
+    preemptible: bool = True
+    may_borrow: bool = False
+    protection: Protection = Protection()
     origin: str = ""
 
 
@@ -115,6 +138,21 @@ class MigGeometry(Document, frozen=True):
         return 0 if self.mode == "fixed" else (self.changes or MigChanges()).per_pool_per_hour
 
 
+class Evictions(Document, frozen=True):
+    """What every eviction keeps to.
+
+    `per_round`: most jobs evicted in one round (None: any number). `min_gain`: GPUs a taker must gain for each GPU its
+    victims give up. `restart_cost`: what starting again costs beside the work since the last checkpoint. `grace`: between
+    asking and making a job end. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
+    """
+
+    per_round: int | None = None
+    min_gain: float = 0.0
+    restart_cost: Duration = Duration(300_000)
+    grace: Duration = Duration(30_000)
+    back_off: Duration = Duration(60_000)
+
+
 class SolverLimits(Document, frozen=True):
     """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal)."""
 
@@ -124,11 +162,18 @@ class SolverLimits(Document, frozen=True):
 
 
 class SchedulingPolicy(Document, frozen=True):
-    """The settings of the whole cluster; a repository has one. `eta_horizon`: how far ahead earliest starts are looked for."""
+    """The settings of the whole cluster; a repository has one.
+
+    `eta_horizon`: how far ahead earliest starts are looked for. `reclaim_within`: how long protections and the limit of
+    evictions per round may delay work inside a guarantee.
+    """
 
     default_priority_class: str = ""
     start_deadline: Duration = Duration(300_000)
     eta_horizon: Duration = Duration(7 * 86_400_000)
+    reclaim: Reclaim = "fair-share"
+    reclaim_within: Duration = Duration(3_600_000)
+    evictions: Evictions = Evictions()
     solver: SolverLimits = SolverLimits()
     origin: str = ""
 

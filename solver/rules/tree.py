@@ -10,7 +10,7 @@ from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Line:
     """One limit line of the tree: a queue and a GPU type."""
 
@@ -45,6 +45,20 @@ class QueueTree:
     def lines(self, name: QueueName, gpu_type: GpuType) -> list[Line]:
         """The limit lines of one type on the path of a queue, from the queue up."""
         return [Line(queue, gpu_type) for queue in self.path(name)]
+
+    def parting(self, one: QueueName, other: QueueName) -> tuple[QueueName, QueueName, QueueName | None]:
+        """Where the paths of two queues part: the last queue of each that is only on its own, and the first that both share.
+
+        None for the latter: they meet in the cluster itself, above the roots.
+        """
+        theirs = set(self.path(other))
+        shared = next((name for name in self.path(one) if name in theirs), None)
+        apart = [next((n for n in reversed(self._below(queue, shared))), queue) for queue in (one, other)]
+        return apart[0], apart[1], shared
+
+    def _below(self, queue: QueueName, ancestor: QueueName | None) -> tuple[QueueName, ...]:
+        path = self.path(queue)
+        return path if ancestor is None else path[: path.index(ancestor)]
 
     def is_leaf(self, name: QueueName) -> bool:
         """Nothing lies below it, so jobs may be submitted to it."""

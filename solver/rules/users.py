@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from solver.rules.tree import QueueTree
 from solver.world.cluster import GpuType, NodeName
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import Job, QueueName
 
 
@@ -63,8 +63,8 @@ def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
 def _use_by_user(snapshot: Snapshot, tree: QueueTree) -> dict[UserLine, int]:
     type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
     used: dict[UserLine, int] = {}
-    for job in snapshot.jobs:
-        for task in job.placement:
+    for job, tasks in charged(snapshot):
+        for task in tasks:
             for queue in tree.path(job.spec.queue):
                 line = UserLine(queue, type_of.get(task.node, GpuType("")), job.user)
                 used[line] = used.get(line, 0) + task.gpus

@@ -12,6 +12,7 @@ DeviceId = NewType("DeviceId", str)
 GpuType = NewType("GpuType", str)
 
 Level = Literal["island", "rack", "block", "pool"]
+SpreadLevel = Literal["node", "island", "rack", "block"]
 LEVELS: tuple[Level, ...] = ("island", "rack", "block", "pool")
 """From the closest to the widest: an island is one NVLink clique, a rack one leaf switch, a block one spine."""
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.world.cluster import DeviceId, GpuType, NodeName
+from solver.world.cluster import GpuType, NodeName
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
-IntentKind = Literal["start", "stop"]
+IntentKind = Literal["start", "stop", "nominate"]
 
 
 class Intent(Document, frozen=True):
     """One thing asked of the backend whose outcome is not known yet.
 
-    The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless.
+    The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. `stop` with a
+    `beneficiary` is an eviction; `nominate` promises a waiting job the devices that evictions free for it.
     """
 
     kind: IntentKind
@@ -34,13 +35,6 @@ class Intent(Document, frozen=True):
     def id(self) -> str:
         """The name of the fact this intent makes true."""
         return f"{self.kind}/{self.job}/{self.attempt}"
-
-
-class Nomination(Document, frozen=True):
-    """Devices that an eviction in progress frees for a job, so that no second victim is chosen for it."""
-
-    job: JobName
-    devices: tuple[DeviceId, ...]
 
 
 class Reservation(Document, frozen=True):
@@ -100,10 +94,19 @@ class InFlight(Document, frozen=True):
     """Everything a round must know beside nodes, jobs and policy. Every tuple is sorted."""
 
     intents: tuple[Intent, ...] = ()
-    nominations: tuple[Nomination, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     aging: tuple[AgingBand, ...] = ()
     usage: tuple[Usage, ...] = ()
     durations: tuple[DurationQuantile, ...] = ()
     counters: tuple[Counter, ...] = ()
     convergence: tuple[ConvergenceClock, ...] = ()
+
+    @property
+    def nominations(self) -> tuple[Intent, ...]:
+        """What waiting jobs have been promised."""
+        return tuple(intent for intent in self.intents if intent.kind == "nominate")
+
+    @property
+    def evictions(self) -> tuple[Intent, ...]:
+        """Who has been asked to leave for somebody else."""
+        return tuple(intent for intent in self.intents if intent.kind == "stop" and intent.beneficiary is not None)

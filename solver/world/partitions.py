@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
-from solver.world.mig_gpus import MigGpu, MigRule, chosen, settled, tasks_after_change, tasks_as_it_is
+from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, tasks_after_change, tasks_as_it_is
 from solver.world.mig_table import MigProfile
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.workload import MigShape, MigSlot
@@ -33,6 +33,10 @@ class PoolRules(NamedTuple):
     def unlimited(self) -> PoolRules:
         """The same with any number of changes: what could be, however long it takes."""
         return PoolRules(self.rules, dict.fromkeys(self.rules, UNLIMITED))
+
+    def unchanging(self) -> PoolRules:
+        """The same with no change left."""
+        return PoolRules(self.rules, dict.fromkeys(self.rules, 0))
 
 
 NO_RULES = PoolRules({}, {})
@@ -170,6 +174,23 @@ class Partitions:
             before = tuple(sorted((*apart, mine), key=lambda placed: placed.start))
             self._put(node, gpu, gpu._replace(before=before).with_held(mine), counted=False)
 
+    def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
+        """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        there = slot.gpu in whole or any(gpu.device == slot.gpu for gpu in self.gpus.get(node, ()))
+        if rule is None or profile is None or not there:
+            return False
+        gpu, placed = self._gpu(node, slot.gpu), Placed(slot.instance.start, profile)
+        after = gpu.with_held(placed)
+        paid = gpu.is_changed or self.changes_left[rule.pool] > 0
+        return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
+
+    def could_be_whole(self, node: int) -> Iterator[DeviceId]:
+        """GPUs in MIG mode that could be made whole now, as far as changes are left."""
+        if node in self.rules:
+            yield from (gpu.device for gpu in self._unused(node) if self.changes_left[self.rules[node].pool] > 0)
+
     def give_back(self, node: int, slot: MigSlot) -> bool:
         """Nobody has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""
         rule = self.rules.get(node)
@@ -184,16 +205,12 @@ class Partitions:
         self._put(node, gpu, after)
         return False
 
-    def milli_unused(self, node: int) -> int:
-        """Milli-GPU of the GPUs in MIG mode that no task has."""
+    def milli_free(self, node: int, *, instances_too: bool) -> int:
+        """Milli-GPU of the GPUs in MIG mode: what could be made whole; or, as instances count too, all that no task has."""
+        if not instances_too:
+            return MilliGpu.gpus(len(tuple(self._unused(node))))
         rule = self.rules[node]
-        return sum(
-            MILLI_PER_GPU - sum(_cost(rule, placed.profile) for placed in gpu.held) for gpu in self.gpus.get(node, ())
-        )
-
-    def milli_reclaimable(self, node: int) -> int:
-        """Milli-GPU of the GPUs that are partitioned for nobody and could be made whole."""
-        return MilliGpu.gpus(len(tuple(self._unused(node))))
+        return sum(MILLI_PER_GPU - sum(_cost(rule, placed.profile) for placed in gpu.held) for gpu in self.gpus[node])
 
     def repartitioned(self, then: Self) -> Iterator[Repartitioned]:
         """What has to change for the cluster to become as it is `then`."""

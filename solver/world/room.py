@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -12,10 +12,19 @@ import numpy.typing as npt
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.partitions import NO_RULES, Partitions, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
-from solver.world.shared_gpus import SharedGpus, best_fit, with_share, without_share
+from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import MigShape, MigSlot, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
+from solver.world.workload import (
+    JobName,
+    MigShape,
+    MigSlot,
+    QueueName,
+    Shape,
+    SharedShape,
+    TaskPlacement,
+    TrustDomain,
+)
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -50,13 +59,18 @@ class Room:
     partitions: Partitions = field(default_factory=Partitions)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules = NO_RULES) -> Self:
-        """The room left by everything that holds devices, whether running, starting, stopping or merely asked for."""
+    def of(
+        cls, snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules = NO_RULES, leaving: Collection[JobName] = ()
+    ) -> Self:
+        """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
+
+        `leaving`: jobs to count as gone.
+        """
         queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        held = {(job.name, task.group, task.index): task for job in snapshot.jobs for task in job.placement}
-        for intent in snapshot.in_flight.intents:
-            held |= {(intent.job, task.group, task.index): task for task in intent.tasks}
+        holders = [(job.name, task) for job in snapshot.jobs for task in job.placement]
+        asked = [(intent.job, task) for intent in snapshot.in_flight.intents for task in intent.tasks]
+        held = {(job, task.group, task.index): task for job, task in (*holders, *asked) if job not in leaving}
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes], mig)
         for (job, group, _), task in held.items():
             node = room.index.get(task.node)
@@ -162,7 +176,9 @@ class Room:
         """
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
         free: Ints = self.free_gpus * MILLI_PER_GPU
-        self._add_partitioned(free, any(isinstance(shape, MigShape) for shape in shapes))
+        instances_too = any(isinstance(shape, MigShape) for shape in shapes)
+        for node in self.partitions.rules:
+            free[node] += self.partitions.milli_free(node, instances_too=instances_too) * bool(self.open_nodes[node])
         for node, gpus in self.shared.items() if sharers else ():
             domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
             usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]
@@ -189,11 +205,25 @@ class Room:
         self._not_free(node, {slot.gpu for slot in slots})
         return slots
 
-    def hold(self, task: TaskPlacement, shape: Shape) -> None:
-        """Take exactly the devices of a task that was placed in this room, or in one with the same free capacity."""
-        node = self.index[task.node]
-        domain = shape.domain(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
-        self._hold(node, task, shape, domain or TrustDomain(""))
+    def has_free(self, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> bool:
+        """Whether all these tasks could be where they say, on exactly their devices."""
+        trial, nodes = self.copy(), set()
+        for task, shape in tasks:
+            if not trial._offers(task, shape):
+                return False
+            trial.occupy([(task, shape)])
+            nodes.add(self.index[task.node])
+        return all(trial.free_cpu[node] >= 0 and trial.free_memory[node] >= 0 for node in nodes)
+
+    def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
+        """These tasks hold exactly their devices.
+
+        Of what is promised, somebody else may still hold some: a GPU that is whole to one and divided to another, or
+        divided among more than fit it, has nothing to offer until enough is given back.
+        """
+        for task, shape in held:
+            node = self.index[task.node]
+            self._hold(node, task, shape, self._domain(node, shape))
 
     def give_back(self, task: TaskPlacement, shape: Shape) -> None:
         """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""
@@ -202,8 +232,9 @@ class Room:
             return
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
-        for device in task.devices if task.share is not None else ():
-            self.shared[node] = without_share(self.shared.get(node, ()), device, task.gpus)
+        for device in task.devices if node in self.shared else ():
+            freed = MILLI_PER_GPU if task.share is None else task.share
+            self.shared[node] = without_share(self.shared[node], device, freed)
         divided = {gpu.device for gpu in self.shared.get(node, ())}
         whole_again = (task.mig.gpu,) if task.mig and self.partitions.give_back(node, task.mig) else ()
         free = {*self.free_devices[node], *task.devices, *whole_again} - divided
@@ -220,19 +251,35 @@ class Room:
         self._hold(node, share, shape, domain)
         return device
 
-    def _add_partitioned(self, free: Ints, instances_too: bool) -> None:
-        for node in self.partitions.rules:
-            more = self.partitions.milli_unused(node) if instances_too else self.partitions.milli_reclaimable(node)
-            free[node] += more * bool(self.open_nodes[node])
+    def _offers(self, task: TaskPlacement, shape: Shape) -> bool:
+        node = self.index[task.node]
+        whole = set(self.free_devices[node])
+        if task.mig is not None:
+            return self.partitions.offers(node, task.mig, whole)
+        whole.update(self.partitions.could_be_whole(node))
+        if whole.issuperset(task.devices):
+            return True
+        domain = self._domain(node, shape)
+        offering = {gpu.device for gpu in self.shared.get(node, ()) if task.share and gpu.slots(task.share, domain)}
+        return offering.issuperset(task.devices)
+
+    def _domain(self, node: int, shape: Shape) -> TrustDomain:
+        domain = shape.domain(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
+        return domain or TrustDomain("")
 
     def _hold(self, node: int, task: TaskPlacement, shape: Shape, domain: TrustDomain, *, is_new: bool = True) -> None:
         self.free_cpu[node] -= shape.cpu
         self.free_memory[node] -= shape.memory
-        if task.share is not None:
-            broken = {gpu.id for gpu in self.nodes[node].gpus if not gpu.healthy}
-            for device in task.devices:
-                before = self.shared.get(node, ())
-                self.shared[node] = with_share(before, device, task.share, domain, device not in broken)
+        gpus = self.shared.get(node, ())
+        for device in task.devices if task.share is not None else ():
+            is_free = device in self.free_devices[node]
+            healthy = is_free or any(gpu.id == device and gpu.healthy for gpu in self.nodes[node].gpus)
+            undivided = SharedGpu(device, domain, MILLI_PER_GPU if is_free else 0, healthy)
+            gpus = with_share(gpus, undivided, task.share or 0)
+        if task.share is None:
+            gpus = with_owner(gpus, task.devices)
+        if gpus:
+            self.shared[node] = gpus
         if task.mig is not None:
             self._hold_instance(node, task.mig, is_new)
         for device in task.devices:

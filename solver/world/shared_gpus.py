@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from solver.world.cluster import DeviceId
@@ -10,7 +11,10 @@ from solver.world.workload import TrustDomain
 
 
 class SharedGpu(NamedTuple):
-    """One GPU that holds fractions. `domain` None: of several domains, since a policy changed; nobody new comes there."""
+    """One GPU that holds fractions. `domain` None: of several domains, since a policy changed; nobody new comes there.
+
+    `free_milli` is below 0 where some of it is promised to somebody for whom others have to leave.
+    """
 
     device: DeviceId
     domain: TrustDomain | None
@@ -32,12 +36,19 @@ def best_fit(gpus: SharedGpus, milli: int, domain: TrustDomain) -> DeviceId | No
     return min(able, key=lambda gpu: (gpu.free_milli, gpu.device)).device if able else None
 
 
-def with_share(gpus: SharedGpus, device: DeviceId, milli: int, domain: TrustDomain, healthy: bool) -> SharedGpus:
-    """The GPUs after a share of one is taken, which is thereby divided if it was not."""
-    before = next((gpu for gpu in gpus if gpu.device == device), SharedGpu(device, domain, MILLI_PER_GPU, healthy))
-    known = before.domain if before.domain == domain else None
-    after = SharedGpu(device, known, before.free_milli - milli, healthy)
-    return tuple(sorted((*(gpu for gpu in gpus if gpu.device != device), after)))
+def with_share(gpus: SharedGpus, found: SharedGpu, milli: int) -> SharedGpus:
+    """The GPUs after a share is taken of one, by somebody of the domain of `found`: what it was if it was not divided."""
+    before = next((gpu for gpu in gpus if gpu.device == found.device), found)
+    domain = before.domain if before.domain == found.domain else None
+    after = before._replace(domain=domain, free_milli=before.free_milli - milli)
+    return tuple(sorted((*(gpu for gpu in gpus if gpu.device != found.device), after)))
+
+
+def with_owner(gpus: SharedGpus, devices: Collection[DeviceId]) -> SharedGpus:
+    """The GPUs after some of them were given whole to somebody: a promise that those who have shares will be gone."""
+    return tuple(
+        gpu._replace(free_milli=gpu.free_milli - MILLI_PER_GPU) if gpu.device in devices else gpu for gpu in gpus
+    )
 
 
 def without_share(gpus: SharedGpus, device: DeviceId, milli: int) -> SharedGpus:

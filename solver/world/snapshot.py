@@ -5,7 +5,7 @@ Equal worlds give equal snapshots and so equal digests, whatever order an API or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -15,7 +15,7 @@ from solver.world.cluster import Node
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.inflight import InFlight
 from solver.world.quantities import Instant
-from solver.world.workload import Job
+from solver.world.workload import Job, TaskPlacement
 
 
 class Snapshot(Document, frozen=True, omit_defaults=False):
@@ -37,6 +37,17 @@ class Snapshot(Document, frozen=True, omit_defaults=False):
     def pending(self) -> tuple[Job, ...]:
         """Jobs that hold nothing and want to start."""
         return tuple(job for job in self.jobs if job.phase == "pending")
+
+
+def charged(snapshot: Snapshot) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]]]:
+    """Who is charged for what: a job for what it holds, unless it is being evicted; then who was promised it pays."""
+    leaving = {(intent.job, intent.attempt) for intent in snapshot.in_flight.evictions}
+    promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
+    for job in snapshot.jobs:
+        if job.phase == "pending":
+            yield job, promised.get(job.name, ())
+        elif (job.name, job.attempt) not in leaving:
+            yield job, job.placement
 
 
 def snapshot_of(
@@ -62,7 +73,7 @@ def _sorted_in_flight(in_flight: InFlight) -> InFlight:
         intents=tuple(sorted(in_flight.intents, key=lambda intent: intent.id)),
         **{
             field: tuple(sorted(getattr(in_flight, field), key=msgspec.structs.astuple))
-            for field in ("nominations", "reservations", "aging", "usage", "durations", "counters", "convergence")
+            for field in ("reservations", "aging", "usage", "durations", "counters", "convergence")
         },
     )
 

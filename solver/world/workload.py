@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, NewType
 
-from solver.world.cluster import DeviceId, GpuType, Level, MigInstance, NodeName
+from solver.world.cluster import DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 
@@ -99,47 +99,106 @@ class MigShape(Shape, frozen=True):
         return MilliGpu(self.milli)
 
 
+class Bundle(Document, frozen=True):
+    """Each `tasks` consecutive tasks of a group, counted from index 0, lie in one domain of a level; the last may be fewer."""
+
+    tasks: int
+    within: Level
+
+
+class Spread(Document, frozen=True):
+    """At most `max_per_domain` tasks in each domain of a level; `node` is a host."""
+
+    level: SpreadLevel
+    max_per_domain: int
+
+
+class GroupTopology(Document, frozen=True):
+    """What one task group asks for by itself. `required`: all its tasks in one domain; `group`: the same for its bundles."""
+
+    required: Level | None = None
+    group: Bundle | None = None
+    spread: Spread | None = None
+
+
 class TaskGroup(Document, frozen=True):
-    """Tasks of one role: `replicas` copies of one shape. All of them use one GPU type."""
+    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type."""
 
     name: str
     replicas: int
     shape: Shape
     command: tuple[str, ...] = ()
+    min_replicas: int | None = None
+    topology: GroupTopology = GroupTopology()
+
+    @property
+    def least(self) -> int:
+        """Tasks without which the gang does not start."""
+        return self.replicas if self.min_replicas is None else self.min_replicas
 
 
 class TopologyRequest(Document, frozen=True):
-    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for."""
+    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for.
+
+    `group`: how the tasks of each group are bundled that does not say it itself. `spread` counts the tasks of all groups.
+    """
 
     required: Level | None = None
     preferred: Level | None = None
+    group: Bundle | None = None
+    spread: Spread | None = None
+
+
+class Checkpoint(Document, frozen=True):
+    """How often a job saves its work, and how long it needs to save it once more when it is asked to leave."""
+
+    interval: Duration
+    grace: Duration | None = None
 
 
 class JobSpec(Document, frozen=True):
-    """The `spec` of a Job document. `time_limit`: the longest all of its tasks may run; None: what its class says."""
+    """The `spec` of a Job document.
+
+    `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
+    """
 
     queue: QueueName
     task_groups: tuple[TaskGroup, ...]
     priority_class: str = ""
     topology: TopologyRequest = TopologyRequest()
     time_limit: Duration | None = None
+    checkpoint: Checkpoint | None = None
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
     @property
     def gpus(self) -> MilliGpu:
-        """GPUs of the whole gang. Those asked for by their memory are not counted: how many depends on the type."""
+        """GPUs of the whole gang, an elastic one at its full size.
+
+        Those asked for by their memory are not counted: how many depends on the type.
+        """
         return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property
+    def least_gpus(self) -> MilliGpu:
+        """GPUs without which the gang does not start, counted in the same way."""
+        return MilliGpu(sum(group.least * group.shape.cost for group in self.task_groups))
+
+    @property
     def tasks(self) -> int:
-        """Tasks of the whole gang: its world size."""
+        """Tasks of the whole gang, an elastic one at its full size."""
         return sum(group.replicas for group in self.task_groups)
 
     @property
     def effective_topology(self) -> TopologyRequest:
         """What the topology request demands in fact: a single task is in one domain of any level by itself."""
         return TopologyRequest() if self.tasks == 1 else self.topology
+
+    def bundle_of(self, group: TaskGroup) -> Bundle | None:
+        """How the tasks of a group are bundled; None: they are not."""
+        if group.topology.required:
+            return Bundle(group.replicas, group.topology.required)
+        return group.topology.group or self.topology.group
 
 
 class MigSlot(Document, frozen=True):
@@ -176,7 +235,8 @@ class TaskPlacement(Document, frozen=True):
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
-    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound.
+    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it
+    was evicted, the oldest first.
     """
 
     name: JobName
@@ -188,3 +248,4 @@ class Job(Document, frozen=True):
     started_at: Instant | None = None
     placement: tuple[TaskPlacement, ...] = ()
     time_limit: Duration | None = None
+    evicted_at: tuple[Instant, ...] = ()

@@ -19,7 +19,8 @@ from reconciler.metrics import Metrics
 from reconciler.store.protocols import Claim, RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
-from solver.plan.reasons import AboveMax, AnyReason
+from solver.plan.reasons import AnyReason
+from solver.plan.refusals import AboveMax
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.solve import solve
 from solver.world.cluster import GpuType

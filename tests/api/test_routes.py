@@ -15,7 +15,8 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
 from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
-from solver.plan.reasons import AboveMax, QuotaMax
+from solver.plan.reasons import QuotaMax
+from solver.plan.refusals import AboveMax
 from solver.world.document import digest
 from solver.world.quantities import MilliGpu
 from solver.world.workload import JobName, TaskPlacement

@@ -8,7 +8,8 @@ import pytest
 from reconciler.backend import StaleEpochError
 from reconciler.store.protocols import Event, RoundRecord, summarise
 from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
-from solver.plan.reasons import Capacity, NeverFits
+from solver.plan.reasons import Capacity
+from solver.plan.refusals import NeverFits
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.world.cluster import GpuType
 from solver.world.document import encode

@@ -72,6 +72,13 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("  env: {", "  timeLimit: 0s\n  env: {", ["16:14 malformed"]),
         ("name: leader", "name: worker", ["10:13 duplicate-task-group"]),
         ("replicas: 4", "replicas: 0", ["8:17 out-of-range"]),
+        ("replicas: 4", "replicas: 4\n      minReplicas: 5", ["9:20 min-above-replicas"]),
+        (
+            "replicas: 4",
+            "replicas: 4\n      topology: {required: rack, group: {tasks: 2, within: island}}",
+            ["9:41 bundles-of-one"],
+        ),
+        ("replicas: 4", "replicas: 4\n      minReplicas: 0", ["9:20 out-of-range"]),
         ("gpus: 8", "gpus: -1", ["9:21 out-of-range"]),
         ("[H100, A100]", "[H100, H100]", ["9:34 out-of-range"]),
         ("required: block", "required: blocks", ["14:24 unknown-value"]),

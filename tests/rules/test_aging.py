@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -54,7 +55,7 @@ def test_a_higher_band_comes_first_and_nobody_new_passes_the_highest(snapshot: S
 def test_waiting_never_changes_the_sub_layer(snapshot: Snapshot, policy: Policy) -> None:
     ageless = policy_of(
         policy.queues,
-        tuple(PriorityClass(known.name, known.value, known.slo_class) for known in policy.priority_classes),
+        tuple(msgspec.structs.replace(known, aging_per_hour=0.0) for known in policy.priority_classes),
         policy.scheduling,
     )
     aged, fresh = (

@@ -69,7 +69,7 @@ def test_a_split_by_weight_gives_out_everything_and_is_fair_to_one_gpu(gpus: int
 def test_headroom_counts_every_level_and_says_which_ceiling_blocks() -> None:
     known = tree(("p", None, 8, 1), ("x", "p", 8, 1), ("y", "p", 8, 1))
     p = Line(QueueName("p"), H)
-    shares = Shares(known, guarantees(known, {H: 16_000}), {p: 10_000}, {p: 2_000}, UserCaps(known, {}, {}))
+    shares = Shares(known, guarantees(known, {H: 16_000}), {p: 10_000}, {p: 2_000}, UserCaps(known, {}, {}), {p: 2_000})
     headroom = Headroom(shares)
     x, y = QueueName("x"), QueueName("y")
     assert headroom.entitled.part(x, {H: 8_000}) == 6_000, "the parent's guarantee of 8 has 6 left"

@@ -15,7 +15,7 @@ from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
-from tests.solver.test_properties import applied
+from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node, quota_of
 
 H = GpuType("H100")

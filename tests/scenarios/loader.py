@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from solver.plan.plan import Bind, Inadmissible, Plan, Release, Repartition, Waits
+from solver.plan.plan import (
+    Bind,
+    Evict,
+    Inadmissible,
+    Nominate,
+    Plan,
+    Release,
+    Repartition,
+    Step,
+    Waits,
+    Withdraw,
+    Yields,
+)
 from solver.rules.policy import MigGeometry, Policy, PriorityClass, Queue, SchedulingPolicy, SharingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
@@ -47,25 +60,39 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
     """
     types = {node.name: node.gpu_type for node in snapshot.nodes}
     limited = any(job.time_limit or job.spec.time_limit for job in snapshot.jobs)
-    lines = []
-    for step in plan.steps:
-        if isinstance(step, Bind):
-            tasks = [_where(task) for task in step.tasks]
-            used = sorted({types[task.node] for task in step.tasks if task.devices})
-            lines.append(f"start   {step.job}  on {' '.join(tasks)}  # {', '.join(used) or 'no GPUs'}")
-        if isinstance(step, Repartition):
-            made = "whole" if step.instances is None else " + ".join(map(_instance, step.instances)) or "no instances"
-            gone = f", not {' + '.join(map(_instance, step.destroys))}" if step.destroys else ""
-            lines.append(f"change  {step.device}  to {made}{gone}")
-        if isinstance(step, Release):
-            lines.append(f"release {step.job}  attempt {step.attempt}")
+    lines = [_done(step, types) for step in plan.steps]
     for verdict in plan.verdicts:
+        if isinstance(verdict, Yields):
+            lines.append(f"yield   {verdict.job}  # {verdict}")
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait   " if isinstance(verdict, Waits) else "refuse "
             lines += [f"{word} {verdict.job}  # {_code(reason)}: {reason}" for reason in verdict.reasons]
         if isinstance(verdict, Waits) and verdict.estimate and limited:
             lines.append(f"when    {verdict.job}  # {verdict.estimate}")
     return "\n".join(lines) + "\n"
+
+
+def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
+    match step:
+        case Bind():
+            used = sorted({types[task.node] for task in step.tasks if task.devices})
+            return f"start   {step.job}  on {_places(step.tasks)}  # {', '.join(used) or 'no GPUs'}"
+        case Repartition():
+            made = "whole" if step.instances is None else " + ".join(map(_instance, step.instances)) or "no instances"
+            gone = f", not {' + '.join(map(_instance, step.destroys))}" if step.destroys else ""
+            return f"change  {step.device}  to {made}{gone}"
+        case Release():
+            return f"release {step.job}  attempt {step.attempt}"
+        case Withdraw():
+            return f"take    what {step.job} was promised"
+        case Evict():
+            return f"evict   {step.job}  for {step.beneficiary}  # {step.means}, in {step.grace}"
+        case Nominate():
+            return f"promise {step.job}  {_places(step.tasks)}"
+
+
+def _places(tasks: Sequence[TaskPlacement]) -> str:
+    return " ".join(_where(task) for task in tasks)
 
 
 def _where(task: TaskPlacement) -> str:
@@ -165,6 +192,7 @@ def _job(
     phase: str = "running",
     attempt: int = 0,
     started: str = "",
+    evictedAt: Sequence[str] = (),  # noqa: N803
     **rest: Any,
 ) -> Job:
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
@@ -182,7 +210,8 @@ def _job(
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
     submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
     if nodes is None:
-        return Job(JobName(name), submitted, spec, user, attempt=attempt)
+        evicted_at = tuple(map(Instant.parse, evictedAt))
+        return Job(JobName(name), submitted, spec, user, attempt=attempt, evicted_at=evicted_at)
     placement = []
     for index, node in enumerate(nodes):
         if "mig" in shape:  # `nodes` then names the GPU of each task and the start of its instance, as GPU@START
@@ -203,7 +232,18 @@ def _job(
         devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
         placement.append(TaskPlacement("worker", index, NodeName(node), devices))
     began = Instant.parse(started) if started else submitted
-    return Job(JobName(name), submitted, spec, user, phase, attempt or 1, began, tuple(placement), spec.time_limit)  # type: ignore[arg-type]
+    return Job(
+        JobName(name),
+        submitted,
+        spec,
+        user,
+        phase,  # type: ignore[arg-type]
+        attempt or 1,
+        began,
+        tuple(placement),
+        spec.time_limit,
+        tuple(map(Instant.parse, evictedAt)),
+    )
 
 
 def _policy(written: dict[str, Any]) -> Policy:

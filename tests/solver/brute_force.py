@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
 from solver.placement import Placed as GangPlaced
-from solver.rules.demand import Candidate, Option, SubLayer
+from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
-from solver.world.cluster import Level
+from solver.world.cluster import Level, Node
 from solver.world.mig import Geometry, Placed, is_valid, mig_model
 from solver.world.mig_gpus import MigRule
 from solver.world.mig_layout import realisations
 from solver.world.room import Room
-from solver.world.workload import MigShape, Shape, SharedShape, TaskPlacement
+from solver.world.workload import Bundle, JobSpec, MigShape, Shape, SharedShape, Spread
 
 Divided = tuple[tuple[str, int], ...]
 """For each divided GPU of a node its trust domain and the milli-GPU left of it, sorted."""
@@ -41,11 +41,13 @@ def best_values(
         )
         for node in range(len(room.nodes))
     )
-    choices = [(None, *product(candidate.options, _wishes(candidate))) for candidate in candidates]
+    choices = [
+        (None, *product(candidate.options, _wishes(candidate), _sizes(candidate.job.spec))) for candidate in candidates
+    ]
     best = layer_values((), sub_layers, shares)
     for chosen in product(*choices):
         starts = [
-            Start(candidate, choice[0], GangPlaced((), choice[1]))
+            Start(candidate, choice[0], GangPlaced((), choice[1]), choice[2])
             for candidate, choice in zip(candidates, chosen, strict=True)
             if choice
         ]
@@ -63,15 +65,29 @@ def _wishes(candidate: Candidate) -> tuple[bool, ...]:
     return (True, False) if candidate.job.spec.effective_topology.preferred else (True,)
 
 
+def _sizes(spec: JobSpec) -> Iterator[tuple[int, ...]]:
+    """Every number of tasks of each group that the gang may have."""
+    return product(*(range(group.least, group.replicas + 1) for group in spec.task_groups))
+
+
 def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
     headroom, users = Headroom(shares), UserRoom(shares.users)
     for start in starts:
-        job, charge = start.candidate.job, start.option.charge
+        job, charge = start.candidate.job, start.charge
         if headroom.blocking(start.queue, charge) or users.blocking(job, charge):
             return False
         headroom.take(start.queue, charge)
         users.take(job, charge)
-    return True
+    return _inside_where_they_must(starts, shares)
+
+
+def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
+    inside = Headroom(shares).entitled
+    return all(
+        inside.take(start.queue, start.charge) == sum(start.charge.values())
+        for start in starts
+        if start.candidate.inside_only
+    )
 
 
 def _fits(starts: Sequence[Start], room: Room, free: Free) -> bool:
@@ -91,24 +107,49 @@ def _gang(start: Start, room: Room, free: Free) -> Iterator[Free]:
     seen = set()
     for domain in sorted(domains):
         allowed = [i for i, node in enumerate(nodes) if tuple(node.domain(level) for level in levels) == domain]
-        tasks = _tasks(start.candidate.job.spec.task_groups, start.option)
-        for left in _place(tasks, room, allowed, free):
-            if left not in seen:
+        for left, hosts in _place(_tasks(start), room, allowed, free, ()):
+            if left not in seen and _apart(start, [nodes[host] for host in hosts]):
                 seen.add(left)
                 yield left
 
 
-def _tasks(groups: Sequence[object], option: Option) -> list[tuple[Shape, str | None]]:
+def _apart(start: Start, hosts: Sequence[Node]) -> bool:
+    """Whether bundles are whole and spreads kept; `hosts` has the nodes of all tasks, group by group."""
+    spec, rest = start.candidate.job.spec, list(hosts)
+    if _crowd(spec.topology.spread, hosts):
+        return False
+    for group, count in zip(spec.task_groups, start.tasks, strict=True):
+        mine, rest = rest[:count], rest[count:]
+        own = group.topology
+        bundle = Bundle(count, own.required) if own.required else own.group or spec.topology.group
+        for first in range(0, count, bundle.tasks) if bundle else ():
+            if bundle and len({node.domain(bundle.within) for node in mine[first : first + bundle.tasks]}) > 1:
+                return False
+        if _crowd(own.spread, mine):
+            return False
+    return True
+
+
+def _crowd(spread: Spread | None, hosts: Sequence[Node]) -> bool:
+    if spread is None:
+        return False
+    domains = [host.name if spread.level == "node" else host.domain(spread.level) for host in hosts]
+    return any(domains.count(domain) > spread.max_per_domain for domain in domains)
+
+
+def _tasks(start: Start) -> list[tuple[Shape, str | None]]:
     return [
         (shape, gpu_type)
-        for group, shape, gpu_type in zip(groups, option.shapes, option.gpu_types, strict=True)
-        for _ in range(group.replicas)  # type: ignore[attr-defined]
+        for shape, gpu_type, count in zip(start.option.shapes, start.option.gpu_types, start.tasks, strict=True)
+        for _ in range(count)
     ]
 
 
-def _place(tasks: list[tuple[Shape, str | None]], room: Room, allowed: list[int], free: Free) -> Iterator[Free]:
+def _place(
+    tasks: list[tuple[Shape, str | None]], room: Room, allowed: list[int], free: Free, hosts: tuple[int, ...]
+) -> Iterator[tuple[Free, tuple[int, ...]]]:
     if not tasks:
-        yield free
+        yield free, hosts
         return
     (shape, gpu_type), rest = tasks[0], tasks[1:]
     for index in allowed:
@@ -122,7 +163,7 @@ def _place(tasks: list[tuple[Shape, str | None]], room: Room, allowed: list[int]
                     *free[index + 1 :],
                 )
                 if _changes_allow(room, node.pool, left):
-                    yield from _place(rest, room, allowed, left)
+                    yield from _place(rest, room, allowed, left, (*hosts, index))
 
 
 def _ways_on(
@@ -191,6 +232,3 @@ def _ways(shape: Shape, pool: str, gpus: int, divided: Divided) -> Iterator[tupl
             yield gpus, tuple(sorted(rest))
     if gpus:
         yield gpus - 1, tuple(sorted((*divided, (domain, 1000 - shape.milli))))
-
-
-__all__ = ["TaskPlacement", "best_values"]

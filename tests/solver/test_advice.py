@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from solver.plan.advice import OTHERWISE, what_would_fit
-from solver.plan.reasons import (
+from solver.plan.reasons import AnyReason
+from solver.plan.refusals import (
     AboveMax,
     AboveUserMax,
-    AnyReason,
     ClassNotAllowed,
     NeverFits,
     UnknownGpuType,

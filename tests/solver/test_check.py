@@ -18,7 +18,19 @@ from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.world.workload import (
+    Bundle,
+    GroupTopology,
+    Job,
+    JobName,
+    JobSpec,
+    QueueName,
+    Shape,
+    Spread,
+    TaskGroup,
+    TaskPlacement,
+    TopologyRequest,
+)
 from tests.solver.worlds import job, node, quota_of
 
 POLICY = policy_of((Queue(QueueName("q"), quota=(quota_of("H100", 16, 24),)),))
@@ -146,6 +158,60 @@ def test_the_plan_is_good_before_it_is_spoilt() -> None:
 )
 def test_a_fault_is_found(rule: str, change: Change) -> None:
     assert rule in {violation.rule for violation in violations(WORLD, POLICY, change(good()))}
+
+
+@pytest.mark.parametrize(
+    ("indexes", "found"),
+    [
+        ((0, 1, 2), []),
+        ((0, 1), []),
+        ((0,), ["S2"]),
+        ((0, 2), ["S2"]),
+        ((0, 1, 1), ["S1", "S2"]),
+        ((0, 1, 2, 3), ["S2"]),
+    ],
+)
+def test_an_elastic_gang_has_a_lawful_size(indexes: tuple[int, ...], found: list[str]) -> None:
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 3, Shape(2), min_replicas=2),))
+    world = snapshot_of(NOW, NODES, [Job(JobName("gang"), Instant(0), spec)])
+    plan = solve(world, POLICY, None)
+    assert len(bind_of(plan).tasks) == 3
+    tasks = tuple(TaskPlacement("worker", index, NodeName("n1"), devices("n1", 2 * index, 2)) for index in indexes)
+    assert sorted({violation.rule for violation in violations(world, POLICY, with_bind(tasks=tasks)(plan))}) == found
+
+
+CLOSE = TopologyRequest(group=Bundle(2, "island"))
+APART = TopologyRequest(spread=Spread("rack", 2))
+
+
+@pytest.mark.parametrize(
+    ("whole", "group", "hosts", "found"),
+    [
+        (CLOSE, GroupTopology(), "n1 n1 n2 n2", []),
+        (CLOSE, GroupTopology(), "n1 n2 n2 n1", ["S5", "S5"]),
+        (CLOSE, GroupTopology(), "n1 n1 n1 n2", ["S5"]),
+        (CLOSE, GroupTopology(group=Bundle(1, "island")), "n1 n2 n1 n2", []),
+        (TopologyRequest(), GroupTopology(required="rack"), "n1 n2 n1 n2", []),
+        (TopologyRequest(), GroupTopology(required="rack"), "n1 n2 n1 n3", ["S5"]),
+        (APART, GroupTopology(), "n1 n2 n3 n3", []),
+        (APART, GroupTopology(), "n1 n2 n1 n3", ["S5"]),
+        (TopologyRequest(), GroupTopology(spread=Spread("node", 3)), "n1 n1 n1 n3", []),
+        (TopologyRequest(), GroupTopology(spread=Spread("node", 2)), "n1 n1 n1 n3", ["S5"]),
+    ],
+)
+def test_tasks_keep_together_and_apart(
+    whole: TopologyRequest, group: GroupTopology, hosts: str, found: list[str]
+) -> None:
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 4, Shape(1), topology=group),), topology=whole)
+    nodes = [node("n1", 8, rack="r1"), node("n2", 8, rack="r1"), node("n3", 8, rack="r2")]
+    world = snapshot_of(NOW, nodes, [Job(JobName("gang"), Instant(0), spec)])
+    tasks = tuple(
+        TaskPlacement("worker", index, NodeName(host), devices(host, index, 1))
+        for index, host in enumerate(hosts.split())
+    )
+    plan = solve(world, POLICY, None)
+    assert violations(world, POLICY, plan) == ()
+    assert [violation.rule for violation in violations(world, POLICY, with_bind(tasks=tasks)(plan))] == found
 
 
 def test_going_above_a_max_is_found() -> None:

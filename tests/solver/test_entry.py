@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.plan.plan import Bind, Inadmissible, Plan, Waits
-from solver.plan.reasons import ClassNotAllowed, Held
+from solver.plan.reasons import Held
+from solver.plan.refusals import ClassNotAllowed
 from solver.program.highs import optimise
 from solver.rules.policy import Policy, policy_of
 from solver.solve import solve

@@ -23,9 +23,10 @@ from solver.world.quantities import Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, QueueName, Shape, TaskPlacement
+from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated
-from tests.solver.test_properties import applied
+from tests.solver.test_properties import protecting_what_just_started
 from tests.solver.worlds import GIB, job, node, policies, sharing_policies, snapshots, with_fractions
 
 many = settings(max_examples=150, deadline=None)
@@ -47,15 +48,16 @@ def test_no_device_holds_more_than_itself(snapshot: Snapshot, policy: Policy) ->
 
 
 @many
-@given(WORLDS, POLICIES)
+@given(WORLDS, POLICIES.map(protecting_what_just_started))
 def test_what_is_placed_is_what_the_next_round_finds_taken(snapshot: Snapshot, policy: Policy) -> None:
     after = applied(snapshot, solve(snapshot, policy, optimise))
     assert solve(after, policy, optimise).steps == ()
     sharing = sharing_of(policy, QueueTree.of(policy), after.nodes)
     room, empty = Room.of(after, sharing.domain), Room.of(snapshot_of(after.time, after.nodes, ()), sharing.domain)
+    promised = {intent.job: intent.tasks for intent in after.in_flight.nominations}
     for known in after.jobs:
         shapes = {group.name: group.shape for group in known.spec.task_groups}
-        for task in known.placement:
+        for task in promised.get(known.name, known.placement):
             room.give_back(task, shapes[task.group])
     assert room.free_devices == empty.free_devices
     assert room.free_gpus.tolist() == empty.free_gpus.tolist()

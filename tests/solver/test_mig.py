@@ -27,9 +27,9 @@ from solver.world.mig_layout import find_profile, model_of_type, profiles_of, re
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
+from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated
-from tests.solver.test_properties import applied
 from tests.solver.worlds import job, node
 
 MODELS = {"H100": "H100-80GB", "A30": "A30-24GB"}

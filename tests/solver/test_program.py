@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 
 from solver.conclude import point_of
+from solver.decide import able_to_start, cell_level
 from solver.greedy import greedy
 from solver.program.cells import Cells
 from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
+from solver.rules.demand import sub_layers_of
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
-from solver.solve import able_to_start, cell_level
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from tests.solver.test_against_brute_force import candidates_of
@@ -29,7 +30,7 @@ many = settings(max_examples=60, deadline=None)
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     assert program.is_satisfied_by(start)
@@ -42,7 +43,7 @@ def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapsho
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> None:
     program, _ = formulated(snapshot, policy)
     for objective in program.objectives:
@@ -52,7 +53,7 @@ def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> 
 
 
 @settings(max_examples=25, deadline=None)
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     solution = optimise(program, start, EFFORT)
@@ -78,7 +79,7 @@ def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)
-    sub_layers = tuple(sorted({candidate.sub_layer for candidate in able}))
+    sub_layers = sub_layers_of(able)
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
     program = formulation.state()
     return program, point_of(greedy(able, room.copy(), shares), formulation, program, room)

@@ -10,32 +10,41 @@ from hypothesis import strategies as st
 
 from solver.certify import better
 from solver.plan.check import violations
-from solver.plan.plan import Bind, Plan
 from solver.program.highs import optimise
-from solver.rules.policy import Policy
+from solver.rules.policy import Policy, Protection
 from solver.solve import solve
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot, snapshot_of
+from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import policies, snapshots
 
 many = settings(max_examples=150, deadline=None)
 
 
+def protecting_what_just_started(policy: Policy) -> Policy:
+    """The same policy, under which every job runs for a while before it is evicted."""
+    protected = Protection(Duration(60_000))
+    classes = (msgspec.structs.replace(known, protection=protected) for known in policy.priority_classes)
+    return msgspec.structs.replace(policy, priority_classes=tuple(classes))
+
+
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_no_plan_breaks_a_rule(snapshot: Snapshot, policy: Policy) -> None:
     for optimiser in (None, optimise):
         assert violations(snapshot, policy, solve(snapshot, policy, optimiser)) == ()
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies().map(protecting_what_just_started))
 def test_solving_again_starts_nothing_more(snapshot: Snapshot, policy: Policy) -> None:
+    """But for one case: a gang that starts across its guarantee's line can be evicted again where nothing protects it."""
     after = applied(snapshot, solve(snapshot, policy, optimise))
     assert solve(after, policy, optimise).steps == ()
 
 
 @many
-@given(snapshots(), policies(), st.integers(0, 99))
+@given(snapshots(elastic=True, close=True), policies(), st.integers(0, 99))
 def test_the_order_of_the_input_does_not_matter(snapshot: Snapshot, policy: Policy, seed: int) -> None:
     nodes, jobs = list(snapshot.nodes), list(snapshot.jobs)
     random.Random(seed).shuffle(nodes)
@@ -46,29 +55,24 @@ def test_the_order_of_the_input_does_not_matter(snapshot: Snapshot, policy: Poli
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(elastic=True, close=True), policies())
 def test_the_program_never_does_worse_than_greedy(snapshot: Snapshot, policy: Policy) -> None:
+    greedy, program = (solve(snapshot, policy, optimiser).certificate.layers for optimiser in (None, optimise))
+    names = [layer.name for layer in max(greedy, program, key=len)]
     greedy_values, values = (
-        [layer.value for layer in solve(snapshot, policy, optimiser).certificate.layers]
-        for optimiser in (None, optimise)
+        [{layer.name: layer.value for layer in layers}.get(name, 0.0) for name in names] for layers in (greedy, program)
     )
     assert not better(greedy_values, values)
 
 
-def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """The world after every bind has come true."""
-    binds = {step.job: step for step in plan.steps if isinstance(step, Bind)}
-    jobs = [
-        msgspec.structs.replace(
-            job,
-            phase="running",
-            attempt=bind.attempt,
-            placement=bind.tasks,
-            started_at=snapshot.time,
-            time_limit=bind.time_limit,
-        )
-        if (bind := binds.get(job.name))
-        else job
-        for job in snapshot.jobs
-    ]
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs)
+@many
+@given(snapshots(), policies())
+def test_rounds_come_to_rest(snapshot: Snapshot, policy: Policy) -> None:
+    """Nobody evicts in circles: with nothing new, soon nothing happens any more, and no round breaks a rule on the way."""
+    for _ in range(20):
+        plan = solve(snapshot, policy, None)
+        assert violations(snapshot, policy, plan) == ()
+        if not plan.steps:
+            return
+        snapshot = victims_gone(applied(snapshot, plan))
+    raise AssertionError("still busy after 20 rounds")

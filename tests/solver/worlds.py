@@ -7,17 +7,32 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SharingPolicy, TrustGroup, policy_of
+from solver.rules.policy import (
+    Evictions,
+    Policy,
+    PriorityClass,
+    Protection,
+    Queue,
+    Quota,
+    Reclaim,
+    SchedulingPolicy,
+    SharingPolicy,
+    TrustGroup,
+    policy_of,
+)
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import (
+    Bundle,
+    GroupTopology,
     Job,
     JobName,
     JobSpec,
     QueueName,
     Shape,
     SharingMode,
+    Spread,
     TaskGroup,
     TaskPlacement,
     TopologyRequest,
@@ -114,14 +129,44 @@ def policies(draw: st.DrawFn) -> Policy:
         )
 
     aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
+    protection = Protection(Duration(HOUR_MS * draw(st.sampled_from([0, 0, 2]))))
+    preemptible, may_borrow = draw(st.sampled_from([(True, False), (True, False), (False, True), (False, False)]))
+    evictions = Evictions(draw(st.sampled_from([None, None, 1])), draw(st.sampled_from([0.0, 0.0, 0.9])))
+    reclaim: Reclaim = draw(st.sampled_from(["fair-share", "fair-share", "guaranteed"]))
     return policy_of(
         (queue("org", None), queue("left", "org"), queue("right", "org"), queue("r1", "right"), queue("r2", "right")),
-        tuple(msgspec.structs.replace(known, aging_per_hour=aging) for known in CLASSES),
+        (
+            msgspec.structs.replace(CLASSES[0], preemptible=preemptible, may_borrow=may_borrow),
+            *(msgspec.structs.replace(known, aging_per_hour=aging, protection=protection) for known in CLASSES[1:]),
+        ),
+        SchedulingPolicy(reclaim=reclaim, evictions=evictions),
     )
 
 
 @st.composite
-def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
+def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool, close: bool) -> TaskGroup:
+    """One to three tasks of a shape; elastic groups may start with fewer."""
+    replicas = draw(st.integers(1, 3))
+    least = draw(st.integers(1, replicas)) if elastic else None
+    topology = GroupTopology(*draw(closeness())) if close else GroupTopology()
+    return TaskGroup(name, replicas, shape, min_replicas=least, topology=topology)
+
+
+@st.composite
+def closeness(draw: st.DrawFn) -> tuple[Level | None, Bundle | None, Spread | None]:
+    """A required level or bundles, at times; and now and then a spread."""
+    levels: st.SearchStrategy[Level] = st.sampled_from(("island", "rack", "block"))
+    kept = draw(st.integers(0, 5))
+    required = draw(levels) if kept == 1 else None
+    bundle = Bundle(draw(st.integers(1, 2)), draw(levels)) if kept > 3 else None
+    spread = Spread(draw(st.sampled_from(["node", "rack"])), draw(st.integers(1, 2)))
+    return required, bundle, draw(st.sampled_from([None, None, spread]))
+
+
+@st.composite
+def jobs(
+    draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4), elastic: bool = False, close: bool = False
+) -> Job:
     """A pending job of one or two groups."""
     groups = draw(st.integers(1, 2)) if draw(st.booleans()) else 1
     shapes = [
@@ -134,10 +179,14 @@ def jobs(draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4)) -> Job:
     ]
     spec = JobSpec(
         QueueName(draw(st.sampled_from(["left", "r1", "r2"]))),
-        tuple(TaskGroup(f"g{index}", draw(st.integers(1, 3)), shape) for index, shape in enumerate(shapes)),
+        tuple(
+            draw(task_groups(f"g{index}", shape, elastic and index == 0, close)) for index, shape in enumerate(shapes)
+        ),
         draw(st.sampled_from([known.name for known in CLASSES])),
         TopologyRequest(
-            draw(st.sampled_from([None, None, "rack", "block"])), draw(st.sampled_from([None, None, "island", "rack"]))
+            draw(st.sampled_from([None, None, "rack", "block"])),
+            draw(st.sampled_from([None, None, "island", "rack"])),
+            *(draw(closeness())[1:] if close else ()),
         ),
     )
     return Job(
@@ -165,14 +214,20 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         if known.phase == "pending":
             groups = tuple(divided(group) for group in known.spec.task_groups)
             return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
-        if draw(st.booleans()):
-            return known
+        return known
+
+    def sharers(known: Job) -> list[Job]:
+        """The job; or one in its place that has a part of the first GPU, at times beside another."""
+        if known.phase == "pending" or draw(st.booleans()):
+            return [changed(known)]
         share = MilliGpu(draw(st.sampled_from(FRACTIONS)))
         held = tuple(msgspec.structs.replace(task, devices=task.devices[:1], share=share) for task in known.placement)
         group = TaskGroup("worker", 1, Shape(gpu_fraction=share))
-        return msgspec.structs.replace(
-            known, placement=held, spec=msgspec.structs.replace(known.spec, task_groups=(group,))
-        )
+        spec = msgspec.structs.replace(known.spec, task_groups=(group,))
+        sharer = msgspec.structs.replace(known, placement=held, spec=spec)
+        if share > 500 or draw(st.booleans()):
+            return [sharer]
+        return [sharer, msgspec.structs.replace(sharer, name=JobName(f"{known.name}-beside"))]
 
     nodes = [
         msgspec.structs.replace(
@@ -180,7 +235,7 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         )
         for known in world.nodes
     ]
-    return snapshot_of(world.time, nodes, [changed(known) for known in world.jobs])
+    return snapshot_of(world.time, nodes, [sharer for known in world.jobs for sharer in sharers(known)])
 
 
 @st.composite
@@ -202,7 +257,15 @@ def sharing_policies(draw: st.DrawFn, policy: Policy) -> Policy:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Sequence[int] = (1, 2, 4)) -> Snapshot:
+def snapshots(
+    draw: st.DrawFn,
+    nodes_max: int = 6,
+    jobs_max: int = 7,
+    sizes: Sequence[int] = (1, 2, 4),
+    elastic: bool = False,
+    close: bool = False,
+    held_one_in: int = 3,
+) -> Snapshot:
     """A cluster of two types with some nodes closed or partly held by running jobs, and a few pending gangs."""
     nodes = []
     for index in range(draw(st.integers(1, nodes_max))):
@@ -210,12 +273,20 @@ def snapshots(draw: st.DrawFn, nodes_max: int = 6, jobs_max: int = 7, sizes: Seq
         rack, block = f"{gpu_type}-r{index // 2}", f"{gpu_type}-b{index // 4}"
         made = node(f"n{index}", draw(st.sampled_from([2, 4])), gpu_type, rack=rack, block=block, cpu=16)
         nodes.append(made)
-    running = [_runner(n, draw(st.integers(1, len(n.gpus)))) for n in nodes if draw(st.integers(0, 4)) == 0]
-    pending = [draw(jobs(number, sizes)) for number in range(draw(st.integers(0, jobs_max)))]
+    running = [draw(runners(on)) for on in nodes if draw(st.integers(1, held_one_in)) == 1]
+    pending = [draw(jobs(number, sizes, elastic, close)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
 
 
-def _runner(on: Node, gpus: int) -> Job:
-    spec = JobSpec(QueueName("left"), (TaskGroup("worker", 1, Shape(gpus)),), "training")
+@st.composite
+def runners(draw: st.DrawFn, on: Node) -> Job:
+    """A running job of one task on a node."""
+    gpus = draw(st.integers(1, len(on.gpus)))
+    spec = JobSpec(
+        QueueName(draw(st.sampled_from(["left", "left", "r1", "r2"]))),
+        (TaskGroup("worker", 1, Shape(gpus)),),
+        draw(st.sampled_from(["training", "training", "batch", "inference"])),
+    )
     placement = (TaskPlacement("worker", 0, on.name, tuple(gpu.id for gpu in on.gpus[:gpus])),)
-    return Job(JobName(f"run-{on.name}"), Instant(0), spec, USERS[1], "running", 1, Instant(0), placement)
+    started = Instant(-HOUR_MS * draw(st.integers(0, 3)))
+    return Job(JobName(f"run-{on.name}"), started, spec, USERS[1], "running", 1, started, placement)

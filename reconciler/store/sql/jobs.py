@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.store.protocols import DuplicateJobError, UnknownJobError
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import jobs
+from reconciler.store.sql.tables import jobs, nominations
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
@@ -61,6 +61,7 @@ class SqlJobSource:
             self._read(connection, name)
             live = (jobs.c.name == name) & jobs.c.ended_at.is_(None)
             connection.execute(update(jobs).where(live).values(ended_at=outcome.at, outcome=encode(outcome).decode()))
+            connection.execute(delete(nominations).where(nominations.c.job == name))
 
     def _read(self, connection: Connection, name: JobName) -> JobRecord:
         row = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()

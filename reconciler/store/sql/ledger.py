@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import attempts, claims, holdings, intents, jobs, leadership
+from reconciler.store.sql.tables import attempts, claims, evictions, holdings, intents, jobs, leadership, nominations
 from solver.world.cluster import DeviceId
 from solver.world.document import encode
 from solver.world.inflight import Intent
@@ -56,6 +56,7 @@ class SqlLedger:
                 connection.execute(insert(holdings), rows)
             _set_last_attempt(connection, claim)
             _insert_intent(connection, intent)
+            connection.execute(delete(nominations).where(nominations.c.job == claim.job))
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
         """Record an intent; the first of an id stays."""
@@ -64,6 +65,23 @@ class SqlLedger:
             known = select(intents.c.id).where(intents.c.id == intent.id)
             if connection.execute(held).first() and not connection.execute(known).first():
                 _insert_intent(connection, intent)
+                if intent.beneficiary is not None:
+                    evicted = {"job": intent.job, "attempt": intent.attempt, "at": intent.asked_at}
+                    connection.execute(insert(evictions).values(evicted))
+
+    def nominate(self, epoch: Epoch, intent: Intent) -> None:
+        """Promise a waiting job devices, in place of what it was promised before."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(nominations).where(nominations.c.job == intent.job))
+            live = select(jobs.c.name).where(jobs.c.name == intent.job, jobs.c.ended_at.is_(None))
+            holds = select(claims.c.job).where(claims.c.job == intent.job)
+            if connection.execute(live).first() and not connection.execute(holds).first():
+                connection.execute(insert(nominations).values(job=intent.job, intent=encode(intent).decode()))
+
+    def withdraw(self, epoch: Epoch, job: JobName) -> None:
+        """What the job was promised is free for others."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(nominations).where(nominations.c.job == job))
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done."""
@@ -97,10 +115,23 @@ class SqlLedger:
     def intents(self) -> tuple[Intent, ...]:
         """Every intent not yet confirmed, sorted by id."""
         with self._database.reading() as connection:
-            stored = connection.execute(select(intents.c.intent)).scalars().all()
+            asked = connection.execute(select(intents.c.intent)).scalars().all()
+            promised = connection.execute(select(nominations.c.intent)).scalars().all()
         return tuple(
-            sorted((self._database.read_document(text, Intent) for text in stored), key=lambda intent: intent.id)
+            sorted(
+                (self._database.read_document(text, Intent) for text in (*asked, *promised)),
+                key=lambda intent: intent.id,
+            )
         )
+
+    def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
+        """When each live job was evicted."""
+        query = select(evictions.c.job, evictions.c.at).join(jobs).where(jobs.c.ended_at.is_(None))
+        found: dict[JobName, tuple[Instant, ...]] = {}
+        with self._database.reading() as connection:
+            for row in connection.execute(query.order_by(evictions.c.job, evictions.c.attempt)):
+                found[JobName(row.job)] = (*found.get(JobName(row.job), ()), Instant(row.at))
+        return found
 
     def attempts(self) -> dict[JobName, int]:
         """The last attempt of every live job that was ever bound."""

@@ -73,6 +73,22 @@ intents = Table(
     Column("intent", Text, nullable=False),
 )
 
+# What evictions will free is promised to a waiting job, which holds nothing yet.
+nominations = Table(
+    "nominations",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("intent", Text, nullable=False),
+)
+
+evictions = Table(
+    "evictions",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+)
+
 rounds = Table(
     "rounds",
     metadata,

@@ -1,0 +1,112 @@
+"""Who starts on what is free: the greedy answer, or the program's where that is better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solver.certify import better, entitled_unproven, layer_results, loose_bounds
+from solver.conclude import point_of, starts_of
+from solver.greedy import greedy
+from solver.placement import place
+from solver.plan.plan import Certificate, Stage
+from solver.program.cells import Cells
+from solver.program.classes import JobClass, classes_of
+from solver.program.formulate import Formulation
+from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.rules.demand import Candidate, Option, SubLayer, sub_layers_of
+from solver.rules.entitlement import Headroom, Shares
+from solver.rules.policy import SolverLimits
+from solver.rules.users import UserRoom
+from solver.starts import Start, layer_values
+from solver.world.cluster import Level
+from solver.world.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a round decided, and how."""
+
+    starts: tuple[Start, ...]
+    certificate: Certificate
+
+
+def decide(
+    candidates: Sequence[Candidate],
+    room: Room,
+    shares: Shares,
+    limits: SolverLimits,
+    optimiser: Optimiser | None,
+) -> Answer:
+    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
+    able = able_to_start(candidates, room, shares)
+    sub_layers = sub_layers_of(able)
+    classes = classes_of(able)
+    bounds = loose_bounds(classes, sub_layers, shares)
+    first = greedy(able, room.copy(), shares)
+    values = layer_values(first, sub_layers, shares)
+    if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
+        stage: Stage = "greedy" if able else "none"
+        return Answer(first, certificate(stage, values, sub_layers, bounds, None, limits))
+    formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
+    program = formulation.state()
+    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
+    solution = optimiser(program, point_of(first, formulation, program, room), effort)
+    if solution is not None:
+        second = starts_of(solution.values, formulation, room, able, shares)
+        improved = layer_values(second, sub_layers, shares)
+        if better(improved, values):
+            return Answer(second, certificate("mip", improved, sub_layers, bounds, solution, limits, program))
+    return Answer(first, certificate("greedy", values, sub_layers, bounds, solution, limits, program))
+
+
+def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
+    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
+    headroom, users = Headroom(shares), UserRoom(shares.users)
+
+    def alone(candidate: Candidate) -> bool:
+        job, spec = candidate.job, candidate.job.spec
+        return any(
+            (not candidate.inside_only or _inside(headroom, candidate, option))
+            and not headroom.blocking(spec.queue, option.charge)
+            and not users.blocking(job, option.charge)
+            and place(room.copy(), spec, option) is not None
+            for option in candidate.options
+        )
+
+    firsts = {candidate.likeness: candidate for candidate in reversed(candidates)}
+    able = {likeness for likeness, candidate in firsts.items() if alone(candidate)}
+    return tuple(candidate for candidate in candidates if candidate.likeness in able)
+
+
+def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
+    return headroom.entitled.part(candidate.job.spec.queue, option.charge) == sum(option.charge.values())
+
+
+def cell_level(classes: Sequence[JobClass]) -> Level:
+    """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
+    asked = {level for known in classes for level in (known.topology.required, known.topology.preferred)}
+    asked |= {bundle.within for known in classes for bundle in known.bundles if bundle}
+    return "block" if asked & {"island", "rack", "block"} else "pool"
+
+
+def certificate(
+    stage: Stage,
+    values: Sequence[float],
+    sub_layers: Sequence[SubLayer],
+    bounds: Sequence[float],
+    solution: Solution | None,
+    limits: SolverLimits,
+    program: Program | None = None,
+) -> Certificate:
+    """What is proven of values beside bounds, and by what they were reached."""
+    results = layer_results(values, sub_layers, bounds, solution, limits.gap)
+    return Certificate(
+        stage,
+        results,
+        entitled_unproven(results),
+        solution.solver if solution else "greedy",
+        limits.seed,
+        len(program.lower) if program else 0,
+        len(program.row_lower) if program else 0,
+    )

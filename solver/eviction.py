@@ -1,0 +1,225 @@
+"""Makes room for waiting work by evicting: the fewest, least harmful victims that the law allows for each taker in turn.
+
+Means come in the order of harm: free capacity, a fallback type, then victims from the least harm up. A taker is nominated
+for the devices it will have; it is bound in a later round, when its victims are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from solver.placement import Placed, least_tasks, place
+from solver.rules.demand import Candidate, Option
+from solver.rules.entitlement import Headroom, Inside
+from solver.rules.fairshare import fairer
+from solver.rules.policy import Evictions, Policy
+from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
+from solver.rules.users import UserRoom
+from solver.rules.victims import Law, Taker, Victim
+from solver.starts import Start
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName, Shape
+
+Tier = Literal["entitled", "fair"]
+"""For which demand others may have to leave: inside a guarantee, or inside a fair share."""
+
+SPARED_ONE_BY_ONE_MAX = 64
+"""Victims that are each tried to be spared; of more, only those are spared whose nodes are not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A taker on the devices that it will have, and who must leave for it; nobody, where it only waits for what leaves anyway."""
+
+    start: Start
+    victims: tuple[Victim, ...]
+    tier: Tier
+
+    @property
+    def job(self) -> Job:
+        """The taker."""
+        return self.start.candidate.job
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What a taker would have if certain victims left."""
+
+    option: Option
+    victims: tuple[Victim, ...]
+    placed: Placed
+    headroom: Headroom
+
+    def uses_nodes_of(self, victim: Victim) -> bool:
+        """Whether some of the taker's tasks run where the victim ran."""
+        mine = {task.node for task in self.placed.tasks}
+        return any(task.node in mine for task in victim.holder.job.placement)
+
+
+@dataclass(slots=True)
+class MakingRoom:
+    """Evictions of one round. `room` is free now; `soon` is what will be once everybody who was asked to leave has left.
+
+    `gone`: jobs that this round has asked to leave.
+    """
+
+    snapshot: Snapshot
+    policy: Policy
+    law: Law
+    room: Room
+    soon: Room
+    headroom: Headroom
+    users: UserRoom
+    gone: set[JobName]
+    starts: list[Start] = field(default_factory=list)
+    promises: list[Promise] = field(default_factory=list)
+    _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
+
+    def serve(self, candidate: Candidate, tier: Tier) -> None:
+        """Start a taker where it can now, else promise it its devices with the least harm found, if there are any for it."""
+        taker = self._taker(candidate, tier)
+        alike = (candidate.likeness, tier, taker.overdue)
+        # Room and lawful victims only become fewer: what one could not have, none of its like can have later.
+        takes_gpus = any(sum(option.charge.values()) for option in candidate.options)
+        barred = not takes_gpus or (candidate.inside_only and tier == "fair")
+        if barred or alike in self._without:
+            return
+        now = next(filter(None, (self._try(candidate, o, tier, (), self.room) for o in candidate.options)), None)
+        # A promise names devices, and an instance that has to be made is none yet: nobody is evicted for instances.
+        wants_instances = any(group.shape.mig is not None for group in candidate.job.spec.task_groups)
+        found = now or (None if wants_instances else next(self._ways(candidate, tier, taker), None))
+        if found is None:
+            self._without.add(alike)
+            return
+        start = Start(candidate, found.option, found.placed, least_tasks(candidate.job.spec))
+        if not now:
+            self.promises.append(Promise(start, found.victims, tier))
+        else:
+            self.starts.append(start)
+        self._keep(start, found)
+
+    def keep(self, start: Start) -> bool:
+        """Hold on to a start that was decided before, if nobody has been given its room since."""
+        if not self.room.has_free(start.held) or self.headroom.blocking(start.queue, start.charge):
+            return False
+        self.starts.append(start)
+        self._hold(start)
+        return True
+
+    def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[_Trial]:
+        """How it could be served, the least harmful first."""
+        for option in candidate.options:
+            without_harm = self._try(candidate, option, tier, ())
+            if without_harm:
+                yield without_harm
+        lawful = self._lawful(candidate, tier, taker)
+        for option in candidate.options if lawful else ():
+            found = self._fewest(candidate, option, tier, lawful)
+            if found and self._keeps_to_limits(found, taker) and self._is_fair(candidate, found, tier):
+                yield found
+
+    def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
+        job = candidate.job
+        known = self.policy.priority_class(job)
+        within = reclaim_within(self.policy, self.law.tree, job.spec.queue)
+        overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
+        return Taker(job, known.value if known else 0, overdue)
+
+    def _lawful(self, candidate: Candidate, tier: Tier, taker: Taker) -> list[Victim]:
+        queue = candidate.job.spec.queue
+        reclaims = tier == "entitled" or may_reclaim_fair_share(self.policy, self.law.tree, queue)
+        return [
+            victim
+            for victim in self.law.victims(taker, reclaims=reclaims)
+            if victim.name not in self.gone and (tier == "entitled" or victim.means != "straddle")
+        ]
+
+    def _fewest(self, candidate: Candidate, option: Option, tier: Tier, lawful: Sequence[Victim]) -> _Trial | None:
+        """The least harmful victims up to the first that suffices, without those that can be spared."""
+        useful = [victim for victim in lawful if set(victim.holder.charge) & set(option.charge)]
+        enough = self._try(candidate, option, tier, useful)
+        if enough is None:
+            return None
+        too_few, suffices = 0, len(useful)
+        while too_few + 1 < suffices:
+            middle = (too_few + suffices) // 2
+            found = self._try(candidate, option, tier, useful[:middle])
+            if found is None:
+                too_few = middle
+            else:
+                enough, suffices = found, middle
+        return self._spare(candidate, tier, enough)
+
+    def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
+        """Fewer victims, tried from the most harmful down."""
+        near = [victim for victim in found.victims if found.uses_nodes_of(victim)]
+        found = self._try(candidate, found.option, tier, near) or found
+        for victim in reversed(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
+            others = [other for other in found.victims if other is not victim]
+            found = self._try(candidate, found.option, tier, others) or found
+        return found
+
+    def _try(
+        self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim], free: Room | None = None
+    ) -> _Trial | None:
+        """The taker served once these have left; None where it is not inside its share then, or finds no place."""
+        queue, charge = candidate.job.spec.queue, option.charge
+        headroom = self._headroom_without(victims)
+        # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
+        own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
+        if _inside(own, tier).part(queue, charge) < sum(charge.values()) or headroom.blocking(queue, charge):
+            return None
+        if self.users.blocking(candidate.job, charge):
+            return None
+        room = (free or self.soon).copy()
+        for victim in victims:
+            _leave(room, victim.holder.job)
+        placed = place(room, candidate.job.spec, option)
+        return None if placed is None else _Trial(option, tuple(victims), placed, headroom)
+
+    def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
+        gone = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in victims]
+        return self.headroom.under(self.headroom.shares.without(gone)) if gone else self.headroom
+
+    def _keeps_to_limits(self, found: _Trial, taker: Taker) -> bool:
+        """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
+        limits: Evictions = self.policy.scheduling.evictions
+        given_up = sum(victim.holder.gpus for victim in found.victims)
+        gained = sum(found.option.charge.values())
+        within_round = limits.per_round is None or len(self.gone) + len(found.victims) <= limits.per_round
+        return taker.overdue or (within_round and gained >= limits.min_gain * given_up)
+
+    def _is_fair(self, candidate: Candidate, found: _Trial, tier: Tier) -> bool:
+        """Above a guarantee, work of others is taken back only where the least served become better served."""
+        if tier == "entitled":
+            return True
+        reclaimed = [victim.holder for victim in found.victims if victim.means == "reclaim"]
+        losses = [(holder.job.spec.queue, holder.charge) for holder in reclaimed]
+        return fairer(self.headroom, candidate.job.spec.queue, found.option.charge, losses)
+
+    def _keep(self, start: Start, found: _Trial) -> None:
+        for victim in found.victims:
+            _leave(self.soon, victim.holder.job)
+            self.gone.add(victim.name)
+        self.headroom = found.headroom
+        self._hold(start)
+
+    def _hold(self, start: Start) -> None:
+        job = start.candidate.job
+        for room in (self.room, self.soon):
+            room.occupy(start.held)
+        self.headroom.take(start.queue, start.charge)
+        self.users.take(job, start.charge)
+
+
+def _leave(room: Room, job: Job) -> None:
+    shapes = {group.name: group.shape for group in job.spec.task_groups}
+    for task in job.placement:
+        room.give_back(task, shapes.get(task.group, Shape()))
+
+
+def _inside(headroom: Headroom, tier: Tier) -> Inside:
+    return headroom.entitled if tier == "entitled" else headroom.fair

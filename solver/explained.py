@@ -1,0 +1,152 @@
+"""What a round says of every live job: one verdict each, with reasons and an estimate for those that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from solver.admission import Admission
+from solver.eviction import Promise
+from solver.forecast import estimates
+from solver.nominations import Nomination, Nominations, charge_of, held_parts, in_the_way
+from solver.plan.estimates import AnyEstimate, EarliestStart
+from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.reasons import AwaitsRelease
+from solver.rules.demand import Candidate
+from solver.rules.entitlement import Charge, Headroom, Inside
+from solver.rules.policy import Policy
+from solver.steps import grace_of
+from solver.tiers import Decision
+from solver.verdicts import AHEAD_NAMED_MAX, Waiting
+from solver.world.quantities import Instant, MilliGpu
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A decided round, about to be put into words."""
+
+    snapshot: Snapshot
+    policy: Policy
+    admissions: Mapping[JobName, Admission]
+    nominations: Nominations
+    candidates: Sequence[Candidate]
+    decision: Decision
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """One for every live job, in the order of their names."""
+        said = {
+            verdict.job: verdict
+            for verdicts in (self._yielding(), self._promised(), self._starting(), self._waiting())
+            for verdict in verdicts
+        }
+        for job in self.snapshot.jobs:
+            if job.name in said:
+                yield said[job.name]
+            elif job.phase == "pending":
+                yield Inadmissible(job.name, job.spec.queue, self.admissions[job.name].reasons)
+            else:
+                yield Runs(job.name, job.spec.queue)
+
+    def _starting(self) -> Iterator[Verdict]:
+        headroom = Headroom(self.decision.shares)
+        for start in sorted(self.decision.starts, key=lambda start: not start.candidate.inside_only):
+            job, gpus = start.candidate.job, MilliGpu(sum(start.charge.values()))
+            entitled = MilliGpu(headroom.take(start.queue, start.charge))
+            yield Starts(job.name, job.spec.queue, gpus, entitled)
+        for ready in self.nominations.ready:
+            yield self._keeps_its_promise(ready)
+
+    def _keeps_its_promise(self, ready: Nomination) -> Starts:
+        """Its GPUs are counted as held already, so what lies inside the guarantee is looked at without them."""
+        charge: Charge = charge_of(ready.intent, self.snapshot)
+        queue = ready.job.spec.queue
+        before = self.decision.shares.without([(queue, charge)])
+        inside = Inside(before.tree, before.entitled_room).part(queue, charge)
+        return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside))
+
+    def _yielding(self) -> Iterator[Verdict]:
+        for promise in self.decision.promises:
+            for victim in promise.victims:
+                yield Yields(
+                    victim.name,
+                    victim.holder.job.spec.queue,
+                    promise.job.name,
+                    promise.job.spec.queue,
+                    victim.means,
+                    victim.holder.gpus,
+                    victim.lost_gpu_s,
+                )
+
+    def _promised(self) -> Iterator[Verdict]:
+        begins = self._begins()
+        for promise in self.decision.promises:
+            leaving = {victim.name for victim in promise.victims} | self._holders_of(promise)
+            yield _awaits(promise.job, leaving, EarliestStart(begins[promise.job.name]))
+        for nomination in self.nominations.waiting:
+            yield _awaits(nomination.job, nomination.holders, EarliestStart(begins[nomination.job.name]))
+
+    def _begins(self) -> dict[JobName, Instant]:
+        """When those who were promised something can begin: once everybody who holds some of it is gone."""
+        deadlines = self._deadlines()
+        waits_for = {
+            promise.job.name: {victim.name for victim in promise.victims} | self._holders_of(promise)
+            for promise in self.decision.promises
+        }
+        waits_for |= {nomination.job.name: set(nomination.holders) for nomination in self.nominations.waiting}
+        soonest = self.snapshot.time.after(1)
+        return {
+            name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
+            for name, holders in waits_for.items()
+        }
+
+    def _deadlines(self) -> dict[JobName, Instant]:
+        """Who was asked to leave, in this round or before, and when each is gone at the latest."""
+        before = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+        return before | self._leaving()
+
+    def _leaving(self) -> dict[JobName, Instant]:
+        """Who this round evicts, and when each is gone at the latest."""
+        now = self.snapshot.time
+        return {
+            victim.name: now.after(grace_of(victim, self.policy))
+            for promise in self.decision.promises
+            for victim in promise.victims
+        }
+
+    def _holders_of(self, promise: Promise) -> set[JobName]:
+        """Who still holds some of what is promised."""
+        tasks = promise.start.placed.tasks
+        leaving = self._deadlines().keys()
+        of_devices = in_the_way(tasks, held_parts(self.snapshot), leaving)
+        # Where it needs no device of theirs, it waits for their CPU or memory.
+        nodes = {task.node for task in tasks}
+        holds = ((job.name, task) for job in self.snapshot.jobs for task in job.placement)
+        return of_devices or {name for name, task in holds if task.node in nodes and name in leaving}
+
+    def _waiting(self) -> Iterator[Verdict]:
+        starts = (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+        room, after = self.decision.room, self.decision.room.copy()
+        for start in starts:
+            after.occupy(start.held)
+        why = Waiting(
+            self.policy, self.snapshot.time, self.decision.shares, room, after, starts, self.decision.certificate.stage
+        )
+        started = {start.candidate.job.name for start in starts}
+        waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
+        shares = self.decision.shares
+        when = estimates(self.snapshot, self.policy, shares, waiting, starts, self._leaving(), self._begins(), after)
+        for candidate in waiting:
+            job = candidate.job
+            yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+        for job in self.snapshot.pending:
+            admission = self.admissions[job.name]
+            if admission.options and admission.holds and job.name not in self.nominations.jobs:
+                yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+
+def _awaits(job: Job, leaving: Collection[JobName], when: AnyEstimate) -> Waits:
+    named = tuple(sorted(leaving))
+    reason = AwaitsRelease(named[:AHEAD_NAMED_MAX], max(0, len(named) - AHEAD_NAMED_MAX))
+    return Waits(job.name, job.spec.queue, (reason,), when)

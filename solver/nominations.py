@@ -1,0 +1,176 @@
+"""Promises of earlier rounds: which can be kept now, which must be waited for, and which are to be withdrawn."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from solver.rules.entitlement import Headroom, Shares, shares_of
+from solver.rules.entry import on_hold
+from solver.rules.policy import Policy
+from solver.rules.sharing import Sharing, sharing_of
+from solver.rules.tree import QueueTree
+from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.inflight import Intent
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName, QueueName, SharedShape, TaskPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A waiting job, what it was promised, and the jobs that it still waits for."""
+
+    job: Job
+    intent: Intent
+    holders: tuple[JobName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nominations:
+    """`snapshot`: the world without the promises that are withdrawn."""
+
+    snapshot: Snapshot
+    ready: tuple[Nomination, ...]
+    waiting: tuple[Nomination, ...]
+    withdrawn: tuple[Intent, ...]
+
+    @property
+    def jobs(self) -> frozenset[JobName]:
+        """Who is provided for."""
+        return frozenset(nomination.job.name for nomination in (*self.ready, *self.waiting))
+
+
+def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
+    """Judge every promise that is in flight."""
+    pending = {job.name: job for job in snapshot.pending}
+    shares = shares_of(snapshot, QueueTree.of(policy))
+    sharers = _Sharers.of(snapshot, policy, sharing_of(policy, shares.tree, snapshot.nodes))
+    usable = {gpu.id: node.name for node in snapshot.nodes if node.schedulable for gpu in node.gpus if gpu.healthy}
+    good: list[Intent] = []
+    withdrawn: list[Intent] = []
+    for intent in snapshot.in_flight.nominations:
+        job = pending.get(intent.job)
+        in_time = intent.deadline > snapshot.time
+        kept = (
+            job is not None and in_time and _holds(job, intent, shares, usable, snapshot) and sharers.suit(job, intent)
+        )
+        (good if kept else withdrawn).append(intent)
+    parts = held_parts(snapshot)
+    judged = [_judged(pending[intent.job], intent, parts, snapshot) for intent in good]
+    return Nominations(
+        _without(snapshot, withdrawn),
+        tuple(nomination for nomination in judged if not nomination.holders),
+        tuple(nomination for nomination in judged if nomination.holders),
+        tuple(withdrawn),
+    )
+
+
+def _holds(job: Job, intent: Intent, shares: Shares, usable: dict[DeviceId, NodeName], snapshot: Snapshot) -> bool:
+    """Whether the devices are all there and well, and the job may still have them."""
+    tree, queue = shares.tree, job.spec.queue
+    if not tree.is_leaf(queue) or on_hold(tree, queue):
+        return False
+    if any(usable.get(device) != task.node for task in intent.tasks for device in task.devices):
+        return False
+    charge = charge_of(intent, snapshot)
+    others = shares.without([(queue, charge)])
+    return not Headroom(others).blocking(queue, charge) and not _above_caps(job, charge, shares)
+
+
+def _above_caps(job: Job, charge: dict[GpuType, int], shares: Shares) -> bool:
+    return any(shares.users.used.get(line, 0) > shares.users.most(line) for line in shares.users.lines(job, charge))
+
+
+def charge_of(intent: Intent, snapshot: Snapshot) -> dict[GpuType, int]:
+    """What the promised devices cost their queue."""
+    type_of = {node.name: node.gpu_type for node in snapshot.nodes}
+    charge: dict[GpuType, int] = {}
+    for task in intent.tasks:
+        if task.devices:
+            charge[type_of[task.node]] = charge.get(type_of[task.node], 0) + task.gpus
+    return charge
+
+
+Parts = Mapping[DeviceId, Sequence[tuple[JobName, TaskPlacement]]]
+"""Who holds a device, whole or a share of it."""
+
+
+def held_parts(snapshot: Snapshot) -> Parts:
+    """Every device that running, starting and stopping jobs hold."""
+    parts: dict[DeviceId, list[tuple[JobName, TaskPlacement]]] = defaultdict(list)
+    for job in snapshot.jobs:
+        for task in job.placement:
+            for device in task.devices:
+                parts[device].append((job.name, task))
+    return parts
+
+
+def in_the_way(tasks: Iterable[TaskPlacement], parts: Parts, leaving: Collection[JobName]) -> set[JobName]:
+    """Who must be gone before tasks can be where they are promised: of those who only share a GPU, who was asked to leave."""
+    return {
+        name
+        for task in tasks
+        for device in task.devices
+        for name, held in parts.get(device, ())
+        if task.share is None or held.share is None or name in leaving
+    }
+
+
+def _judged(job: Job, intent: Intent, parts: Parts, snapshot: Snapshot) -> Nomination:
+    stopping = {stop.job for stop in snapshot.in_flight.intents if stop.kind == "stop"}
+    holders = in_the_way(intent.tasks, parts, stopping)
+    # Some leave because they hold quota and not because they hold devices.
+    holders |= {eviction.job for eviction in snapshot.in_flight.evictions if eviction.beneficiary == job.name}
+    return Nomination(job, intent, tuple(sorted(holders)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharers:
+    """Whether promised shares of GPUs still suit the policy, and those who share them."""
+
+    policy: Policy
+    sharing: Sharing
+    nodes: Mapping[NodeName, Node]
+    queues: Mapping[DeviceId, Collection[QueueName]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy, sharing: Sharing) -> _Sharers:
+        """Those who hold shares and stay, and those who were promised some."""
+        leaving = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
+        promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
+        queues: dict[DeviceId, set[QueueName]] = defaultdict(set)
+        for job in snapshot.jobs:
+            for task in promised.get(job.name, job.placement) if job.name not in leaving else ():
+                for device in task.devices:
+                    queues[device].add(job.spec.queue)
+        return cls(policy, sharing, {node.name: node for node in snapshot.nodes}, queues)
+
+    def suit(self, job: Job, intent: Intent) -> bool:
+        """Whether each share is what its task is to have there, beside none but those it trusts."""
+        shapes = {group.name: group.shape for group in job.spec.task_groups}
+        known = self.policy.priority_class(job)
+        for task in intent.tasks:
+            if task.share is None:
+                continue
+            node, queue = self.nodes[task.node], job.spec.queue
+            shape = self.sharing.served(
+                shapes[task.group], node.gpu_type, queue, known.slo_class if known else "standard"
+            )
+            circle = shape.circle(node.pool) if isinstance(shape, SharedShape) else None
+            if circle is None or (circle.mode, shape.cost) != (task.sharing, task.share):
+                return False
+            others = {other for device in task.devices for other in self.queues[device]}
+            if any(self.sharing.domain(node.pool, other) != circle.domain for other in others):
+                return False
+        return True
+
+
+def _without(snapshot: Snapshot, withdrawn: Iterable[Intent]) -> Snapshot:
+    gone = set(withdrawn)
+    if not gone:
+        return snapshot
+    intents = tuple(intent for intent in snapshot.in_flight.intents if intent not in gone)
+    return msgspec.structs.replace(snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, intents=intents))

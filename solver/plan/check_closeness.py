@@ -1,0 +1,53 @@
+"""Judges whether the tasks of a bound gang keep together and apart as its groups ask, by plain counts over their nodes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from solver.plan.plan import Bind, Nominate
+from solver.plan.violation import Violation
+from solver.world.cluster import Level, Node, NodeName, SpreadLevel
+from solver.world.workload import Job, Spread, TaskGroup, TaskPlacement
+
+
+def closeness_violations(job: Job, bind: Bind | Nominate, nodes: Mapping[NodeName, Node]) -> Iterable[Violation]:
+    """S5 for parts of a gang: bundles that are torn apart, and domains with more tasks than a spread allows."""
+    yield from _crowded(job, job.spec.topology.spread, bind.tasks, nodes)
+    for group in job.spec.task_groups:
+        tasks = [task for task in bind.tasks if task.group == group.name]
+        yield from _crowded(job, group.topology.spread, tasks, nodes)
+        yield from _torn(job, group, tasks, nodes)
+
+
+def _crowded(
+    job: Job, spread: Spread | None, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]
+) -> Iterable[Violation]:
+    if spread is None:
+        return
+    for domain, count in sorted(Counter(_domain(nodes[task.node], spread.level) for task in tasks).items()):
+        if count > spread.max_per_domain:
+            yield Violation(
+                "S5", job.name, f"has {count} tasks in {domain}, at most {spread.max_per_domain} are allowed"
+            )
+
+
+def _torn(
+    job: Job, group: TaskGroup, tasks: Iterable[TaskPlacement], nodes: Mapping[NodeName, Node]
+) -> Iterable[Violation]:
+    asked = group.topology.group or job.spec.topology.group
+    level: Level | None = group.topology.required or (asked.within if asked else None)
+    if level is None:
+        return
+    size = asked.tasks if asked and not group.topology.required else group.replicas
+    bundles: dict[int, set[str]] = defaultdict(set)
+    for task in tasks:
+        bundles[task.index // size].add(nodes[task.node].domain(level))
+    for number, domains in sorted(bundles.items()):
+        if len(domains) > 1:
+            said = f"bundle {number} of group {group.name} is spread over {', '.join(sorted(domains))}"
+            yield Violation("S5", job.name, said)
+
+
+def _domain(node: Node, level: SpreadLevel) -> str:
+    return node.name if level == "node" else node.domain(level)

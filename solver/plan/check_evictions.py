@@ -1,0 +1,203 @@
+"""Judges evictions and promises: S4 who may be evicted for whom, S8 for whose sake, S9 not too soon, too often or too many.
+
+Part of the checker, and as slow and obvious. It needs every job and node that the plan names to be in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from solver.plan.check_entry import path_of
+from solver.plan.plan import Evict, Nominate, Plan, Yields
+from solver.plan.violation import Violation
+from solver.rules.entitlement import gpus_by_type, guarantees
+from solver.rules.policy import Policy, PriorityClass
+from solver.rules.tree import Line, QueueTree
+from solver.world.cluster import GpuType
+from solver.world.quantities import MilliGpu
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+
+_DAY_MS = 86_400_000
+
+
+def eviction_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """Every eviction that is not lawful, and every promise that can't come true."""
+    yield from _Evictions(snapshot, policy, plan).findings()
+
+
+@dataclass(slots=True)
+class _Evictions:
+    """The evictions of one plan before the rules."""
+
+    snapshot: Snapshot
+    policy: Policy
+    plan: Plan
+    jobs: dict[JobName, Job] = field(init=False)
+    steps: tuple[Evict, ...] = field(init=False)
+    promises: dict[JobName, Nominate] = field(init=False)
+    type_of: dict[str, GpuType] = field(init=False)
+    guaranteed: dict[Line, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.jobs = {job.name: job for job in self.snapshot.jobs}
+        self.steps = tuple(step for step in self.plan.steps if isinstance(step, Evict))
+        self.promises = {step.job: step for step in self.plan.steps if isinstance(step, Nominate)}
+        self.type_of = {node.name: node.gpu_type for node in self.snapshot.nodes}
+        self.guaranteed = guarantees(QueueTree.of(self.policy), gpus_by_type(self.snapshot))
+
+    def findings(self) -> Iterator[Violation]:
+        """Every rule for every eviction."""
+        asked = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+        for name, times in Counter(step.job for step in self.steps).items():
+            if times > 1:
+                yield Violation("S8", name, f"is evicted {times} times")
+        for step in self.steps:
+            job = self.jobs[step.job]
+            if job.phase != "running" or job.attempt != step.attempt or job.name in asked:
+                yield Violation("S11", job.name, f"is evicted in attempt {step.attempt} while {job.phase}")
+            elif step.beneficiary not in self.promises or step.beneficiary not in self.jobs:
+                yield Violation("S8", job.name, f"is evicted for {step.beneficiary}, which is promised nothing")
+            else:
+                yield from self._one(step, job, self.jobs[step.beneficiary])
+        yield from self._limits()
+        yield from self._verdicts()
+
+    def _one(self, step: Evict, victim: Job, taker: Job) -> Iterator[Violation]:
+        nodes = {task.node for task in self.promises[taker.name].tasks}
+        if not self._frees_quota(victim, taker) and not any(task.node in nodes for task in victim.placement):
+            yield Violation("S8", victim.name, f"is evicted for {taker.name} and frees nothing that it uses")
+        problem = self._unlawful(step, victim, taker)
+        if problem:
+            yield Violation("S4", victim.name, problem)
+        problem = "" if self._overdue(taker) else self._too_soon(victim)
+        if problem:
+            yield Violation("S9", victim.name, problem)
+
+    def _frees_quota(self, victim: Job, taker: Job) -> bool:
+        """Whether a limit binds both: that of their own queue, or a max above them."""
+        shared = {queue.name for queue in path_of(self.policy, victim.spec.queue)}
+        above = [queue for queue in path_of(self.policy, taker.spec.queue) if queue.name in shared]
+        return victim.spec.queue == taker.spec.queue or any(
+            entry.max is not None for queue in above for entry in queue.quota
+        )
+
+    def _unlawful(self, step: Evict, victim: Job, taker: Job) -> str:
+        mine, theirs = self._class(victim), self._class(taker)
+        if victim.spec.queue == taker.spec.queue:
+            if not mine.preemptible or mine.value >= theirs.value:
+                return f"is not preemptible by {taker.name}: priority {mine.value} against {theirs.value}"
+            return "" if step.means == "preempt" else f"is preempted, not taken by {step.means}"
+        if not mine.preemptible and not mine.may_borrow:
+            return "is not preemptible"
+        if not self._inside(taker) and self._reclaim_mode(taker) == "guaranteed":
+            return f"is evicted for {taker.name}, which is not inside its guarantee"
+        worst = self._standing(victim, taker)
+        if worst == "inside":
+            return f"is inside the guarantee of {victim.spec.queue} towards {taker.spec.queue}"
+        if worst == "straddles" and not self._inside(taker):
+            return f"crosses a guarantee's line, and {taker.name} is not inside its own guarantee"
+        expected = "reclaim" if worst == "borrowed" else "straddle"
+        return "" if step.means == expected else f"is taken by {step.means}, which should be {expected}"
+
+    def _standing(self, victim: Job, taker: Job) -> str:
+        shared = {queue.name for queue in path_of(self.policy, taker.spec.queue)}
+        lines = [queue.name for queue in path_of(self.policy, victim.spec.queue) if queue.name not in shared]
+        found = {self._stands(victim, queue, gpu_type) for queue in lines for gpu_type in self._gpus(victim)}
+        return next((worst for worst in ("inside", "straddles") if worst in found), "borrowed")
+
+    def _stands(self, victim: Job, queue: QueueName, gpu_type: GpuType) -> str:
+        """Inside, straddling or borrowed: by the place in line of all that run below a queue and hold the type."""
+        below = [
+            job
+            for job in self._running()
+            if self._gpus(job)[gpu_type] and queue in {known.name for known in path_of(self.policy, job.spec.queue)}
+        ]
+        below.sort(
+            key=lambda job: (self._class(job).preemptible, -self._class(job).value, job.started_at or 0, job.name)
+        )
+        left = self.guaranteed.get(Line(queue, gpu_type), 0)
+        for job in below:
+            gpus, whole = self._gpus(job)[gpu_type], not self._class(job).preemptible
+            fits, crosses = gpus <= left, 0 < left < gpus
+            if job is victim:
+                return "inside" if fits else "straddles" if crosses and not whole else "borrowed"
+            left -= gpus if fits or not whole else 0
+        return "borrowed"
+
+    def _running(self) -> list[Job]:
+        stopping = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+        return [job for job in self.snapshot.jobs if job.phase == "running" and job.name not in stopping]
+
+    def _inside(self, taker: Job) -> bool:
+        """Whether all that a taker is promised fits in its queue's guarantee, once those evicted from the queue have left."""
+        queue, wanted = taker.spec.queue, self._gpus_of_tasks(taker.name)
+        evicted = {step.job for step in self.steps}
+        promised = {intent.job: intent.tasks for intent in self.snapshot.in_flight.intents if intent.kind == "nominate"}
+        leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.beneficiary}
+        held: Counter[GpuType] = Counter()
+        for job in self.snapshot.jobs:
+            if job.spec.queue == queue and job.name not in evicted | leaving:
+                held.update(self._count(job.placement if job.phase != "pending" else promised.get(job.name, ())))
+        return all(
+            held[gpu_type] + gpus <= self.guaranteed.get(Line(queue, gpu_type), 0) for gpu_type, gpus in wanted.items()
+        )
+
+    def _too_soon(self, victim: Job) -> str:
+        protection, now = self._class(victim).protection, self.snapshot.time
+        if victim.started_at is None or now - victim.started_at < protection.min_runtime:
+            return f"has not run for {protection.min_runtime} yet"
+        lately = [at for at in victim.evicted_at if now - at < _DAY_MS]
+        if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
+            return f"was evicted {len(lately)} times within a day"
+        if victim.evicted_at and now - victim.evicted_at[-1] < protection.cool_down:
+            return f"was evicted less than {protection.cool_down} ago"
+        return ""
+
+    def _limits(self) -> Iterator[Violation]:
+        limits = self.policy.scheduling.evictions
+        bounded = [
+            step
+            for step in self.steps
+            if step.beneficiary in self.jobs and not self._overdue(self.jobs[step.beneficiary])
+        ]
+        if limits.per_round is not None and bounded and len(self.steps) > limits.per_round:
+            yield Violation("S9", "round", f"{len(self.steps)} evictions; at most {limits.per_round} in a round")
+        for taker in sorted({step.beneficiary for step in bounded}):
+            gained = MilliGpu(sum(self._gpus_of_tasks(taker).values()))
+            leaving = [self.jobs[step.job] for step in bounded if step.beneficiary == taker]
+            lost = MilliGpu(sum(sum(self._gpus(job).values()) for job in leaving))
+            if gained < limits.min_gain * lost:
+                yield Violation("S9", taker, f"gains {gained} GPUs for {lost}; minGain is {limits.min_gain}")
+
+    def _verdicts(self) -> Iterator[Violation]:
+        evicted = {step.job for step in self.steps}
+        yielding = {verdict.job for verdict in self.plan.verdicts if isinstance(verdict, Yields)}
+        for name in sorted(evicted ^ yielding):
+            yield Violation("verdicts", name, "is evicted without the verdict `yields`, or the other way round")
+
+    def _overdue(self, taker: Job) -> bool:
+        said = [queue.reclaim_within for queue in path_of(self.policy, taker.spec.queue)]
+        within = next((limit for limit in said if limit is not None), self.policy.scheduling.reclaim_within)
+        return self._inside(taker) and self.snapshot.time - taker.submitted_at >= within
+
+    def _reclaim_mode(self, taker: Job) -> str:
+        said = [queue.reclaim for queue in path_of(self.policy, taker.spec.queue)]
+        return next((mode for mode in said if mode), self.policy.scheduling.reclaim)
+
+    def _class(self, job: Job) -> PriorityClass:
+        return self.policy.priority_class(job) or PriorityClass("")
+
+    def _gpus(self, job: Job) -> Counter[GpuType]:
+        return self._count(job.placement)
+
+    def _gpus_of_tasks(self, taker: JobName) -> Counter[GpuType]:
+        return self._count(self.promises[taker].tasks) if taker in self.promises else Counter()
+
+    def _count(self, tasks: Iterable[TaskPlacement]) -> Counter[GpuType]:
+        count: Counter[GpuType] = Counter()
+        for task in tasks:
+            count[self.type_of.get(task.node, GpuType(""))] += task.gpus
+        return +count

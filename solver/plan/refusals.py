@@ -1,0 +1,131 @@
+"""Why a job can never start under this policy on this cluster: typed, with numbers in fields, as all reasons are."""
+
+from __future__ import annotations
+
+from solver.plan.reason import Reason, at, did_you_mean
+from solver.world.cluster import GpuType, Level
+from solver.world.quantities import Memory, MilliGpu
+from solver.world.workload import QueueName
+
+
+class UnknownQueue(Reason, frozen=True, tag="unknown-queue"):
+    """The policy has no such queue, or it is not a leaf."""
+
+    queue: QueueName
+    nearest: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.children:
+            return f"queue {self.queue} has queues below it; submit to one of {', '.join(self.children)}"
+        return f"there is no queue {self.queue}{did_you_mean(self.nearest)}"
+
+
+class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
+    """The policy has no such priority class."""
+
+    priority_class: str
+    nearest: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"there is no priority class {self.priority_class}{did_you_mean(self.nearest)}"
+
+
+class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
+    """A queue on the job's path does not take jobs of this priority class; the empty name is a job without one."""
+
+    priority_class: str
+    queue: QueueName
+    allowed: tuple[str, ...]
+    origin: str = ""
+
+    def __str__(self) -> str:
+        what = f"priority class {self.priority_class}" if self.priority_class else "jobs without a priority class"
+        return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{at(self.origin)}"
+
+
+class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
+    """None of the GPU types a task group accepts is in the cluster."""
+
+    group: str
+    gpu_types: tuple[GpuType, ...]
+    known: tuple[GpuType, ...] = ()
+
+    def __str__(self) -> str:
+        known = f"; the cluster has {', '.join(self.known)}" if self.known else ""
+        return f"group {self.group} accepts only {', '.join(self.gpu_types)}{known}"
+
+
+class NotShared(Reason, frozen=True, tag="not-shared"):
+    """The group asks for a part of a GPU, and no pool of the type may share its GPUs with a job of this class."""
+
+    group: str
+    gpu_type: GpuType
+
+    def __str__(self) -> str:
+        return f"group {self.group} asks for a part of a GPU; no SharingPolicy lets it share a {self.gpu_type}"
+
+
+class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
+    """The group asks for more GPU memory than one GPU of the type has. `known` false: the pools do not say how much that is."""
+
+    group: str
+    gpu_type: GpuType
+    wanted: Memory
+    known: bool = True
+
+    def __str__(self) -> str:
+        has = "has less" if self.known else "has an unknown amount: its NodePool does not declare gpuMemory"
+        return f"group {self.group} asks for {self.wanted} of GPU memory; a {self.gpu_type} {has}"
+
+
+class AboveMax(Reason, frozen=True, tag="above-max"):
+    """The gang is larger than a queue on its path may ever hold."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    max: MilliGpu
+    wanted: MilliGpu
+    origin: str = ""
+
+    def __str__(self) -> str:
+        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{at(self.origin)}"
+
+
+class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
+    """The gang is larger than what one user may ever hold in a queue on its path."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    max: MilliGpu
+    wanted: MilliGpu
+    origin: str = ""
+
+    def __str__(self) -> str:
+        cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
+        return f"needs {self.wanted} {self.gpu_type}; {cap}"
+
+
+class NeverFits(Reason, frozen=True, tag="never-fits"):
+    """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
+
+    `profile`: the MIG profile that each task asks for.
+    """
+
+    group: str
+    gpu_type: GpuType
+    tasks: int
+    gpus_per_task: MilliGpu
+    tasks_that_fit: int
+    largest_task: MilliGpu
+    level: Level | None = None
+    profile: str = ""
+
+    def __str__(self) -> str:
+        wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else f"{self.tasks} tasks"
+        where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
+        if self.profile:
+            wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"
+        elif self.gpus_per_task > self.largest_task:
+            return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}"
+        return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks"

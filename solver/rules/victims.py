@@ -1,0 +1,214 @@
+"""Who may be evicted for whom: borrowed work, lawful victims in the order of harm, and what protects them for a while.
+
+In each queue and type, at each level, running jobs stand in line (not preemptible first, base priority, start, name): the
+prefix that fits in the guarantee is inside, the job that crosses the line straddles it, the rest is borrowed (DESIGN
+section 5). Base priority is the class's value: waiting never changes who yields to whom.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from solver.rules.entitlement import Charge, Shares
+from solver.rules.policy import Policy, PriorityClass, Protection
+from solver.rules.tree import Line, QueueTree
+from solver.world.cluster import GpuType, NodeName
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
+from solver.world.snapshot import Snapshot, charged
+from solver.world.workload import Job, JobName, QueueName
+
+Standing = Literal["inside", "straddles", "borrowed"]
+
+Means = Literal["reclaim", "preempt", "straddle"]
+MEANS: tuple[Means, ...] = ("reclaim", "preempt", "straddle")
+"""In the order of harm: borrowed work of others, work of lower priority in the queue itself, a gang across a guarantee's line."""
+
+DAY = Duration(86_400_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A running job and what its queue is charged for it."""
+
+    job: Job
+    charge: Charge
+    priority_class: PriorityClass
+
+    @property
+    def base_priority(self) -> int:
+        """What decides who yields inside a queue."""
+        return self.priority_class.value
+
+    @property
+    def evictable(self) -> bool:
+        """Not preemptible work can be taken back only where it was allowed to borrow."""
+        return self.priority_class.preemptible or self.priority_class.may_borrow
+
+    @property
+    def gpus(self) -> MilliGpu:
+        """GPUs of all types."""
+        return MilliGpu(sum(self.charge.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A holder that may be evicted for a certain taker, and what that costs."""
+
+    holder: Holder
+    means: Means
+    rank: int
+    lost_gpu_s: float
+
+    @property
+    def name(self) -> JobName:
+        """The job's."""
+        return self.holder.job.name
+
+    @property
+    def harm(self) -> tuple[int, int, float, int, str]:
+        """Sorts from the least harm: means, base priority among its queue's running values, lost work, size."""
+        return MEANS.index(self.means), self.rank, self.lost_gpu_s, self.holder.gpus, self.name
+
+
+def holders_of(snapshot: Snapshot, policy: Policy) -> tuple[Holder, ...]:
+    """Every job that runs and has not been asked to stop."""
+    type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
+    stopping = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind == "stop"}
+    found = []
+    for job, tasks in charged(snapshot):
+        known = policy.priority_class(job)
+        if job.phase == "running" and known is not None and (job.name, job.attempt) not in stopping:
+            charge: dict[GpuType, int] = defaultdict(int)
+            for task in tasks:
+                charge[type_of.get(task.node, GpuType(""))] += task.gpus
+            found.append(Holder(job, dict(charge), known))
+    return tuple(found)
+
+
+def standings(holders: Iterable[Holder], shares: Shares) -> Mapping[tuple[Line, JobName], Standing]:
+    """Where every holder stands on every line of its queue's path."""
+    in_line: dict[Line, list[Holder]] = defaultdict(list)
+    for holder in sorted(holders, key=_place_in_line):
+        for gpu_type in holder.charge:
+            for line in shares.tree.lines(holder.job.spec.queue, gpu_type):
+                in_line[line].append(holder)
+    return {
+        (line, holder.job.name): standing
+        for line, standing_in_line in in_line.items()
+        for holder, standing in _stand(standing_in_line, line.gpu_type, shares.guaranteed.get(line, 0))
+    }
+
+
+def _place_in_line(holder: Holder) -> tuple[bool, int, int, str]:
+    return (
+        holder.priority_class.preemptible,
+        -holder.base_priority,
+        holder.job.started_at or 0,
+        holder.job.name,
+    )
+
+
+def _stand(in_line: Iterable[Holder], gpu_type: GpuType, guaranteed: int) -> Iterable[tuple[Holder, Standing]]:
+    held = 0
+    for holder in in_line:
+        milli = holder.charge[gpu_type]
+        # A gang that may not be preempted but may borrow is borrowed as a whole where it crosses the line.
+        whole = not holder.priority_class.preemptible
+        if held + milli <= guaranteed:
+            yield holder, "inside"
+        elif held < guaranteed and not whole:
+            yield holder, "straddles"
+        else:
+            yield holder, "borrowed"
+        held += milli if held + milli <= guaranteed or not whole else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer."""
+
+    job: Job
+    base_priority: int
+    overdue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Judges who may be evicted for whom, by the standing that the queues have at the beginning of the round."""
+
+    now: Instant
+    tree: QueueTree
+    holders: tuple[Holder, ...]
+    standing: Mapping[tuple[Line, JobName], Standing]
+    ranks: Mapping[tuple[QueueName, int], int]
+    restart_cost: Duration
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares) -> Law:
+        """The law as it applies to a snapshot."""
+        holders = holders_of(snapshot, policy)
+        values: dict[QueueName, set[int]] = defaultdict(set)
+        for holder in holders:
+            values[holder.job.spec.queue].add(holder.base_priority)
+        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
+        restart_cost = policy.scheduling.evictions.restart_cost
+        return cls(snapshot.time, shares.tree, holders, standings(holders, shares), ranks, restart_cost)
+
+    def victims(self, taker: Taker, *, reclaims: bool) -> list[Victim]:
+        """Everybody who may have to leave for a taker, from the least harm; `reclaims`: other queues' work as well."""
+        found = (self._victim(holder, taker, reclaims=reclaims) for holder in self.holders)
+        return sorted((victim for victim in found if victim), key=lambda victim: victim.harm)
+
+    def _victim(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Victim | None:
+        means = self._means(holder, taker, reclaims=reclaims)
+        if means is None or (not taker.overdue and self._protected(holder)):
+            return None
+        rank = self.ranks[holder.job.spec.queue, holder.base_priority]
+        return Victim(holder, means, rank, lost_gpu_s(holder, self.now, self.restart_cost))
+
+    def _means(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Means | None:
+        if holder.job.spec.queue == taker.job.spec.queue:
+            lower = holder.priority_class.preemptible and holder.base_priority < taker.base_priority
+            return "preempt" if lower else None
+        if not reclaims or not holder.evictable:
+            return None
+        standing = self.standing_towards(holder, taker.job.spec.queue)
+        if standing == "borrowed":
+            return "reclaim"
+        return "straddle" if standing == "straddles" and holder.priority_class.preemptible else None
+
+    def standing_towards(self, holder: Holder, queue: QueueName) -> Standing:
+        """The most protected standing on the lines between the holder's queue and the first that both queues share."""
+        shared = set(self.tree.path(queue))
+        lines = [
+            line
+            for gpu_type in holder.charge
+            for line in self.tree.lines(holder.job.spec.queue, gpu_type)
+            if line.queue not in shared
+        ]
+        found = {self.standing[line, holder.job.name] for line in lines}
+        return "inside" if "inside" in found else "straddles" if "straddles" in found else "borrowed"
+
+    def _protected(self, holder: Holder) -> bool:
+        return protected(holder.job, holder.priority_class.protection, self.now)
+
+
+def protected(job: Job, protection: Protection, now: Instant) -> bool:
+    """Whether a job may not be evicted yet: it runs too short, was evicted too lately, or too often within a day."""
+    if job.started_at is None or now < job.started_at.after(protection.min_runtime):
+        return True
+    lately = [at for at in job.evicted_at if at.after(DAY) > now]
+    if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
+        return True
+    return bool(job.evicted_at) and now < job.evicted_at[-1].after(protection.cool_down)
+
+
+def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
+    """What an eviction throws away, in GPU-seconds: work since the last checkpoint, and starting again."""
+    ran_ms = max(0, now - holder.job.started_at) if holder.job.started_at is not None else 0
+    checkpoint = holder.job.spec.checkpoint
+    since_ms = ran_ms % checkpoint.interval if checkpoint else ran_ms
+    return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000

@@ -1,0 +1,224 @@
+"""The order of a round: entitled demand with what may be evicted for it, then fair shares likewise, then what is left over.
+
+Each tier is first decided on what is free. What then still waits inside the tier's shares may have others evicted; victims
+are settled there, before anything is handed out below, so that nothing is evicted for a lower tier's sake.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import msgspec
+
+from solver.certify import better, loose_bounds
+from solver.decide import Answer, certificate, decide
+from solver.eviction import MakingRoom, Promise, Tier
+from solver.placement import least_tasks
+from solver.plan.plan import Certificate, LayerResult
+from solver.program.classes import classes_of
+from solver.program.optimiser import Optimiser
+from solver.rules.demand import Candidate, sub_layers_of
+from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.partitioning import pool_rules
+from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
+from solver.rules.users import UserRoom
+from solver.rules.victims import MEANS, Law, holders_of
+from solver.starts import Start, layer_values
+from solver.world.partitions import PoolRules
+from solver.world.room import DomainOf, Room
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName, QueueName
+
+TIERS: tuple[Tier, ...] = ("entitled", "fair")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against."""
+
+    starts: tuple[Start, ...]
+    promises: tuple[Promise, ...]
+    certificate: Certificate
+    shares: Shares
+    room: Room
+
+
+@dataclass(slots=True)
+class _Round:
+    """A round while it is decided: what is settled already, and what the rest may count on."""
+
+    snapshot: Snapshot
+    policy: Policy
+    optimiser: Optimiser | None
+    waiting: tuple[Candidate, ...]
+    room: Room
+    soon: Room
+    shares: Shares
+    starts: list[Start]
+    promises: list[Promise]
+
+    def decide(self) -> Answer:
+        """The best for those who wait, on what is free."""
+        return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser)
+
+    def evict_for(self, tier: Tier, answer: Answer, law: Law) -> bool:
+        """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
+
+        Sub-layer by sub-layer: what the answer starts inside the tier stays, then the others of the sub-layer are served.
+        What the answer starts below the tier is decided anew.
+        """
+        making = self._making_room(law)
+        inside = {start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, Headroom(self.shares))}
+        # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
+        started = {start.candidate.job.name for start in answer.starts}
+        for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
+            alike = tuple(group)
+            ousted = {name for name in _names(alike) if name in inside and not making.keep(ungrown(inside[name]))}
+            for candidate in alike:
+                if candidate.job.name not in started or candidate.job.name in ousted:
+                    making.serve(candidate, tier)
+        if making.promises:
+            self._settle(making)
+        return bool(making.promises)
+
+    def _making_room(self, law: Law) -> MakingRoom:
+        headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
+        gone = {victim.name for promise in self.promises for victim in promise.victims}
+        return MakingRoom(self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, gone)
+
+    def _settle(self, making: MakingRoom) -> None:
+        self.starts += making.starts
+        self.promises += making.promises
+        done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
+        self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
+        self.room, self.soon = making.room, making.soon
+        self.shares = _holding(making)
+
+
+def _names(candidates: Iterable[Candidate]) -> list[JobName]:
+    return [candidate.job.name for candidate in candidates]
+
+
+def ungrown(start: Start) -> Start:
+    """The start at its least size: nobody is evicted so that another can grow."""
+    least = least_tasks(start.candidate.job.spec)
+    sizes = {group.name: count for group, count in zip(start.candidate.job.spec.task_groups, least, strict=True)}
+    tasks = tuple(task for task in start.placed.tasks if task.index < sizes[task.group])
+    return replace(start, placed=replace(start.placed, tasks=tasks), tasks=least)
+
+
+def decide_with_evictions(
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[Candidate],
+    shares: Shares,
+    optimiser: Optimiser | None,
+) -> Decision:
+    """Decide a round tier by tier.
+
+    Victims are chosen by search, not by the program; so where any are, the round decided without the program is looked at
+    as well, and the better of the two stands.
+    """
+    decision = _decide(snapshot, policy, candidates, shares, optimiser)
+    if not decision.promises or optimiser is None:
+        return decision
+    other = _decide(snapshot, policy, candidates, shares, None)
+    return other if better(*_values(other, decision)) else decision
+
+
+def _decide(
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[Candidate],
+    shares: Shares,
+    optimiser: Optimiser | None,
+) -> Decision:
+    domain_of, mig = sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot)
+    # What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
+    room, soon = Room.of(snapshot, domain_of, mig), soon_free(snapshot, domain_of, mig.unchanging())
+    this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[])
+    answer = this.decide()
+    if len(answer.starts) < len(candidates):
+        law = Law.of(snapshot, policy, shares)
+        for tier in TIERS:
+            if this.evict_for(tier, answer, law):
+                answer = this.decide()
+    if not this.promises:
+        return Decision(answer.starts, (), answer.certificate, shares, room)
+    return _conclude(this, answer, candidates, shares, room)
+
+
+def _conclude(this: _Round, answer: Answer, candidates: Sequence[Candidate], shares: Shares, room: Room) -> Decision:
+    starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    after = shares.without(_charges(promises))
+    sub_layers = sub_layers_of(candidates)
+    values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
+    # No program has weighed victims against each other: only what no answer could exceed bounds these values.
+    bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this)))
+    proven = certificate("greedy", values, sub_layers, bounds, None, this.policy.scheduling.solver)
+    layers = tuple(_with_harm(proven.layers, promises))
+    return Decision(starts, promises, msgspec.structs.replace(proven, layers=layers), after, room)
+
+
+def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> Iterator[LayerResult]:
+    """The layers, with the harm done for each tier below it: GPU-hours lost by each means, the worst first."""
+    for number, layer in enumerate(layers):
+        yield layer
+        kind = layer.name.partition(".")[0]
+        if kind in TIERS and layers[number + 1].name.partition(".")[0] != kind:
+            for means in reversed(MEANS):
+                lost = sum(
+                    victim.lost_gpu_s
+                    for promise in promises
+                    for victim in promise.victims
+                    if promise.tier == kind and victim.means == means
+                )
+                yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
+
+
+def _values(*decisions: Decision) -> tuple[list[float], ...]:
+    """Their layers' values in one order; who harmed nobody has no layers of harm."""
+    longest = max((decision.certificate.layers for decision in decisions), key=len)
+    by_name = [{layer.name: layer.value for layer in decision.certificate.layers} for decision in decisions]
+    return tuple([values.get(layer.name, 0.0) for layer in longest] for values in by_name)
+
+
+def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:
+    for promise in promises:
+        for victim in promise.victims:
+            yield victim.holder.job.spec.queue, victim.holder.charge
+
+
+def _own_lower_priority(this: _Round) -> Iterator[tuple[QueueName, Charge]]:
+    """What could at most be preempted, and so make room inside its own queue's guarantee."""
+    return ((holder.job.spec.queue, holder.charge) for holder in holders_of(this.snapshot, this.policy))
+
+
+def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Iterator[Start]:
+    """The starts that lie, at least in part, inside the tier's shares."""
+    for start in starts:
+        inside = headroom.entitled if tier == "entitled" else headroom.fair
+        if inside.part(start.queue, start.charge):
+            yield start
+        headroom.take(start.queue, start.charge)
+
+
+def _holding(making: MakingRoom) -> Shares:
+    """The shares once victims have left and takers have come."""
+    shares, used = making.headroom.shares, Counter(making.headroom.shares.used)
+    used.update(making.headroom.taken)
+    by_user = Counter(shares.users.used)
+    by_user.update(making.users.taken)
+    return replace(shares.holding(used), users=replace(shares.users, used=by_user))
+
+
+def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules) -> Room:
+    """The room there will be when everybody who was asked to stop, and still has time to, has stopped."""
+    stopping = {
+        intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop" and intent.deadline > snapshot.time
+    }
+    return Room.of(snapshot, domain_of, mig, leaving=stopping)

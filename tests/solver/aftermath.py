@@ -1,0 +1,61 @@
+"""What becomes of a world when a plan is acted on."""
+
+from __future__ import annotations
+
+import msgspec
+
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
+from solver.world.inflight import InFlight, Intent
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job
+
+
+def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """Every bind has come true; who is evicted has been asked to leave."""
+    now = snapshot.time
+    binds = {step.job: step for step in plan.steps if isinstance(step, Bind)}
+    evicted = {step.job: step for step in plan.steps if isinstance(step, Evict)}
+    settled = {*binds, *(step.job for step in plan.steps if isinstance(step, Withdraw))}
+    kept = [intent for intent in snapshot.in_flight.intents if intent.kind != "nominate" or intent.job not in settled]
+    stops = [
+        Intent("stop", step.job, step.attempt, now, now.after(step.grace), beneficiary=step.beneficiary)
+        for step in evicted.values()
+    ]
+    promises = [
+        Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        for step in plan.steps
+        if isinstance(step, Nominate)
+    ]
+
+    def after(job: Job) -> Job:
+        if job.name in evicted:
+            return msgspec.structs.replace(job, phase="stopping")
+        bind = binds.get(job.name)
+        if bind is None:
+            return job
+        return msgspec.structs.replace(
+            job,
+            phase="running",
+            attempt=bind.attempt,
+            placement=bind.tasks,
+            started_at=now,
+            time_limit=bind.time_limit,
+        )
+
+    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*kept, *stops, *promises))
+    return snapshot_of(now, snapshot.nodes, map(after, snapshot.jobs), in_flight)
+
+
+def victims_gone(snapshot: Snapshot) -> Snapshot:
+    """Everybody who was asked to leave has left, and waits again."""
+    gone = {intent.job for intent in snapshot.in_flight.evictions}
+
+    def after(job: Job) -> Job:
+        if job.name not in gone:
+            return job
+        return msgspec.structs.replace(
+            job, phase="pending", placement=(), started_at=None, evicted_at=(*job.evicted_at, snapshot.time)
+        )
+
+    intents = tuple(intent for intent in snapshot.in_flight.intents if intent.job not in gone)
+    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), InFlight(intents=intents))

@@ -1,0 +1,48 @@
+"""The order of growth in the greedy answer, which stands where no optimiser is at hand: first everybody's least."""
+
+from __future__ import annotations
+
+from solver.plan.plan import Bind
+from solver.rules.policy import Policy, Queue, policy_of
+from solver.solve import solve
+from solver.world.quantities import Instant
+from solver.world.snapshot import snapshot_of
+from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from tests.solver.worlds import job, node, quota_of
+
+
+def guaranteeing(**gpus: int) -> Policy:
+    return policy_of(tuple(Queue(QueueName(name), quota=(quota_of("H100", most),)) for name, most in gpus.items()))
+
+
+def elastic(name: str, queue: str, least: int, most: int, gpus: int = 8) -> Job:
+    spec = JobSpec(QueueName(queue), (TaskGroup("worker", most, Shape(gpus), min_replicas=least),))
+    return Job(JobName(name), Instant(0), spec)
+
+
+def sizes(nodes: int, jobs: list[Job], policy: Policy) -> dict[str, int]:
+    """How many tasks each job gets by the greedy answer alone."""
+    world = snapshot_of(Instant(1), [node(f"n{number}", 8) for number in range(nodes)], jobs)
+    plan = solve(world, policy, None)
+    return {step.job: len(step.tasks) for step in plan.steps if isinstance(step, Bind)}
+
+
+def test_a_partly_entitled_gang_comes_before_growth() -> None:
+    jobs = [elastic("grows", "left", 1, 4), job("partly", "right", 1, 8, submitted=1)]
+    assert sizes(2, jobs, guaranteeing(left=8, right=4)) == {"grows": 1, "partly": 1}
+
+
+def test_growth_inside_a_guarantee_comes_before_a_borrower() -> None:
+    jobs = [elastic("grows", "left", 1, 4), job("borrower", "right", 1, 8, submitted=-1)]
+    assert sizes(3, jobs, guaranteeing(left=24, right=0)) == {"grows": 3}
+    assert sizes(4, jobs, guaranteeing(left=24, right=0)) == {"grows": 3, "borrower": 1}
+
+
+def test_a_borrower_comes_before_growth_that_borrows() -> None:
+    jobs = [elastic("grows", "left", 1, 4), job("borrower", "right", 1, 8, submitted=1)]
+    assert sizes(3, jobs, guaranteeing(left=8, right=0)) == {"grows": 2, "borrower": 1}
+
+
+def test_the_first_in_the_order_grows_first() -> None:
+    jobs = [elastic("first", "q", 1, 3), elastic("second", "q", 1, 3)]
+    assert sizes(4, jobs, guaranteeing(q=32)) == {"first": 3, "second": 1}
