@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -27,8 +28,11 @@ from reconciler.jobs.settle import (
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
-from reconciler.store.protocols import Claim, ClaimRefusedError, Event
+from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Step, Withdraw
+from solver.rules.policy import Policy
+from solver.rules.usage import accrued, holds_of
+from solver.world.cluster import Node
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
@@ -49,6 +53,21 @@ class Leader:
         for settlement in decided:
             self._apply(settlement)
         return len(decided)
+
+    def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
+        """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
+        half_life = policy.scheduling.usage_half_life
+        if half_life is None:
+            return
+        past, now = self.plane.ledger.past_use(), self.plane.clock.now()
+        types = {node.name: node.gpu_type for node in declared}
+        holds = [
+            hold
+            for claim in self.plane.ledger.claims()
+            for hold in holds_of(self.plane.jobs.job(claim.job).spec.queue, claim.tasks, types, claim.since)
+        ]
+        usage = accrued(past.usage, past.at, holds, now, half_life)
+        self.plane.ledger.keep_past_use(self.epoch, PastUse(usage, now))
 
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
@@ -113,7 +132,7 @@ class Leader:
             case Cancel(job, actor):
                 self._finish(job, JobOutcome("cancelled", self.plane.clock.now(), message=f"cancelled by {actor}"))
             case GiveBack(job, attempt):
-                self.plane.ledger.release(self.epoch, job, attempt)
+                self.plane.ledger.release(self.epoch, job, attempt, self.plane.clock.now())
                 self._note("released", job, f"nothing of attempt {attempt} runs")
             case Forget(job, attempt):
                 self._forget(job, attempt)

@@ -57,6 +57,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     revision, policy, declared = plane.policies.current()
     sighted = Sighted.of(plane.backend.changes(Cursor(0)))
     laps.end("sight")
+    leader.accrue(policy, declared)
     settled = leader.settle(sighted)
     laps.end("settle")
     snapshot = observe(plane, sighted, declared)

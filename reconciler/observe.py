@@ -28,6 +28,7 @@ def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord,
 def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
+    served = plane.ledger.served()
     return snapshot_of(
         plane.clock.now(),
         (join(node, sighted.nodes.get(node.name)) for node in declared),
@@ -37,8 +38,9 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> 
             intents,
             attempts,
             plane.ledger.evictions(),
+            served,
         ),
-        InFlight(intents=intents),
+        InFlight(intents=intents, usage=plane.ledger.past_use().usage),
     )
 
 
@@ -61,6 +63,7 @@ def _jobs(
     intents: tuple[Intent, ...],
     attempts: dict[JobName, int],
     evictions: dict[JobName, tuple[Instant, ...]],
+    served: dict[JobName, int],
 ) -> Iterable[Job]:
     for record in records:
         evicted_at = evictions.get(record.name, ())
@@ -75,9 +78,15 @@ def _jobs(
                 time_limit=claim.time_limit,
                 placement=claim.tasks,
                 evicted_at=evicted_at,
+                served_gpu_ms=served.get(record.name, 0),
             )
         elif not record.cancel_requested_by:
-            yield _job(record, attempt=attempts.get(record.name, 0), evicted_at=evicted_at)
+            yield _job(
+                record,
+                attempt=attempts.get(record.name, 0),
+                evicted_at=evicted_at,
+                served_gpu_ms=served.get(record.name, 0),
+            )
 
 
 def _job(record: JobRecord, **standing: object) -> Job:

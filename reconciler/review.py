@@ -19,13 +19,14 @@ from solver.world.cluster import Node
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName
+from solver.world.workload import JobName, QueueName
 
-Outcome = Literal["starts", "waits", "inadmissible"]
+Outcome = Literal["starts", "waits", "inadmissible", "runs", "leaves"]
+"""`runs` and `leaves` are of jobs that run now: `leaves` is asked to, for another."""
 
 
 class JobChange(Document, frozen=True, omit_defaults=False):
-    """One pending job, and what the next round would do with it under each revision; `reasons` are the head's, in words."""
+    """One job, and what the next round would do with it under each revision; `reasons` are the head's, in words."""
 
     job: JobName
     queue: QueueName
@@ -51,7 +52,7 @@ class RevisionReviewed(Document, frozen=True, omit_defaults=False):
 
 
 class Review(Document, frozen=True, omit_defaults=False):
-    """The effect of a change, before it is merged. Jobs are all that are pending, sorted by name."""
+    """The effect of a change, before it is merged. Jobs are all that are pending, or would leave, by name."""
 
     base: RevisionReviewed
     head: RevisionReviewed
@@ -86,7 +87,7 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
         _reviewed(head, head_plan),
         snapshot.digest,
         tuple(document_changes(base.compiled, head.compiled)),
-        tuple(_job_changes(snapshot.pending, base_plan, head_plan)),
+        tuple(_job_changes(snapshot, base_plan, head_plan)),
     )
 
 
@@ -114,18 +115,28 @@ def _reviewed(side: Side, plan: Plan) -> RevisionReviewed:
     return RevisionReviewed(side.name, side.commit, side.compiled.policy.digest, inventory, plan.certificate)
 
 
-def _job_changes(pending: tuple[Job, ...], base: Plan, head: Plan) -> Iterable[JobChange]:
+def _job_changes(snapshot: Snapshot, base: Plan, head: Plan) -> Iterable[JobChange]:
     before = {verdict.job: verdict for verdict in base.verdicts}
     after = {verdict.job: verdict for verdict in head.verdicts}
-    for job in pending:
-        new = after[job.name]
-        reasons = tuple(str(reason) for reason in new.reasons) if isinstance(new, Waits | Inadmissible) else ()
-        gpus = job.spec.gpus
-        yield JobChange(job.name, job.spec.queue, gpus, _outcome(before[job.name]), _outcome(new), reasons)
+    for job in snapshot.jobs:
+        old, new = before[job.name], after[job.name]
+        if job.phase == "pending" or isinstance(old, Yields) or isinstance(new, Yields):
+            held = MilliGpu(sum(task.gpus for task in job.placement))
+            gpus = held or job.spec.gpus
+            yield JobChange(job.name, job.spec.queue, gpus, _outcome(old), _outcome(new), _reasons(new))
+
+
+def _reasons(verdict: Verdict) -> tuple[str, ...]:
+    match verdict:
+        case Waits(reasons=reasons) | Inadmissible(reasons=reasons):
+            return tuple(map(str, reasons))
+        case Yields():
+            return (str(verdict),)
+        case Starts() | Runs():
+            return ()
 
 
 def _outcome(verdict: Verdict) -> Outcome:
-    """A pending job's; one that holds devices has no say in a review."""
     match verdict:
         case Starts():
             return "starts"
@@ -133,5 +144,7 @@ def _outcome(verdict: Verdict) -> Outcome:
             return "waits"
         case Inadmissible():
             return "inadmissible"
-        case Runs() | Yields():
-            raise ValueError(f"{verdict.job} runs; a review is of pending jobs")
+        case Runs():
+            return "runs"
+        case Yields():
+            return "leaves"

@@ -23,9 +23,9 @@ from solver.plan.refusals import (
     UnknownPriorityClass,
     UnknownQueue,
 )
-from solver.rules.demand import Option, options_of
 from solver.rules.entitlement import Shares
 from solver.rules.entry import closed_to, on_hold
+from solver.rules.options import Option, options_of
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
 from solver.rules.tree import Line

@@ -9,6 +9,8 @@ from itertools import islice
 
 import numpy as np
 
+from solver.best_place import place_best
+from solver.fit import Fit
 from solver.greedy import greedy
 from solver.placement import Mask, Placed, least_tasks, place
 from solver.program.capacity import Opened
@@ -16,8 +18,10 @@ from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
 from solver.program.ways import Growth, Kind, Way
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.options import Option
+from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.world.cluster import LEVELS, DeviceId, Level
 from solver.world.quantities import MILLI_PER_GPU
@@ -80,25 +84,45 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
         for segment, part in parts_inside(milli, inside).items():
             if segment in columns:
                 values[columns[segment]] = part / MILLI_PER_GPU
+    started = {start.candidate.job.name for start in starts}
+    for number, column in formulation.all_started.items():
+        values[column] = all(member.job.name in started for member in formulation.classes[number].members)
     return values
 
 
 def starts_of(
-    values: Floats, formulation: Formulation, room: Room, candidates: Sequence[Candidate], shares: Shares
+    values: Floats,
+    formulation: Formulation,
+    room: Room,
+    candidates: Sequence[Candidate],
+    shares: Shares,
+    fit: Fit | None = None,
 ) -> tuple[Start, ...]:
     """The point made concrete, filled up with whatever still fits; the best over the orders of placing."""
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     answers = []
     for _ in range(TRIES_MAX):
-        trial = room.copy()
-        placed = tuple(_place_all(order, trial))
-        answers.append(greedy(candidates, trial, shares, placed))
+        trial, placed = _place_in_line(order, room, candidates, fit)
+        answers.append(greedy(candidates, trial, shares, placed, fit))
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
             break
         # Whoever found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
         order.sort(key=lambda decided: decided.candidate.job.name in found)
     return max(answers, key=lambda starts: layer_values(starts, formulation.sub_layers, shares))
+
+
+def _place_in_line(
+    order: Sequence[Decided], room: Room, candidates: Sequence[Candidate], fit: Fit | None
+) -> tuple[Room, tuple[Start, ...]]:
+    """Place all; whoever would pass one of its strict queue that found no place gives its own back. With the room left."""
+    while True:
+        trial = room.copy()
+        placed = tuple(_place_all(order, trial, fit))
+        staying = passing_nobody(candidates, [(start.candidate, start.option) for start in placed])
+        if len(staying) == len(placed):
+            return trial, placed
+        order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
 def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[Opened]:
@@ -203,13 +227,13 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
     return None
 
 
-def _place_all(decided: Iterable[Decided], room: Room) -> Iterable[Start]:
+def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
     for wanted in decided:
         spec = wanted.candidate.job.spec
         least = least_tasks(spec)
         for tasks in dict.fromkeys((wanted.tasks, least)):
             placed = place(room, spec, wanted.option, wanted.within, tasks) if wanted.within is not None else None
-            placed = placed or place(room, spec, wanted.option, tasks=tasks)
-            if placed is not None:
-                yield Start(wanted.candidate, wanted.option, placed, tasks)
+            chosen = (wanted.option, placed) if placed else place_best(room, spec, (wanted.option,), fit, tasks)
+            if chosen is not None:
+                yield Start(wanted.candidate, *chosen, tasks)
                 break

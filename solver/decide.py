@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from solver.certify import better, entitled_unproven, layer_results, loose_bounds
 from solver.conclude import point_of, starts_of
+from solver.fit import Fit
 from solver.greedy import greedy
 from solver.placement import place
 from solver.plan.plan import Certificate, Stage
@@ -14,9 +15,11 @@ from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.demand import Candidate, Option, SubLayer, sub_layers_of
+from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.options import Option
 from solver.rules.policy import SolverLimits
+from solver.rules.strict import behind_nobody
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level
@@ -37,13 +40,14 @@ def decide(
     shares: Shares,
     limits: SolverLimits,
     optimiser: Optimiser | None,
+    fit: Fit | None = None,
 ) -> Answer:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     classes = classes_of(able)
     bounds = loose_bounds(classes, sub_layers, shares)
-    first = greedy(able, room.copy(), shares)
+    first = greedy(able, room.copy(), shares, fit=fit)
     values = layer_values(first, sub_layers, shares)
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
@@ -53,7 +57,7 @@ def decide(
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
     solution = optimiser(program, point_of(first, formulation, program, room), effort)
     if solution is not None:
-        second = starts_of(solution.values, formulation, room, able, shares)
+        second = starts_of(solution.values, formulation, room, able, shares, fit)
         improved = layer_values(second, sub_layers, shares)
         if better(improved, values):
             return Answer(second, certificate("mip", improved, sub_layers, bounds, solution, limits, program))
@@ -61,7 +65,10 @@ def decide(
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
-    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room."""
+    """Candidates that could start if they were alone. The others can't in any answer, since starts only take room.
+
+    Nor can those who would delay such a one in a strict queue.
+    """
     headroom, users = Headroom(shares), UserRoom(shares.users)
 
     def alone(candidate: Candidate) -> bool:
@@ -75,8 +82,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
         )
 
     firsts = {candidate.likeness: candidate for candidate in reversed(candidates)}
-    able = {likeness for likeness, candidate in firsts.items() if alone(candidate)}
-    return tuple(candidate for candidate in candidates if candidate.likeness in able)
+    return behind_nobody(candidates, {likeness for likeness, candidate in firsts.items() if alone(candidate)})
 
 
 def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:

@@ -7,21 +7,23 @@ for the devices it will have; it is bound in a later round, when its victims are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from solver.placement import Placed, least_tasks, place
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
+from solver.rules.options import Option
 from solver.rules.policy import Evictions, Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
+from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import Law, Taker, Victim
 from solver.starts import Start
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, Shape
+from solver.world.workload import Job, JobName, QueueName, Shape
 
 Tier = Literal["entitled", "fair"]
 """For which demand others may have to leave: inside a guarantee, or inside a fair share."""
@@ -74,9 +76,11 @@ class MakingRoom:
     headroom: Headroom
     users: UserRoom
     gone: set[JobName]
+    lines: Lines
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
+    _victims: dict[tuple[QueueName, int, bool, bool], list[Victim]] = field(default_factory=dict)
 
     def serve(self, candidate: Candidate, tier: Tier) -> None:
         """Start a taker where it can now, else promise it its devices with the least harm found, if there are any for it."""
@@ -131,9 +135,12 @@ class MakingRoom:
     def _lawful(self, candidate: Candidate, tier: Tier, taker: Taker) -> list[Victim]:
         queue = candidate.job.spec.queue
         reclaims = tier == "entitled" or may_reclaim_fair_share(self.policy, self.law.tree, queue)
+        alike = (queue, taker.base_priority, taker.overdue, reclaims)
+        if alike not in self._victims:
+            self._victims[alike] = self.law.victims(taker, reclaims=reclaims)
         return [
             victim
-            for victim in self.law.victims(taker, reclaims=reclaims)
+            for victim in self._victims[alike]
             if victim.name not in self.gone and (tier == "entitled" or victim.means != "straddle")
         ]
 
@@ -155,30 +162,50 @@ class MakingRoom:
 
     def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
         """Fewer victims, tried from the most harmful down."""
-        near = [victim for victim in found.victims if found.uses_nodes_of(victim)]
-        found = self._try(candidate, found.option, tier, near) or found
+        found = self._without_the_useless(candidate, tier, found)
         for victim in reversed(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
             others = [other for other in found.victims if other is not victim]
             found = self._try(candidate, found.option, tier, others) or found
+        return self._without_the_useless(candidate, tier, found)
+
+    def _without_the_useless(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
+        """The same place without those who free neither room there nor quota."""
+        near = tuple(victim for victim in found.victims if found.uses_nodes_of(victim))
+        headroom = self._allowed(candidate, found.option, tier, near)
+        if headroom:
+            return replace(found, victims=near, headroom=headroom)
+        for victim in reversed(found.victims):
+            others = tuple(other for other in found.victims if other is not victim)
+            if not found.uses_nodes_of(victim) and (headroom := self._allowed(candidate, found.option, tier, others)):
+                found = replace(found, victims=others, headroom=headroom)
         return found
 
     def _try(
         self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim], free: Room | None = None
     ) -> _Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
-        queue, charge = candidate.job.spec.queue, option.charge
-        headroom = self._headroom_without(victims)
-        # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
-        own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
-        if _inside(own, tier).part(queue, charge) < sum(charge.values()) or headroom.blocking(queue, charge):
-            return None
-        if self.users.blocking(candidate.job, charge):
+        headroom = self._allowed(candidate, option, tier, victims)
+        if headroom is None:
             return None
         room = (free or self.soon).copy()
         for victim in victims:
             _leave(room, victim.holder.job)
         placed = place(room, candidate.job.spec, option)
         return None if placed is None else _Trial(option, tuple(victims), placed, headroom)
+
+    def _allowed(
+        self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim]
+    ) -> Headroom | None:
+        """What is left for the taker once these have left; None where it would not be inside its share, or above a limit."""
+        queue, charge = candidate.job.spec.queue, option.charge
+        headroom = self._headroom_without(victims)
+        # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
+        own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
+        if _inside(own, tier).part(queue, charge) < sum(charge.values()) or headroom.blocking(queue, charge):
+            return None
+        if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
+            return None
+        return headroom
 
     def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
         gone = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in victims]
@@ -213,6 +240,7 @@ class MakingRoom:
             room.occupy(start.held)
         self.headroom.take(start.queue, start.charge)
         self.users.take(job, start.charge)
+        self.lines.start(start.candidate)
 
 
 def _leave(room: Room, job: Job) -> None:

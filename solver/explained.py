@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from solver.admission import Admission
 from solver.eviction import Promise
 from solver.forecast import estimates
-from solver.nominations import Nomination, Nominations, charge_of, held_parts, in_the_way
+from solver.nominations import Nomination, Nominations, Parts, charge_of, held_parts, in_the_way
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
@@ -36,9 +36,10 @@ class Explained:
 
     def verdicts(self) -> Iterator[Verdict]:
         """One for every live job, in the order of their names."""
+        waits_for = self._waits_for()
         said = {
             verdict.job: verdict
-            for verdicts in (self._yielding(), self._promised(), self._starting(), self._waiting())
+            for verdicts in (self._yielding(), self._promised(waits_for), self._starting(), self._waiting(waits_for))
             for verdict in verdicts
         }
         for job in self.snapshot.jobs:
@@ -79,23 +80,24 @@ class Explained:
                     victim.lost_gpu_s,
                 )
 
-    def _promised(self) -> Iterator[Verdict]:
-        begins = self._begins()
-        for promise in self.decision.promises:
-            leaving = {victim.name for victim in promise.victims} | self._holders_of(promise)
-            yield _awaits(promise.job, leaving, EarliestStart(begins[promise.job.name]))
-        for nomination in self.nominations.waiting:
-            yield _awaits(nomination.job, nomination.holders, EarliestStart(begins[nomination.job.name]))
+    def _promised(self, waits_for: Mapping[JobName, Collection[JobName]]) -> Iterator[Verdict]:
+        begins = self._begins(waits_for)
+        promised = [promise.job for promise in self.decision.promises]
+        for job in (*promised, *(nomination.job for nomination in self.nominations.waiting)):
+            yield _awaits(job, waits_for[job.name], EarliestStart(begins[job.name]))
 
-    def _begins(self) -> dict[JobName, Instant]:
-        """When those who were promised something can begin: once everybody who holds some of it is gone."""
-        deadlines = self._deadlines()
-        waits_for = {
-            promise.job.name: {victim.name for victim in promise.victims} | self._holders_of(promise)
+    def _waits_for(self) -> dict[JobName, Collection[JobName]]:
+        """Who must be gone before each of those can begin who were promised something."""
+        parts, leaving = held_parts(self.snapshot), self._deadlines().keys()
+        waits_for: dict[JobName, Collection[JobName]] = {
+            promise.job.name: {victim.name for victim in promise.victims} | self._holders_of(promise, parts, leaving)
             for promise in self.decision.promises
         }
-        waits_for |= {nomination.job.name: set(nomination.holders) for nomination in self.nominations.waiting}
-        soonest = self.snapshot.time.after(1)
+        return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}
+
+    def _begins(self, waits_for: Mapping[JobName, Collection[JobName]]) -> dict[JobName, Instant]:
+        """When those who were promised something can begin."""
+        deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
         return {
             name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
             for name, holders in waits_for.items()
@@ -115,28 +117,36 @@ class Explained:
             for victim in promise.victims
         }
 
-    def _holders_of(self, promise: Promise) -> set[JobName]:
+    def _holders_of(self, promise: Promise, parts: Parts, leaving: Collection[JobName]) -> set[JobName]:
         """Who still holds some of what is promised."""
         tasks = promise.start.placed.tasks
-        leaving = self._deadlines().keys()
-        of_devices = in_the_way(tasks, held_parts(self.snapshot), leaving)
+        of_devices = in_the_way(tasks, parts, leaving)
         # Where it needs no device of theirs, it waits for their CPU or memory.
         nodes = {task.node for task in tasks}
         holds = ((job.name, task) for job in self.snapshot.jobs for task in job.placement)
         return of_devices or {name for name, task in holds if task.node in nodes and name in leaving}
 
-    def _waiting(self) -> Iterator[Verdict]:
+    def _waiting(self, waits_for: Mapping[JobName, Collection[JobName]]) -> Iterator[Verdict]:
         starts = (*self.decision.starts, *(promise.start for promise in self.decision.promises))
         room, after = self.decision.room, self.decision.room.copy()
         for start in starts:
             after.occupy(start.held)
         why = Waiting(
-            self.policy, self.snapshot.time, self.decision.shares, room, after, starts, self.decision.certificate.stage
+            self.policy,
+            self.snapshot.time,
+            self.decision.shares,
+            room,
+            after,
+            starts,
+            self.decision.certificate.stage,
+            self.candidates,
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
         shares = self.decision.shares
-        when = estimates(self.snapshot, self.policy, shares, waiting, starts, self._leaving(), self._begins(), after)
+        when = estimates(
+            self.snapshot, self.policy, shares, waiting, starts, self._leaving(), self._begins(waits_for), after
+        )
         for candidate in waiting:
             job = candidate.job
             yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))

@@ -15,10 +15,13 @@ import msgspec
 
 from solver.greedy import greedy
 from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, EndUnknown, NoEndHelps
-from solver.rules.demand import Candidate, Option, in_order
+from solver.rules.demand import Candidate, in_order
+from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.strict import behind_nobody
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import Start
@@ -26,7 +29,7 @@ from solver.world.cluster import DeviceId, GpuType
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskPlacement
 
 JOBS_MAX = 20
 """Waiting jobs that are played ahead, the first in the order. Those behind them may run around them: nothing is held yet."""
@@ -93,6 +96,7 @@ class _World:
     capacity: Charge
     used: dict[Line, int]
     used_by_user: dict[UserLine, int]
+    held_beside: dict[QueueName, Beside]
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, _Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
@@ -114,7 +118,8 @@ class _World:
         Of a divided GPU `after` itself counts what is promised.
         """
         used, by_user = dict(shares.used), dict(shares.users.used)
-        world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user)
+        beside = dict(shares.cluster.held_beside)
+        world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user, beside)
         ends = _Ends(snapshot)
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
         evicted = leaving.keys() | {intent.job for intent in snapshot.in_flight.evictions}
@@ -153,10 +158,11 @@ class _World:
         admitted = _with_options(waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
         users = replace(self.shares.users, used=dict(self.used_by_user))
-        shares = replace(self.shares.holding(dict(self.used)), users=users)
+        cluster = replace(self.shares.cluster, held_beside=dict(self.held_beside))
+        shares = replace(self.shares.holding(dict(self.used)), users=users, cluster=cluster)
         shares = with_fair_shares(shares, self.capacity, wanted)
         ordered = in_order(admitted, self.policy, shares, now)
-        able = [candidate for candidate in ordered if _has_gpus(candidate, self.room)]
+        able = behind_nobody(ordered, {known.likeness for known in ordered if _has_gpus(known, self.room)})
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)
@@ -179,6 +185,7 @@ class _World:
         job = start.candidate.job
         for gpu_type, milli in start.charge.items():
             self._charge(job, gpu_type, milli)
+        self._charge_beside(job.spec, 1)
         self._hold(job.name, _Holder(job, start.placed.tasks), self._end_of(job, now), now)
 
     def _end_of(self, job: Job, start: Instant) -> Instant | None:
@@ -200,6 +207,8 @@ class _World:
             self.room.give_back(task, shapes.get(task.group, Shape()))
             if holder.charged:
                 self._charge(holder.job, self._type_at(task), -task.gpus)
+        if holder.charged:
+            self._charge_beside(holder.job.spec, -1)
         return now
 
     def _charge(self, job: Job, gpu_type: GpuType, milli: int) -> None:
@@ -207,6 +216,9 @@ class _World:
             self.used[line] = self.used.get(line, 0) + milli
         for user_line in self.shares.users.lines(job, (gpu_type,)):
             self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + milli
+
+    def _charge_beside(self, spec: JobSpec, times: int) -> None:
+        self.held_beside[spec.queue] = self.held_beside.get(spec.queue, Beside()).plus(beside_wanted(spec), times)
 
     def _type_at(self, task: TaskPlacement) -> GpuType:
         node = self.room.index.get(task.node)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
+from solver.best_place import place_best
+from solver.fit import Fit
 from solver.growth import grow_all
-from solver.placement import least_tasks, place
+from solver.placement import least_tasks
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.options import Option
+from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.starts import Start
 from solver.world.room import Room
@@ -50,52 +56,81 @@ def greedy(
     room: Room,
     shares: Shares,
     already: Sequence[Start] = (),
+    fit: Fit | None = None,
 ) -> tuple[Start, ...]:
     """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
-    room before; they count against quota and come back first.
+    room before; they count against quota and come back first. `fit` chooses among places that a job likes equally.
     """
-    headroom, users = Headroom(shares), UserRoom(shares.users)
+    known = tuple(candidates)
+    handed_out = _HandedOut(Headroom(shares), UserRoom(shares.users), Lines(known))
     for start in already:
-        headroom.take(start.queue, start.charge)
-        users.take(start.candidate.job, start.charge)
+        handed_out.take(start.candidate, start.charge)
     taken = {start.candidate.job.name for start in already}
-    waiting = [candidate for candidate in candidates if candidate.job.name not in taken]
+    waiting = [candidate for candidate in known if candidate.job.name not in taken]
     starts = list(already)
     for eligible, growing in PASSES:
-        served = {start.candidate.job.name: start for start in _pass(waiting, room, headroom, users, eligible)}
-        starts = growing([*starts, *served.values()], room, headroom, users)
+        served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible, fit)}
+        starts = growing([*starts, *served.values()], room, handed_out.headroom, handed_out.users)
         waiting = [candidate for candidate in waiting if candidate.job.name not in served]
     return tuple(starts)
 
 
+@dataclass(frozen=True, slots=True)
+class _HandedOut:
+    """What the rules leave while a round hands out room: to queues, to users, and past those who stand in line."""
+
+    headroom: Headroom
+    users: UserRoom
+    lines: Lines
+
+    def allows(self, candidate: Candidate, option: Option) -> bool:
+        """Nothing but room could keep the gang from starting this way."""
+        job, charge = candidate.job, option.charge
+        if candidate.inside_only and self.headroom.entitled.part(job.spec.queue, charge) < sum(charge.values()):
+            return False
+        return not (
+            self.headroom.blocking(job.spec.queue, charge)
+            or self.users.blocking(job, charge)
+            or self.lines.blocker(candidate, option)
+        )
+
+    def take(self, candidate: Candidate, charge: Charge) -> None:
+        """The gang starts, at this cost."""
+        self.headroom.take(candidate.job.spec.queue, charge)
+        self.users.take(candidate.job, charge)
+        self.lines.start(candidate)
+
+
 def _pass(
-    waiting: Iterable[Candidate], room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible
+    waiting: Iterable[Candidate], room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
 ) -> Iterator[Start]:
-    # Room and headroom only shrink: what one could not have, none of its like can have later in the same pass.
+    # Room and headroom only shrink, and who stands in line stays ahead: what one could not have, none of its like can have
+    # later in the same pass.
     without: set[int] = set()
     for candidate in waiting:
         if candidate.likeness not in without:
-            start = _start(candidate, room, headroom, users, eligible)
+            start = _start(candidate, room, handed_out, eligible, fit)
             if start is None:
                 without.add(candidate.likeness)
             else:
                 yield start
 
 
-def _start(candidate: Candidate, room: Room, headroom: Headroom, users: UserRoom, eligible: Eligible) -> Start | None:
-    job, spec = candidate.job, candidate.job.spec
-    for option in candidate.options:
-        if not eligible(headroom, spec.queue, option.charge):
-            continue
-        if candidate.inside_only and headroom.entitled.part(spec.queue, option.charge) < sum(option.charge.values()):
-            continue
-        if headroom.blocking(spec.queue, option.charge) or users.blocking(job, option.charge):
-            continue
-        placed = place(room, spec, option)
-        if placed is not None:
-            headroom.take(spec.queue, option.charge)
-            users.take(job, option.charge)
+def _start(
+    candidate: Candidate, room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
+) -> Start | None:
+    spec = candidate.job.spec
+    able = [
+        option
+        for option in candidate.options
+        if eligible(handed_out.headroom, spec.queue, option.charge) and handed_out.allows(candidate, option)
+    ]
+    for _, equals in groupby(able, key=lambda option: option.fallback):
+        chosen = place_best(room, spec, tuple(equals), fit)
+        if chosen is not None:
+            option, placed = chosen
+            handed_out.take(candidate, option.charge)
             return Start(candidate, option, placed, least_tasks(spec))
     return None

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from solver.placement import grow
-from solver.rules.demand import charge_of
 from solver.rules.entitlement import Charge, Headroom, Inside
+from solver.rules.options import charge_of
 from solver.rules.users import UserRoom
 from solver.starts import Start
 from solver.world.room import Room

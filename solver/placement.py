@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
-from solver.rules.demand import Option
+from solver.rules.options import Option
 from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room

@@ -13,11 +13,12 @@ from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, 
 from solver.program.optimiser import Optimiser
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
+from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
-from solver.world.inflight import Counter, InFlight, Intent
-from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.inflight import Counter, InFlight, Intent, Usage
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
 
@@ -73,6 +74,8 @@ class Replay:
     _ends: list[tuple[Instant, JobName, int]] = field(default_factory=list)
     _promises: dict[JobName, Intent] = field(default_factory=dict)
     _mig_changes: list[Counter] = field(default_factory=list)
+    _usage: tuple[Usage, ...] = ()
+    _usage_at: Instant = field(default_factory=lambda: Instant(0))
 
     def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
         """Hold rounds from the first arrival until an instant, or until nothing is left to happen."""
@@ -82,7 +85,10 @@ class Replay:
             self._end_jobs(now)
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
-                in_flight = InFlight(intents=tuple(self._promises.values()), counters=tuple(self._mig_changes))
+                self._accrue(now)
+                in_flight = InFlight(
+                    intents=tuple(self._promises.values()), usage=self._usage, counters=tuple(self._mig_changes)
+                )
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
@@ -104,9 +110,25 @@ class Replay:
             if job is not None and (job.attempt, job.phase) == (
                 attempt,
                 "running",
-            ):  # Or it was evicted before its end.
+            ):  # Else it was evicted before its end.
+                self._accrue(ended_at)
                 del self._live[name]
                 self.runs[name] = msgspec.structs.replace(self.runs[name], ended_at=ended_at)
+
+    def _accrue(self, now: Instant) -> None:
+        """Past use up to an instant until which nothing starts or ends."""
+        half_life = self.policy.scheduling.usage_half_life
+        if half_life is not None:
+            types = {node.name: node.gpu_type for node in self.nodes}
+            holds = [
+                hold
+                for job in self._live.values()
+                for hold in holds_of(
+                    job.spec.queue, job.placement, types, now if job.started_at is None else job.started_at
+                )
+            ]
+            self._usage = accrued(self._usage, self._usage_at, holds, now, half_life)
+            self._usage_at = now
 
     def _arrive(self, arrivals: Sequence[TraceJob], position: int, now: Instant) -> int:
         while position < len(arrivals) and arrivals[position].job.submitted_at <= now:
@@ -159,8 +181,15 @@ class Replay:
         saved_ms = ran_ms - ran_ms % checkpoint.interval if checkpoint else 0
         restart_cost = self.policy.scheduling.evictions.restart_cost
         self._durations[step.job] = Duration(self._durations[step.job] - saved_ms + restart_cost)
+        held = sum(task.gpus for task in job.placement)
         self._live[step.job] = msgspec.structs.replace(
-            job, phase="pending", started_at=None, placement=(), time_limit=None, evicted_at=(*job.evicted_at, now)
+            job,
+            phase="pending",
+            started_at=None,
+            placement=(),
+            time_limit=None,
+            evicted_at=(*job.evicted_at, now),
+            served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
         )
         self.runs[step.job] = msgspec.structs.replace(run, evictions=run.evictions + 1)
 

@@ -9,9 +9,10 @@ from solver.explained import Explained
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import Option, in_order
-from solver.rules.entitlement import Shares, shares_of
+from solver.rules.demand import in_order
+from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.options import Option
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
@@ -42,7 +43,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
 
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
-    shares = shares_of(snapshot, QueueTree.of(policy))
+    shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
     empty = Room.empty(snapshot.nodes, mig=pool_rules(policy, snapshot).unlimited())
     gate = Gate(policy, shares, empty, sharing)

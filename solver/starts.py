@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.placement import Placed
-from solver.rules.demand import Candidate, Option, SubLayer, charge_of
+from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Charge, Headroom, Inside, Shares
+from solver.rules.options import Option, charge_of
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import QueueName, Shape, TaskPlacement

@@ -57,10 +57,7 @@ def _releases(snapshot: Snapshot) -> Iterator[Release]:
 
 
 def _evictions(promise: Promise, policy: Policy) -> Iterator[Step]:
-    """Nobody is nominated who only waits for what leaves anyway: there is nothing that others could take from it."""
-    if not promise.victims:
-        return
-    graces = []
+    graces = [policy.scheduling.evictions.grace]
     for victim in promise.victims:
         graces.append(grace_of(victim, policy))
         yield Evict(

@@ -13,18 +13,21 @@ from itertools import groupby
 
 import msgspec
 
-from solver.certify import better, loose_bounds
+from solver.certify import loose_bounds
 from solver.decide import Answer, certificate, decide
 from solver.eviction import MakingRoom, Promise, Tier
+from solver.fit import Fit
 from solver.placement import least_tasks
 from solver.plan.plan import Certificate, LayerResult
+from solver.prices import fit_for
 from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import Candidate, sub_layers_of
+from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
+from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
@@ -60,10 +63,11 @@ class _Round:
     shares: Shares
     starts: list[Start]
     promises: list[Promise]
+    fit: Fit | None
 
     def decide(self) -> Answer:
         """The best for those who wait, on what is free."""
-        return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser)
+        return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser, self.fit)
 
     def evict_for(self, tier: Tier, answer: Answer, law: Law) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
@@ -88,7 +92,10 @@ class _Round:
     def _making_room(self, law: Law) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
         gone = {victim.name for promise in self.promises for victim in promise.victims}
-        return MakingRoom(self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, gone)
+        lines = Lines(self.waiting)
+        return MakingRoom(
+            self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, gone, lines
+        )
 
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts
@@ -120,14 +127,15 @@ def decide_with_evictions(
 ) -> Decision:
     """Decide a round tier by tier.
 
-    Victims are chosen by search, not by the program; so where any are, the round decided without the program is looked at
-    as well, and the better of the two stands.
+    Victims are chosen by search, not by the program; so where somebody waits, the round decided without the program is
+    looked at as well, and where it evicts and is better, it stands.
     """
     decision = _decide(snapshot, policy, candidates, shares, optimiser)
-    if not decision.promises or optimiser is None:
+    if optimiser is None or len(decision.starts) == len(candidates):
         return decision
     other = _decide(snapshot, policy, candidates, shares, None)
-    return other if better(*_values(other, decision)) else decision
+    sub_layers = sub_layers_of(candidates)
+    return other if other.promises and _served(other, sub_layers) > _served(decision, sub_layers) else decision
 
 
 def _decide(
@@ -137,10 +145,11 @@ def _decide(
     shares: Shares,
     optimiser: Optimiser | None,
 ) -> Decision:
-    domain_of, mig = sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot)
+    sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
     # What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
-    room, soon = Room.of(snapshot, domain_of, mig), soon_free(snapshot, domain_of, mig.unchanging())
-    this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[])
+    room, soon = Room.of(snapshot, sharing.domain, mig), soon_free(snapshot, sharing.domain, mig.unchanging())
+    fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
+    this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[], fit=fit)
     answer = this.decide()
     if len(answer.starts) < len(candidates):
         law = Law.of(snapshot, policy, shares)
@@ -180,11 +189,16 @@ def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> It
                 yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
 
 
-def _values(*decisions: Decision) -> tuple[list[float], ...]:
-    """Their layers' values in one order; who harmed nobody has no layers of harm."""
-    longest = max((decision.certificate.layers for decision in decisions), key=len)
-    by_name = [{layer.name: layer.value for layer in decision.certificate.layers} for decision in decisions]
-    return tuple([values.get(layer.name, 0.0) for layer in longest] for values in by_name)
+def _served(decision: Decision, sub_layers: Sequence[SubLayer]) -> tuple[float, ...]:
+    """GPUs that are started or promised, by sub-layer, then those that others give up, downwards from 0.
+
+    The layers' values of two decisions with different victims do not compare: each counts under what its own victims leave.
+    """
+    gpus = dict.fromkeys(sub_layers, 0.0)
+    for start in (*decision.starts, *(promise.start for promise in decision.promises)):
+        gpus[start.candidate.sub_layer] += sum(start.charge.values())
+    given_up = sum(victim.holder.gpus for promise in decision.promises for victim in promise.victims)
+    return (*gpus.values(), -given_up)
 
 
 def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:

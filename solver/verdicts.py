@@ -22,21 +22,25 @@ from solver.plan.reasons import (
     Outranked,
     QuotaMax,
     RoundCutShort,
+    StrictOrder,
     TooClose,
     Topology,
     UserMax,
 )
-from solver.rules.demand import Candidate, Option
+from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.entry import back_off_ends
+from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.strict import Lines
 from solver.rules.tree import Line
+from solver.rules.turns import ordering_of
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, MigShape, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobName, JobSpec, MigShape, QueueName, Shape, TaskGroup
 
 AHEAD_NAMED_MAX = 3
 """Jobs named in an `outranked` reason; the rest are counted."""
@@ -53,50 +57,65 @@ class Waiting:
     after: Room
     starts: Sequence[Start]
     stage: str
+    candidates: Sequence[Candidate]
     _headroom: Headroom = field(init=False)
     _users: UserRoom = field(init=False)
-    _known: dict[int, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _lines: Lines = field(init=False)
+    _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headroom = Headroom(self.shares)
         self._users = UserRoom(self.shares.users)
+        self._lines = Lines(self.candidates)
         for start in self.starts:
             self._headroom.take(start.queue, start.charge)
             self._users.take(start.candidate.job, start.charge)
+            self._lines.start(start.candidate)
 
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
-        if candidate.likeness not in self._known:
-            self._known[candidate.likeness] = tuple(dict.fromkeys(self._explain(candidate)))
-        return self._known[candidate.likeness]
+        behind = tuple(self._lines.blocker(candidate, option) for option in candidate.options)
+        alike = (candidate.likeness, behind)
+        if alike not in self._known:
+            self._known[alike] = tuple(dict.fromkeys(self._explain(candidate, behind)))
+        return self._known[alike]
 
     def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""
         spec = job.spec
         alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user)
         if alike not in self._held:
-            constraints = self._constraints(job, admission.options)
+            constraints = self._constraints(job, admission.options, [None] * len(admission.options))
             self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
         return self._held[alike]
 
-    def _explain(self, candidate: Candidate) -> Iterable[AnyReason]:
-        constraints = self._constraints(candidate.job, candidate.options, inside_only=candidate.inside_only)
+    def _explain(self, candidate: Candidate, behind: Sequence[JobName | None]) -> Iterable[AnyReason]:
+        constraints = self._constraints(candidate.job, candidate.options, behind, inside_only=candidate.inside_only)
         if not constraints:
             yield RoundCutShort(self.stage)
-        elif any(self._would_have_fitted(candidate.job, option) for option in candidate.options):
+        elif not all(isinstance(reason, StrictOrder) for reason in constraints) and any(
+            self._would_have_fitted(candidate.job, option) for option in candidate.options
+        ):
             yield self._outranked(candidate)
         yield from constraints
 
-    def _constraints(self, job: Job, options: Sequence[Option], *, inside_only: bool = False) -> tuple[AnyReason, ...]:
-        """What binds a job under every one of its options; () where it could start under one of them."""
+    def _constraints(
+        self, job: Job, options: Sequence[Option], behind: Sequence[JobName | None], *, inside_only: bool = False
+    ) -> tuple[AnyReason, ...]:
+        """What binds a job under every one of its options; () where it could start under one of them.
+
+        `behind`: whom of its strict queue it would delay under each.
+        """
         binding = [
-            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option))
-            for option in options
+            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option, first))
+            for option, first in zip(options, behind, strict=True)
         ]
         return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
 
-    def _binding(self, job: Job, option: Option) -> Iterable[AnyReason]:
+    def _binding(self, job: Job, option: Option, first: JobName | None) -> Iterable[AnyReason]:
+        if first is not None:
+            yield StrictOrder(job.spec.queue, ordering_of(self.shares.tree, job.spec.queue).by, first)
         for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
         for user_line in self._users.blocking(job, option.charge):

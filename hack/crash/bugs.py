@@ -55,7 +55,7 @@ def an_unanswered_start_counts_as_refused() -> Patches:
             leader.plane.backend.submit(order, leader.epoch)
         except BackendUnreachableError:
             if isinstance(order, StartGang):
-                leader.plane.ledger.release(leader.epoch, order.job, order.attempt)
+                leader.plane.ledger.release(leader.epoch, order.job, order.attempt, leader.plane.clock.now())
 
     yield mock.patch.object(Leader, "_send", send)
 

@@ -71,7 +71,7 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
     """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
 
     `fair_share`: what the queue would hold if idle capacity were divided by weight among those that want it now.
-    `waiting`: asked for by pending jobs that name the type first.
+    `waiting`: asked for by pending jobs that name the type first. `past_gpu_hours`: decayed past use, 0 where it does not count.
     """
 
     gpu_type: GpuType
@@ -81,6 +81,7 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
     held: MilliGpu
     borrowed: MilliGpu
     waiting: MilliGpu
+    past_gpu_hours: float = 0.0
 
 
 class QueueView(Document, frozen=True, omit_defaults=False):

@@ -9,7 +9,7 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
-from solver.rules.demand import options_of
+from solver.rules.options import options_of
 from solver.rules.policy import Policy, Queue
 from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import Line, QueueTree
@@ -108,6 +108,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
     waiting = _waiting(snapshot, tree, gpu_types, sharing_of(policy, tree, snapshot.nodes))
+    past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
@@ -121,6 +122,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
             held=held,
             borrowed=MilliGpu(max(0, held - guaranteed)),
             waiting=MilliGpu(waiting.get(at, 0)),
+            past_gpu_hours=round(past.get(at, 0.0), 3),
         )
 
     def jobs(queue: Queue, pending: bool) -> int:
@@ -139,6 +141,15 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
         )
         for queue in policy.queues
     )
+
+
+def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
+    """GPU-hours, of each queue with those below it."""
+    past: dict[Line, float] = {}
+    for used in snapshot.in_flight.usage:
+        for line in tree.lines(used.queue, used.gpu_type):
+            past[line] = past.get(line, 0.0) + used.gpu_hours
+    return past
 
 
 def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing) -> dict[Line, int]:

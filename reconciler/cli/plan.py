@@ -109,7 +109,8 @@ def review_lines(found: Review) -> Iterator[str]:
     for title, jobs in (
         ("Jobs that fare differently", changed),
         ("Start under both", [job for job in found.jobs if not job.changed and job.after == "starts"]),
-        ("Would still wait", [job for job in found.jobs if not job.changed and job.after != "starts"]),
+        ("Leave under both", [job for job in found.jobs if not job.changed and job.after == "leaves"]),
+        ("Would still wait", [job for job in found.jobs if not job.changed and job.after in ("waits", "inadmissible")]),
     ):
         if jobs:
             yield from ("", title)
@@ -124,9 +125,14 @@ def _headline(found: Review) -> Iterator[str]:
     starts = sum(job.after == "starts" for job in found.jobs)
     more = starts - sum(job.before == "starts" for job in found.jobs)
     compared = f" ({more:+d})" if more else ""
+    waiting = sum(job.after in ("waits", "inadmissible") for job in found.jobs)
+    leaving = [job for job in found.jobs if job.after == "leaves"]
+    leave = (
+        f", {_count(len(leaving), 'job')} with {sum(job.gpus for job in leaving)} GPUs would leave" if leaving else ""
+    )
     yield (
         f"{found.base.name} → {found.head.name}: {_count(starts, 'job')} would start{compared}, "
-        f"{len(found.jobs) - starts} would wait; {_count(len(found.documents), 'document')} changed"
+        f"{waiting} would wait{leave}; {_count(len(found.documents), 'document')} changed"
     )
     if not found.has_changes:
         yield "The change has no effect: same policy, same inventory."

@@ -22,6 +22,7 @@ _HEADINGS = (
     "USED",
     "BORROWED",
     "WAITING",
+    "PAST GPU-HOURS",
 )
 
 
@@ -31,7 +32,8 @@ _HEADINGS = (
 def queues(output: str, server: str | None) -> None:
     """Show the queues as a tree: their jobs, and their GPUs by type with those of the queues below them.
 
-    BORROWED is what a queue uses above its guarantee; WAITING is what its pending jobs ask for of their first choice.
+    BORROWED is what a queue uses above its guarantee; WAITING is what its pending jobs ask for of their first choice;
+    PAST GPU-HOURS is decayed past use, where the policy states a usageHalfLife.
     """
     with connected(server) as client:
         found = client.queues()
@@ -63,5 +65,13 @@ def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
 
 def _cells(line: QueueLine) -> list[str]:
     ceiling = "none" if line.max is None else str(line.max)
-    figures = (line.guaranteed, ceiling, line.fair_share, line.held, line.borrowed, line.waiting)
+    figures = (
+        line.guaranteed,
+        ceiling,
+        line.fair_share,
+        line.held,
+        line.borrowed,
+        line.waiting,
+        round(line.past_gpu_hours, 1),
+    )
     return [line.gpu_type, *map(str, figures)]

@@ -16,7 +16,7 @@ from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.document import Document, digest
-from solver.world.inflight import Intent
+from solver.world.inflight import Intent, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec, TaskPlacement
@@ -49,6 +49,13 @@ class ClaimRefusedError(Exception):
     def __init__(self, reason: str, devices: tuple[DeviceId, ...] = ()) -> None:
         super().__init__(reason)
         self.devices = devices
+
+
+class PastUse(Document, frozen=True):
+    """What queues have held, decayed, as of an instant."""
+
+    usage: tuple[Usage, ...] = ()
+    at: Instant = Instant(0)
 
 
 class Claim(Document, frozen=True):
@@ -184,8 +191,11 @@ class Ledger(Protocol):
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
 
-    def release(self, epoch: Epoch, job: JobName, attempt: int) -> None:
-        """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError."""
+    def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError.
+
+        `at`: until when it counts as having run, if it ever did.
+        """
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
@@ -198,6 +208,15 @@ class Ledger(Protocol):
 
     def attempts(self) -> dict[JobName, int]:
         """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
+
+    def served(self) -> dict[JobName, int]:
+        """GPU-milliseconds that released attempts of each live job have run, since all their tasks did; 0 may be left out."""
+
+    def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
+        """Past use instead of what was kept before. Raises StaleEpochError."""
+
+    def past_use(self) -> PastUse:
+        """What was kept last; nothing, as of 1970, where nothing was."""
 
 
 class History(Protocol):

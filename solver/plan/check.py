@@ -15,6 +15,7 @@ from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_mig import has_its_instance, mig_violations
+from solver.plan.check_order import order_violations
 from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Runs, Starts, Withdraw, Yields
 from solver.plan.violation import Violation
@@ -62,6 +63,7 @@ class _Court:
         yield from entry_violations(self.snapshot, self.policy, self.plan)
         yield from mig_violations(self.snapshot, self.policy, self.plan)
         yield from eviction_violations(self.snapshot, self.policy, self.plan)
+        yield from order_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._sharing,

@@ -40,6 +40,7 @@ class _Evictions:
     promises: dict[JobName, Nominate] = field(init=False)
     type_of: dict[str, GpuType] = field(init=False)
     guaranteed: dict[Line, int] = field(init=False)
+    _in_line: dict[tuple[QueueName, GpuType], dict[JobName, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.jobs = {job.name: job for job in self.snapshot.jobs}
@@ -109,7 +110,13 @@ class _Evictions:
         return next((worst for worst in ("inside", "straddles") if worst in found), "borrowed")
 
     def _stands(self, victim: Job, queue: QueueName, gpu_type: GpuType) -> str:
-        """Inside, straddling or borrowed: by the place in line of all that run below a queue and hold the type."""
+        """Inside, straddling or borrowed."""
+        if (queue, gpu_type) not in self._in_line:
+            self._in_line[queue, gpu_type] = dict(self._line(queue, gpu_type))
+        return self._in_line[queue, gpu_type].get(victim.name, "borrowed")
+
+    def _line(self, queue: QueueName, gpu_type: GpuType) -> Iterator[tuple[JobName, str]]:
+        """Where each stands by the place in line of all that run below a queue and hold the type."""
         below = [
             job
             for job in self._running()
@@ -122,10 +129,8 @@ class _Evictions:
         for job in below:
             gpus, whole = self._gpus(job)[gpu_type], not self._class(job).preemptible
             fits, crosses = gpus <= left, 0 < left < gpus
-            if job is victim:
-                return "inside" if fits else "straddles" if crosses and not whole else "borrowed"
+            yield job.name, "inside" if fits else "straddles" if crosses and not whole else "borrowed"
             left -= gpus if fits or not whole else 0
-        return "borrowed"
 
     def _running(self) -> list[Job]:
         stopping = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}

@@ -18,6 +18,7 @@ from solver.plan.refusals import (
     UnknownPriorityClass,
     UnknownQueue,
 )
+from solver.rules.policy import OrderBy
 from solver.world.cluster import GpuType, Level, SpreadLevel
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.workload import JobName, QueueName
@@ -54,6 +55,17 @@ class UserMax(Reason, frozen=True, tag="user-max"):
             f"user {self.user or '(none)'} holds {self.used} of at most {self.max} {self.gpu_type} per user "
             f"in queue {self.queue}{at(self.origin)}; this job needs {self.wanted}"
         )
+
+
+class StrictOrder(Reason, frozen=True, tag="strict-order"):
+    """The job's queue is strict, and one that comes before it there waits for what this one would take. `by`: its order."""
+
+    queue: QueueName
+    by: OrderBy
+    first: JobName
+
+    def __str__(self) -> str:
+        return f"queue {self.queue} serves strictly by {self.by}: {self.first} comes first and waits"
 
 
 class Held(Reason, frozen=True, tag="held"):
@@ -204,6 +216,7 @@ class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
 AnyReason = (
     QuotaMax
     | UserMax
+    | StrictOrder
     | Held
     | Capacity
     | NoRoom

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solver.rules.demand import Candidate, Option, SubLayer
+from solver.rules.demand import Candidate, SubLayer
+from solver.rules.options import Option
 from solver.world.workload import Bundle, QueueName, Shape, TopologyRequest
 
 Group = tuple[Shape, int]
@@ -36,6 +37,11 @@ class JobClass:
         return self.members[0].inside_only
 
     @property
+    def strict(self) -> bool:
+        """Its queue is strict: the members stand together there, with nobody else's job between them."""
+        return self.members[0].strict
+
+    @property
     def weight(self) -> float:
         """What one GPU of it counts for."""
         return self.members[0].weight
@@ -43,10 +49,20 @@ class JobClass:
 
 def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
     """Group candidates that differ in nothing the program sees, in the order of their first member."""
-    alike: dict[tuple[int, SubLayer, int], list[Candidate]] = defaultdict(list)
+    alike: dict[tuple[int, SubLayer, int, int], list[Candidate]] = defaultdict(list)
+    stretches: dict[QueueName, tuple[int, int]] = {}
     for candidate in candidates:
-        alike[candidate.likeness, candidate.sub_layer, candidate.band].append(candidate)
+        stretch = _stretch(candidate, stretches) if candidate.strict else 0
+        alike[candidate.likeness, candidate.sub_layer, candidate.band, stretch].append(candidate)
     return tuple(_class(tuple(members)) for members in alike.values())
+
+
+def _stretch(candidate: Candidate, stretches: dict[QueueName, tuple[int, int]]) -> int:
+    """Counts how often a queue's order goes over from one likeness to another: in a strict one, who is between matters."""
+    number, likeness = stretches.get(candidate.job.spec.queue, (0, candidate.likeness))
+    number += likeness != candidate.likeness
+    stretches[candidate.job.spec.queue] = (number, candidate.likeness)
+    return number
 
 
 def _class(members: tuple[Candidate, ...]) -> JobClass:

@@ -2,9 +2,10 @@
 
 Columns: `a` gangs of a class served one way (GPU types, topology variant); `g` tasks by which these grow; `w` tasks, or whole
 gangs where the level is no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and
-inside fair shares; `o` whole GPUs of a cell that are divided for one trust domain. There is no column per node or per alike job.
+inside fair shares; `y` whether all of a class that stands in line start; `o` whole GPUs of a cell that are divided for one
+trust domain. There is no column per node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
-guarantee and fair share of every queue on the path.
+guarantee and fair share of every queue on the path; in strict queues nobody before those ahead of it.
 Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit. docs/solver.md has
 the whole program in formulas.
 """
@@ -19,10 +20,12 @@ from solver.program.builder import ProgramBuilder, summed
 from solver.program.capacity import CapacityRows, Opened
 from solver.program.cells import Cell, Cells, bare, size_of
 from solver.program.classes import JobClass
+from solver.program.lines import LineRows
 from solver.program.optimiser import Program
 from solver.program.ways import Growth, Kind, Part, Taker, Way
-from solver.rules.demand import Option, SubLayer
+from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Charge, Shares
+from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
@@ -46,6 +49,7 @@ class Formulation:
     opened: dict[Opened, int] = field(default_factory=dict)
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
+    all_started: dict[int, int] = field(default_factory=dict)
     _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
 
     def state(self) -> Program:
@@ -58,6 +62,7 @@ class Formulation:
         self._growth_near_its_gangs()
         CapacityRows(self.builder, self.cells, self.flows, self.opened).state()
         self._quota_rows()
+        self.all_started = LineRows(self.builder, self.classes, self.ways).state()
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
         self.fair = self._columns_inside(self.shares.fair_room, binds=False)
         self._layers()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from solver.program.classes import JobClass
-from solver.rules.demand import Option, SubLayer
+from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Charge
+from solver.rules.options import Option
 from solver.world.cluster import GpuType, Level
 from solver.world.workload import Shape
 

@@ -2,27 +2,27 @@
 
 Order (DESIGN section 5): SLO class, then the rank of the job's priority value among its own queue's waiting values, so
 that no team outranks another by writing larger numbers; inside such a sub-layer the jobs whose waiting has lifted them by
-the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would already take.
+the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would already take;
+then, above guarantees, the queue with the least dominant share by weight (rules/dominance).
+Who of one queue is earlier is the queue's own affair (rules/turns); nothing here ever turns its order round.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
 
+from solver.rules.dominance import Beside, beside_wanted, dominant_share
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.entry import may_borrow
-from solver.rules.policy import SLO_CLASSES, Policy, SloClass
-from solver.rules.sharing import Sharing
-from solver.rules.tree import Line
+from solver.rules.options import Option
+from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
+from solver.rules.tree import Line, QueueTree
+from solver.rules.turns import Seniority, in_turn, ordering_of, with_those_behind
 from solver.world.cluster import GpuType
-from solver.world.quantities import MILLI_PER_GPU, Instant
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
-
-OPTIONS_MAX = 16
-"""GPU-type combinations tried per job, most preferred first: two groups of four types each, or one of sixteen."""
+from solver.world.quantities import Instant
+from solver.world.workload import Job, JobName, QueueName
 
 RANKS_MAX = 8
 """Priority values told apart per queue and SLO class; lower ones share the last sub-layer."""
@@ -59,28 +59,8 @@ class SubLayer:
         return SubLayer(self.slo, self.rank, growth=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is.
-
-    `shapes`: what a task of each group takes under it; `charge`: what it costs to start; `wanted`: what it costs at its full size.
-    """
-
-    gpu_types: tuple[GpuType | None, ...]
-    fallback: int
-    shapes: tuple[Shape, ...]
-    charge: Charge = field(hash=False)
-    wanted: Charge = field(hash=False)
-
-    @property
-    def worth(self) -> float:
-        """GPUs of the least gang, as a layer counts them; one without GPUs counts a thousandth, so that it is started too."""
-        return (sum(self.charge.values()) or 1) / MILLI_PER_GPU
-
-    @property
-    def growth(self) -> float:
-        """GPUs by which the gang may grow."""
-        return (sum(self.wanted.values()) - sum(self.charge.values())) / MILLI_PER_GPU
+Turn = tuple[Seniority, float, tuple[Instant, JobName], int]
+"""Sorts a job among those of all queues: seniority, position of its queue, submission, place in its queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +68,8 @@ class Candidate:
     """A pending job that may start, with its place in the order.
 
     `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
-    what one can't have, none of them can. `inside_only`: it may start only inside its guarantee at every level.
+    what one can't have, none of them can. `inside_only`: it may start only inside its guarantee at every level. `strict`: it
+    may not delay one of its queue that comes earlier and waits.
     """
 
     job: Job
@@ -97,6 +78,7 @@ class Candidate:
     options: tuple[Option, ...]
     likeness: int
     inside_only: bool = False
+    strict: bool = False
 
     @property
     def weight(self) -> float:
@@ -107,34 +89,6 @@ class Candidate:
     def can_grow(self) -> bool:
         """Whether its gang may be larger, in GPUs, than it must be to start."""
         return any(option.growth for option in self.options)
-
-
-def options_of(
-    spec: JobSpec, known: Iterable[GpuType], sharing: Sharing, slo_class: SloClass = "standard"
-) -> tuple[Option, ...]:
-    """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none."""
-    in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
-    per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
-    combined = sorted(product(*(range(len(types)) for types in per_group)), key=lambda ranks: (sum(ranks), ranks))
-    return tuple(
-        _option(
-            spec,
-            tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)),
-            sum(ranks),
-            sharing,
-            slo_class,
-        )
-        for ranks in islice(combined, OPTIONS_MAX)
-    )
-
-
-def charge_of(shapes: Iterable[Shape], gpu_types: Iterable[GpuType | None], tasks: Iterable[int]) -> Charge:
-    """What so many tasks of each group cost, with the shapes that they have on these types."""
-    charge: dict[GpuType, int] = {}
-    for shape, gpu_type, count in zip(shapes, gpu_types, tasks, strict=True):
-        if gpu_type is not None:
-            charge[gpu_type] = charge.get(gpu_type, 0) + count * shape.cost
-    return charge
 
 
 def sub_layers_of(candidates: Iterable[Candidate]) -> tuple[SubLayer, ...]:
@@ -158,26 +112,50 @@ def in_order(
     jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, shares: Shares, now: Instant
 ) -> tuple[Candidate, ...]:
     """Sort admissible jobs into the order in which they are served; `now` is what waiting is counted up to."""
-    options = {job.name: choices for job, choices in jobs}
-    queued = [job for job, _ in jobs]
-    layers = _sub_layers(queued, policy)
-    seniority = {job.name: (layers[job.name], AGE_BANDS_MAX - age_band(job, policy, now)) for job in queued}
-    position = _positions(queued, seniority, options, shares)
-    ordered = sorted(queued, key=lambda job: (seniority[job.name], position[job.name], job.submitted_at, job.name))
+    admitted = list(jobs)
+    options = {job.name: choices for job, choices in admitted}
+    layers = _sub_layers([job for job, _ in admitted], policy, shares.tree)
+    ordered = _ordered([job for job, _ in admitted], layers, options, policy, shares, now)
     per_layer: dict[SubLayer, list[Job]] = defaultdict(list)
     for job in ordered:
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
-    inside_only = {job.name: not may_borrow(job, policy, now) for job in queued}
+    inside_only = {job.name: not may_borrow(job, policy, now) for job, _ in admitted}
 
     def alike(job: Job) -> int:
         return _likeness(job, options[job.name], shares, likeness, inside_only=inside_only[job.name])
 
     return tuple(
-        Candidate(job, layer, place * BANDS // len(members), options[job.name], alike(job), inside_only[job.name])
+        Candidate(
+            job,
+            layer,
+            place * BANDS // len(members),
+            options[job.name],
+            alike(job),
+            inside_only[job.name],
+            ordering_of(shares.tree, job.spec.queue).strict,
+        )
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
+
+
+def _ordered(
+    jobs: list[Job],
+    layers: dict[JobName, SubLayer],
+    options: dict[JobName, tuple[Option, ...]],
+    policy: Policy,
+    shares: Shares,
+    now: Instant,
+) -> list[Job]:
+    """Merge what each queue has in its own order: by seniority, then by how far the queue would be towards its guarantee."""
+    aged = {job.name: age_band(job, policy, now) for job in jobs}
+    bands = with_those_behind(jobs, aged, {name: layer.slo for name, layer in layers.items()}, shares.tree)
+    seniority = {name: Seniority(layer.slo, layer.rank, AGE_BANDS_MAX - bands[name]) for name, layer in layers.items()}
+    turn: dict[JobName, Turn] = {}
+    for members in in_turn(jobs, seniority, policy, shares.tree):
+        turn |= _turns(members, seniority, options, shares)
+    return sorted(jobs, key=lambda job: turn[job.name])
 
 
 def _likeness(
@@ -189,70 +167,84 @@ def _likeness(
     return known.setdefault(asked, len(known))
 
 
-def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:
-    if not group.shape.uses_gpus:
-        return [None]
-    wishes = group.shape.gpu_types or tuple(in_cluster)
-    return [gpu_type for gpu_type in dict.fromkeys(wishes) if gpu_type in in_cluster]
-
-
-def _option(
-    spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int, sharing: Sharing, slo_class: SloClass
-) -> Option:
-    shapes = tuple(
-        sharing.served(group.shape, gpu_type, spec.queue, slo_class)
-        for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True)
-    )
-    least = charge_of(shapes, gpu_types, [group.least for group in spec.task_groups])
-    wanted = charge_of(shapes, gpu_types, [group.replicas for group in spec.task_groups])
-    return Option(gpu_types, fallback, shapes, least, wanted)
-
-
-def _sub_layers(jobs: list[Job], policy: Policy) -> dict[JobName, SubLayer]:
+def _sub_layers(jobs: list[Job], policy: Policy, tree: QueueTree) -> dict[JobName, SubLayer]:
+    """By SLO class and rank. A queue that does not go by priority has one rank."""
     classes = {job.name: policy.priority_class(job) for job in jobs}
     waiting: dict[QueueName, set[int]] = defaultdict(set)
     for job in jobs:
         known = classes[job.name]
-        waiting[job.spec.queue].add(known.value if known else 0)
+        waiting[job.spec.queue].add(_value(job, known, tree))
     ranks = {
         (queue, value): min(rank, RANKS_MAX - 1)
         for queue, values in waiting.items()
         for rank, value in enumerate(sorted(values, reverse=True))
     }
     return {
-        job.name: SubLayer(SLO_CLASSES.index(known.slo_class), ranks[job.spec.queue, known.value])
+        job.name: SubLayer(SLO_CLASSES.index(known.slo_class), ranks[job.spec.queue, _value(job, known, tree)])
         if (known := classes[job.name])
         else SubLayer(len(SLO_CLASSES) - 1, RANKS_MAX - 1)
         for job in jobs
     }
 
 
-def _positions(
-    jobs: list[Job],
-    seniority: dict[JobName, tuple[SubLayer, int]],
-    options: dict[JobName, tuple[Option, ...]],
-    shares: Shares,
-) -> dict[JobName, float]:
-    """How far its queue would be towards its guarantee when this job's turn comes (0: nothing held, 1: all of it).
+def _value(job: Job, known: PriorityClass | None, tree: QueueTree) -> int:
+    return known.value if known and ordering_of(tree, job.spec.queue).by == "priority" else 0
 
+
+def _turns(
+    members: Sequence[Job],
+    seniority: Mapping[JobName, Seniority],
+    options: Mapping[JobName, tuple[Option, ...]],
+    shares: Shares,
+) -> Iterator[tuple[JobName, Turn]]:
+    """Sort keys for one queue's jobs, given in its own order; they rise along it, so that merging queues keeps it.
+
+    Position: how far the queue would be when the job's turn comes, towards its guarantee and above it.
     The highest age band does not ask: there only jobs submitted earlier come first, so nobody new can pass one that reached it.
     """
-    ahead: dict[Line, int] = defaultdict(int)
-    position: dict[JobName, float] = {}
-    for job in sorted(jobs, key=lambda job: (seniority[job.name], job.submitted_at, job.name)):
-        charge = options[job.name][0].charge
-        lines = [Line(job.spec.queue, gpu_type) for gpu_type in charge]
-        _, bands_left = seniority[job.name]
-        position[job.name] = max((_filled(line, ahead[line], shares) for line in lines if bands_left), default=0.0)
-        for line in lines:
-            ahead[line] += charge[line.gpu_type]
-    return position
+    standing = _Standing.of(members[0].spec.queue, shares)
+    before: Seniority | None = None
+    position, submitted = 0.0, (Instant(0), JobName(""))
+    for place, job in enumerate(members):
+        senior, charge = seniority[job.name], options[job.name][0].charge
+        mine = standing.position(charge) if senior.bands_left else 0.0
+        at = (job.submitted_at, job.name)
+        position, submitted = (mine, at) if senior != before else (max(position, mine), max(submitted, at))
+        before = senior
+        yield job.name, (senior, position, submitted, place)
+        standing.serve(job, charge)
 
 
-def _filled(line: Line, ahead: int, shares: Shares) -> float:
-    held = shares.used.get(line, 0) + ahead
-    guaranteed = shares.guaranteed.get(line, 0)
-    if guaranteed:
-        return held / guaranteed
-    # Without a guarantee everything is borrowed: such queues come after those below theirs, by what they hold per weight.
-    return 1.0 + held / max(1, shares.tree.by_name[line.queue].weight)
+@dataclass(slots=True)
+class _Standing:
+    """What one queue would hold once the jobs before the next have started, by type and beside GPUs."""
+
+    queue: QueueName
+    shares: Shares
+    held: dict[GpuType, int]
+    beside: Beside
+
+    @classmethod
+    def of(cls, queue: QueueName, shares: Shares) -> _Standing:
+        held = {gpu_type: shares.used.get(Line(queue, gpu_type), 0) for gpu_type in shares.cluster.gpus}
+        return cls(queue, shares, held, shares.cluster.held_beside.get(queue, Beside()))
+
+    def serve(self, job: Job, charge: Charge) -> None:
+        """The next job has started too."""
+        for gpu_type, gpus in charge.items():
+            self.held[gpu_type] = self.held.get(gpu_type, 0) + gpus
+        self.beside = self.beside.plus(beside_wanted(job.spec))
+
+    def position(self, charge: Charge) -> float:
+        """Below 1: how much of its guarantee the queue has of the types charged. From 1: its dominant share above, by weight."""
+        filled = 0.0
+        for gpu_type in charge:
+            guaranteed, held = self.shares.guaranteed.get(Line(self.queue, gpu_type), 0), self.held.get(gpu_type, 0)
+            if held >= guaranteed:
+                return self._above()
+            filled = max(filled, held / guaranteed)
+        return filled if charge else self._above()
+
+    def _above(self) -> float:
+        share = dominant_share(self.queue, self.held, self.beside, self.shares.guaranteed, self.shares.cluster)
+        return 1.0 + share / max(1, self.shares.tree.by_name[self.queue].weight)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from solver.rules.dominance import Cluster, cluster_of
 from solver.rules.policy import Queue
 from solver.rules.tree import Line, QueueTree
+from solver.rules.usage import gpus_on_average
 from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
-from solver.world.quantities import MILLI_PER_GPU, MilliGpu
+from solver.world.quantities import MILLI_PER_GPU, Duration, MilliGpu
 from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import QueueName
 
@@ -23,7 +25,8 @@ class Shares:
 
     `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
-    nobody's way. `fair` depends on demand and is added once that is known (rules/fairshare).
+    nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
+    (rules/fairshare).
     """
 
     tree: QueueTree
@@ -32,6 +35,7 @@ class Shares:
     used: Mapping[Line, int]
     users: UserCaps
     inside: Mapping[Line, int]
+    cluster: Cluster = field(default_factory=Cluster)
     fair: Mapping[Line, int] = field(default_factory=dict)
 
     def holding(self, used: Mapping[Line, int]) -> Shares:
@@ -63,7 +67,8 @@ class Shares:
 
 def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
     """Work out the shares of every queue under a snapshot."""
-    guaranteed, used = guarantees(tree, gpus_by_type(snapshot)), use_by_line(snapshot, tree)
+    capacity = gpus_by_type(snapshot)
+    guaranteed, used = guarantees(tree, capacity), use_by_line(snapshot, tree)
     return Shares(
         tree,
         guaranteed,
@@ -76,7 +81,14 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         used,
         user_caps_of(snapshot, tree),
         inside_guarantees(tree, guaranteed, used),
+        cluster_of(snapshot, capacity),
     )
+
+
+def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None) -> Shares:
+    """The shares, with what queues have held on average; without a half-life the past does not count."""
+    before = gpus_on_average(snapshot.in_flight.usage, half_life) if half_life else {}
+    return replace(shares, cluster=replace(shares.cluster, held_before=before))
 
 
 def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:

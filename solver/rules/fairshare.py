@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from solver.rules.demand import Option
 from solver.rules.entitlement import Charge, Headroom, Shares, by_weight
+from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus

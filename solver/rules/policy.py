@@ -22,6 +22,15 @@ StopPolicy = Literal["None", "Hold"]
 
 Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
+OrderBy = Literal["priority", "fifo", "shortest", "least-served"]
+"""By what a queue orders its own waiting jobs (rules/turns)."""
+
+
+class Ordering(Document, frozen=True):
+    """How a queue serves its own jobs. `strict`: nobody starts who would delay one that comes earlier and waits."""
+
+    by: OrderBy = "priority"
+    strict: bool = False
 
 
 class Quota(Document, frozen=True):
@@ -43,6 +52,7 @@ class Queue(Document, frozen=True):
     """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class.
 
     `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
+    `ordering` unset is that of the queue above; a root's is by priority, not strict.
     """
 
     name: QueueName
@@ -53,6 +63,7 @@ class Queue(Document, frozen=True):
     priority_classes: tuple[str, ...] | None = None
     reclaim: Reclaim | None = None
     reclaim_within: Duration | None = None
+    ordering: Ordering | None = None
     origin: str = ""
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:
@@ -166,6 +177,7 @@ class SchedulingPolicy(Document, frozen=True):
 
     `eta_horizon`: how far ahead earliest starts are looked for. `reclaim_within`: how long protections and the limit of
     evictions per round may delay work inside a guarantee.
+    `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
     default_priority_class: str = ""
@@ -174,6 +186,7 @@ class SchedulingPolicy(Document, frozen=True):
     reclaim: Reclaim = "fair-share"
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()
+    usage_half_life: Duration | None = None
     solver: SolverLimits = SolverLimits()
     origin: str = ""
 

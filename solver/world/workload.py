@@ -237,6 +237,7 @@ class Job(Document, frozen=True):
 
     `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it
     was evicted, the oldest first.
+    `served_gpu_ms`: GPU-milliseconds that its ended attempts have run.
     """
 
     name: JobName
@@ -249,3 +250,4 @@ class Job(Document, frozen=True):
     placement: tuple[TaskPlacement, ...] = ()
     time_limit: Duration | None = None
     evicted_at: tuple[Instant, ...] = ()
+    served_gpu_ms: int = 0

@@ -277,7 +277,7 @@ def test_a_full_disk_is_explained_and_no_outcome_is_lost(tmp_path: Path) -> None
             world.backend.submit(start(world, "late", world.succeeds(), (0, (1,))), ONE)
             eventually(lambda: states(world) == ["succeeded", "succeeded"])
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 class Crash(BaseException):

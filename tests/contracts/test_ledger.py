@@ -10,9 +10,11 @@ import pytest
 
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
+from solver.world.cluster import DeviceId, GpuType, NodeName
+from solver.world.inflight import Intent, Usage
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import JobName
+from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
 
 
@@ -69,7 +71,7 @@ def test_shares_of_a_device_add_up_to_no_more_than_all_of_it(stores: Stores) -> 
     take(stores, epoch, share("b", 500))
     with pytest.raises(ClaimRefusedError, match="g1 by a, g1 by b"):
         take(stores, epoch, share("c", 1))
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     take(stores, epoch, share("c", 500))
     with pytest.raises(ClaimRefusedError, match="twice"):
         take(stores, epoch, share("d", 500, 501))
@@ -155,7 +157,7 @@ def test_an_attempt_number_is_used_once(stores: Stores) -> None:
     take(stores, epoch, claim_of("a", "g1"))
     with pytest.raises(ClaimRefusedError, match="still holds"):
         take(stores, epoch, claim_of("a", "g2", attempt=2))
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     with pytest.raises(ClaimRefusedError, match="not the next"):
         take(stores, epoch, claim_of("a", "g1", attempt=1))
     take(stores, epoch, claim_of("a", "g1", attempt=2))
@@ -214,10 +216,10 @@ def test_release_frees_devices_and_ends_intents(stores: Stores) -> None:
     epoch = lead(stores)
     take(stores, epoch, claim_of("a", "g1"))
     stores.ledger.ask(epoch, intent_of(claim_of("a", "g1"), "stop"))
-    stores.ledger.release(epoch, JobName("a"), 2)  # another attempt: nothing happens
+    stores.ledger.release(epoch, JobName("a"), 2, NOW)  # another attempt: nothing happens
     assert len(stores.ledger.claims()) == 1
-    stores.ledger.release(epoch, JobName("a"), 1)
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     assert stores.ledger.claims() == ()
     assert stores.ledger.intents() == ()
     take(stores, epoch, claim_of("b", "g1"))
@@ -227,9 +229,92 @@ def test_attempts_are_known_after_release(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)
     take(stores, epoch, claim_of("a", "g1"))
-    stores.ledger.release(epoch, JobName("a"), 1)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
     stores.reopen()
     assert stores.ledger.attempts() == {"a": 1}
+
+
+def test_what_attempts_have_run_adds_up_over_them(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1", "g2"))
+    assert stores.ledger.served().get(JobName("a"), 0) == 0
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(1_000))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(9_000))  # again: nothing happens
+    assert stores.ledger.served() == {"a": 2_000}
+    take(stores, epoch, claim_of("a", "g1", attempt=2))
+    stores.ledger.confirm_running(epoch, JobName("a"), 2, NOW.after(5_000))
+    stores.ledger.release(epoch, JobName("a"), 2, NOW.after(5_500))
+    take(stores, epoch, claim_of("a", "g1", attempt=3))
+    stores.ledger.release(epoch, JobName("a"), 3, NOW.after(9_000))  # it never ran
+    stores.reopen()
+    assert stores.ledger.served() == {"a": 2_500}
+
+
+def test_past_use_is_kept_until_it_is_replaced(stores: Stores) -> None:
+    epoch = lead(stores)
+    assert stores.ledger.past_use() == PastUse()
+    for gpu_hours in (1.5, 2.25):
+        past = PastUse((Usage(QueueName("q"), GpuType("H100"), gpu_hours),), NOW)
+        stores.ledger.keep_past_use(epoch, past)
+        stores.reopen()
+        assert stores.ledger.past_use() == past
+
+
+def promise_to(job: str) -> Intent:
+    """Two devices, for a job that waits."""
+    tasks = (TaskPlacement("worker", 0, NodeName("n"), (DeviceId("g8"), DeviceId("g9"))),)
+    return Intent("nominate", JobName(job), 1, NOW, NOW.after(60_000), tasks)
+
+
+def test_a_promise_is_kept_until_it_is_replaced_or_withdrawn(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    stores.ledger.nominate(epoch, promise_to("a"))
+    later = msgspec.structs.replace(promise_to("a"), deadline=NOW.after(90_000))
+    stores.ledger.nominate(epoch, later)
+    stores.reopen()
+    assert stores.ledger.intents() == (later,)
+    stores.ledger.withdraw(epoch, JobName("a"))
+    stores.ledger.withdraw(epoch, JobName("a"))
+    assert stores.ledger.intents() == ()
+
+
+def test_a_promise_ends_with_a_claim_and_with_the_job(stores: Stores) -> None:
+    for name in ("a", "b"):
+        submit(stores, name)
+    epoch = lead(stores)
+    for name in ("a", "b"):
+        stores.ledger.nominate(epoch, promise_to(name))
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.jobs.finish(epoch, JobName("b"), JobOutcome("cancelled", NOW))
+    assert [intent.kind for intent in stores.ledger.intents()] == ["start"]
+    stores.ledger.nominate(epoch, promise_to("a"))  # it holds something: nothing happens
+    stores.ledger.nominate(epoch, promise_to("b"))  # it has ended: nothing happens
+    assert [intent.kind for intent in stores.ledger.intents()] == ["start"]
+
+
+def test_evictions_are_remembered_over_attempts(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    for attempt in (1, 2):
+        take(stores, epoch, claim_of("a", "g1", attempt=attempt))
+        stop = intent_of(claim_of("a", "g1", attempt=attempt), "stop")
+        asked = msgspec.structs.replace(stop, asked_at=NOW.after(attempt), beneficiary=JobName("b"))
+        stores.ledger.ask(epoch, asked)
+        stores.ledger.ask(epoch, asked)
+        stores.ledger.release(epoch, JobName("a"), attempt, NOW)
+    stores.reopen()
+    assert stores.ledger.evictions() == {"a": (NOW.after(1), NOW.after(2))}
+
+
+def test_a_stop_for_nobodys_sake_is_no_eviction(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.ask(epoch, intent_of(claim_of("a", "g1"), "stop"))
+    assert stores.ledger.evictions() == {}
 
 
 def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
@@ -243,11 +328,15 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
         lambda: take(stores, stale, claim_of("b", "g2")),
         lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
-        lambda: stores.ledger.release(stale, JobName("a"), 1),
+        lambda: stores.ledger.release(stale, JobName("a"), 1, NOW),
+        lambda: stores.ledger.keep_past_use(stale, PastUse((), NOW)),
+        lambda: stores.ledger.nominate(stale, promise_to("b")),
+        lambda: stores.ledger.withdraw(stale, JobName("b")),
     )
     for write in writes:
         with pytest.raises(StaleEpochError):
             write()
+    assert stores.ledger.past_use() == PastUse()
     assert stores.ledger.claims() == (claim,)
     assert stores.ledger.intents() == (intent_of(claim),)
 

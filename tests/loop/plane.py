@@ -60,12 +60,18 @@ class Site:
         )
 
     def submit(
-        self, name: str, command: tuple[str, ...], tasks: int = 1, gpus: int = 1, limit_s: int | None = None
+        self,
+        name: str,
+        command: tuple[str, ...],
+        tasks: int = 1,
+        gpus: int = 1,
+        limit_s: int | None = None,
+        queue: str = "q",
     ) -> JobName:
         """Accept a gang of `tasks` tasks."""
         group = TaskGroup("worker", tasks, Shape(gpus=gpus))
         limit = None if limit_s is None else Duration(limit_s * 1_000)
-        spec = JobSpec(QueueName("q"), (group,), time_limit=limit, command=command)
+        spec = JobSpec(QueueName(queue), (group,), time_limit=limit, command=command)
         return self.store.jobs.submit(JobName(name), spec, "ada", self.clock.now(), f"key-of-{name}").name
 
     def one_pass(self, after_s: int = 1) -> Pass:

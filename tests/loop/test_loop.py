@@ -201,7 +201,9 @@ def test_what_the_backend_failed_to_forget_is_forgotten_later(site: Site) -> Non
 def test_something_that_nobody_claims_is_stopped(site: Site) -> None:
     site.submit("job", ("sleep", "forever"))
     site.one_pass()
-    site.store.ledger.release(site.one_pass().epoch, JobName("job"), 1)  # as if the store were older than the world
+    site.store.ledger.release(
+        site.one_pass().epoch, JobName("job"), 1, site.clock.now()
+    )  # as if the store were older than the world
     site.one_pass()
     site.one_pass(after_s=60)
     assert site.ran("job")[0] == "stopped"
@@ -308,3 +310,16 @@ def test_each_start_has_a_verdict_with_its_numbers(site: Site) -> None:
     (verdict,) = site.one_pass().plan.verdicts
     assert isinstance(verdict, Starts)
     assert verdict.gpus.number == 4
+
+
+def test_past_use_is_kept_and_decays_where_policy_lets_it_count(site: Site) -> None:
+    site.submit("job", ("sleep", "forever"), tasks=2, gpus=1)
+    site.one_pass()
+    assert site.one_pass(after_s=3600).snapshot.in_flight.usage == ()
+    half_life = msgspec.structs.replace(site.policy.scheduling, usage_half_life=Duration(3_600_000))
+    site.policy = msgspec.structs.replace(site.policy, scheduling=half_life)
+    site.one_pass(after_s=0)
+    site.one_pass(after_s=1800)
+    (used,) = site.one_pass(after_s=1800).snapshot.in_flight.usage
+    # It has held 2 GPUs for 7200 s under a half-life of 3600 s: 2 / ln 2 * (1 - 1/4) GPU-hours.
+    assert used.gpu_hours == pytest.approx(2 / 0.693147 * 0.75, rel=1e-3)

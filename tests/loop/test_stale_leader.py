@@ -47,7 +47,7 @@ def test_its_writes_are_refused(site: Site, paused: Leader) -> None:
         lambda: ledger.claim(epoch, Claim(third, 1, (), now), start),
         lambda: ledger.ask(epoch, stop),
         lambda: ledger.confirm_running(epoch, OLD, 1, now),
-        lambda: ledger.release(epoch, OLD, 1),
+        lambda: ledger.release(epoch, OLD, 1, now),
         lambda: paused.plane.jobs.finish(epoch, OLD, JobOutcome("failed", now)),
         lambda: paused.plane.history.record_round(epoch, site.store.history.round(number)),
     )

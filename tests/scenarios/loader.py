@@ -193,6 +193,7 @@ def _job(
     attempt: int = 0,
     started: str = "",
     evictedAt: Sequence[str] = (),  # noqa: N803
+    servedGpuMs: int = 0,  # noqa: N803
     **rest: Any,
 ) -> Job:
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
@@ -211,7 +212,9 @@ def _job(
     submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
     if nodes is None:
         evicted_at = tuple(map(Instant.parse, evictedAt))
-        return Job(JobName(name), submitted, spec, user, attempt=attempt, evicted_at=evicted_at)
+        return Job(
+            JobName(name), submitted, spec, user, attempt=attempt, evicted_at=evicted_at, served_gpu_ms=servedGpuMs
+        )
     placement = []
     for index, node in enumerate(nodes):
         if "mig" in shape:  # `nodes` then names the GPU of each task and the start of its instance, as GPU@START

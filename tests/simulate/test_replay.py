@@ -12,7 +12,7 @@ import pytest
 from reconciler.replayed import RoundTally, report_of
 from reconciler.traces import TraceUnreadableError, read_philly
 from solver.plan.check import violations
-from solver.rules.policy import Queue, policy_of
+from solver.rules.policy import Queue, SchedulingPolicy, policy_of
 from solver.simulate import Replay, TraceJob
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import QueueName
@@ -99,3 +99,14 @@ def test_a_morning_of_philly_replays_without_a_violation() -> None:
     for decided in held.rounds(jobs, start.after(6 * 60 * MINUTE)):
         assert violations(decided.snapshot, queues, decided.plan) == ()
     assert len(held.runs) == len(jobs) > 200
+
+
+def test_past_use_is_in_every_snapshot_as_of_its_time() -> None:
+    policy = msgspec.structs.replace(POLICY, scheduling=SchedulingPolicy(usage_half_life=Duration(60 * MINUTE)))
+    held = Replay((node("n1", 8), node("n2", 8)), policy, None, Duration(1000))
+    jobs = trace(("one", "a", 1, 8, 0, 60), ("later", "b", 1, 1, 120, 5))
+    first, last = (known.snapshot.in_flight.usage for known in held.rounds(jobs, Instant(1000 * MINUTE)))
+    assert first == ()
+    # 8 GPUs for one half-life, then idle for one: 8 / ln 2 * (1 - 1/2) / 2 GPU-hours.
+    assert [used.queue for used in last] == ["a"]
+    assert last[0].gpu_hours == pytest.approx(8 / 0.693147 / 4, rel=1e-5)

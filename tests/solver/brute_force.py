@@ -8,6 +8,7 @@ from itertools import combinations, product
 from solver.placement import Placed as GangPlaced
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Headroom, Shares
+from solver.rules.options import Option
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
@@ -30,7 +31,11 @@ Free = tuple[tuple[int, int, Divided, States, int], ...]
 def best_values(
     candidates: Sequence[Candidate], room: Room, shares: Shares, sub_layers: Sequence[SubLayer]
 ) -> tuple[float, ...]:
-    """The lexicographically largest layer values that any set of starts reaches."""
+    """The lexicographically largest layer values that any set of starts reaches.
+
+    `candidates` are all that compete, in order: in a strict queue even one that can't start keeps others from starting.
+    Those outside `sub_layers` can't.
+    """
     free = tuple(
         (
             int(room.free_gpus[node]) if room.open_nodes[node] else -1,
@@ -42,7 +47,10 @@ def best_values(
         for node in range(len(room.nodes))
     )
     choices = [
-        (None, *product(candidate.options, _wishes(candidate), _sizes(candidate.job.spec))) for candidate in candidates
+        (None, *product(candidate.options, _wishes(candidate), _sizes(candidate.job.spec)))
+        if candidate.sub_layer in sub_layers
+        else (None,)
+        for candidate in candidates
     ]
     best = layer_values((), sub_layers, shares)
     for chosen in product(*choices):
@@ -52,7 +60,7 @@ def best_values(
             if choice
         ]
         values = layer_values(starts, sub_layers, shares)
-        if values > best and _lawful(starts, shares) and _fits(starts, room, free):
+        if values > best and _lawful(starts, shares) and _in_line(starts, candidates) and _fits(starts, room, free):
             best = values
     return best
 
@@ -88,6 +96,33 @@ def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
         for start in starts
         if start.candidate.inside_only
     )
+
+
+def _in_line(starts: Sequence[Start], candidates: Sequence[Candidate]) -> bool:
+    """No start takes what one of its strict queue could use that comes earlier and does not start."""
+    options = {start.candidate.job.name: start.option for start in starts}
+    for place, later in enumerate(candidates):
+        option = options.get(later.job.name)
+        if option is None or not later.strict:
+            continue
+        for earlier in candidates[:place]:
+            waits = earlier.job.spec.queue == later.job.spec.queue and earlier.job.name not in options
+            if waits and _delays(later, option, earlier):
+                return False
+    return True
+
+
+def _delays(later: Candidate, option: Option, earlier: Candidate) -> bool:
+    for group, gpu_type in zip(later.job.spec.task_groups, option.gpu_types, strict=True):
+        for other in earlier.job.spec.task_groups:
+            accepted = not other.shape.gpu_types or gpu_type in other.shape.gpu_types
+            if gpu_type and other.shape.uses_gpus and accepted:
+                return True
+            if group.shape.cpu and other.shape.cpu and not other.shape.uses_gpus:
+                return True
+        if group.shape.cpu and gpu_type is None:
+            return True
+    return False
 
 
 def _fits(starts: Sequence[Start], room: Room, free: Free) -> bool:

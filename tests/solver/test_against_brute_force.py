@@ -8,8 +8,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from solver.certify import better
-from solver.decide import Answer, able_to_start, decide
+from solver.conclude import point_of, starts_of
+from solver.decide import Answer, able_to_start, cell_level, decide
+from solver.program.cells import Cells
+from solver.program.classes import classes_of
+from solver.program.formulate import Formulation
 from solver.program.highs import optimise
+from solver.program.optimiser import Effort
 from solver.rules.demand import Candidate, in_order, sub_layers_of
 from solver.rules.entitlement import Shares
 from solver.rules.partitioning import pool_rules
@@ -32,14 +37,13 @@ class Tally:
 
     rounds: int = 0
     best: int = 0
-    by_program: int = 0
+    best_by_program: int = 0
     grown: int = 0
     kept: int = 0
 
 
 def test_the_round_is_as_good_as_trying_everything() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=4, held_one_in=5), EXAMPLES)
-    assert tally.by_program >= 10, "greedy decided nearly everything: these worlds do not test the program"
     # What is missing are rounds where CPU beside GPUs decides: rows per shape are necessary there, not sufficient.
     assert tally.best >= 0.985 * tally.rounds
 
@@ -47,14 +51,12 @@ def test_the_round_is_as_good_as_trying_everything() -> None:
 def test_so_is_a_round_of_elastic_gangs() -> None:
     tally = compared(snapshots(nodes_max=3, jobs_max=3, elastic=True, held_one_in=5), EXAMPLES)
     assert tally.grown >= 40, "hardly any gang grew: these worlds do not test growth"
-    assert tally.by_program >= 3, "greedy decided nearly everything: these worlds do not test the program"
     assert tally.best >= 0.99 * tally.rounds
 
 
 def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=3, close=True, held_one_in=5), EXAMPLES)
-    assert tally.kept >= 60, "hardly any gang that started asked for bundles or a spread"
-    assert tally.by_program >= 3, "greedy decided nearly everything: these worlds do not test the program"
+    assert tally.kept >= 50, "hardly any gang that started asked for bundles or a spread"
     # The program knows no spreads, and bundles of two levels only in part: what it wants can't always be placed.
     assert tally.best >= 0.99 * tally.rounds
 
@@ -73,13 +75,16 @@ def compared(worlds: SearchStrategy[Snapshot], examples: int) -> Tally:
         assert not (proven and better(best, reached)), "the certificate proves a value that is not the best"
         tally.rounds += 1
         tally.best += not better(best, reached)
-        tally.by_program += answer.certificate.stage == "mip"
         tally.grown += any(start.growth for start in answer.starts)
-
+        by_program = without_greedy(snapshot, policy)
+        assert not better(by_program, best), "the program's answer is better than possible: it lacks a row"
+        tally.best_by_program += not better(best, by_program)
         tally.kept += any(_keeps(start.candidate.job.spec) for start in answer.starts)
 
     compare()
     assert tally.rounds == examples
+    # Greedy is often as good; so the program is looked at alone as well.
+    assert tally.best_by_program >= 0.97 * examples
     return tally
 
 
@@ -101,7 +106,20 @@ def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...],
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)
-    return answer, best_values(able, room, shares, sub_layers), layer_values(answer.starts, sub_layers, shares)
+    return answer, best_values(candidates, room, shares, sub_layers), layer_values(answer.starts, sub_layers, shares)
+
+
+def without_greedy(snapshot: Snapshot, policy: Policy) -> tuple[float, ...]:
+    """The layer values of what the program wants, made concrete, though greedy may be better."""
+    candidates, shares = candidates_of(snapshot, policy)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+    able = able_to_start(candidates, room, shares)
+    classes, sub_layers = classes_of(able), sub_layers_of(able)
+    formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
+    program = formulation.state()
+    solution = optimise(program, point_of((), formulation, program, room), Effort(0.0, 10.0, 0))
+    assert solution is not None
+    return layer_values(starts_of(solution.values, formulation, room, able, shares), sub_layers, shares)
 
 
 def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, ...], Shares]:

@@ -12,7 +12,7 @@ from solver.plan.check import violations
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
 from solver.program.highs import optimise
-from solver.rules.policy import PriorityClass, Queue, policy_of
+from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent
@@ -235,6 +235,32 @@ def test_starting_what_a_queue_does_not_let_in_is_found() -> None:
     ):
         plan = msgspec.structs.replace(good(), policy=spoilt.digest)
         assert [violation.rule for violation in violations(WORLD, spoilt, plan)] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("by", "first", "found"),
+    [
+        ("fifo", {}, ["gang starts before first of strict queue q"]),
+        ("priority", {"priority_class": "high"}, ["gang starts before first of strict queue q"]),
+        ("priority", {"priority_class": "low"}, []),
+        ("shortest", {"time_limit": Duration(1)}, ["gang starts before first of strict queue q"]),
+        ("shortest", {}, []),
+        ("fifo", {"types": ["A100"]}, []),
+        ("fifo", {"tasks": 3}, ["gang starts before first of strict queue q"]),
+    ],
+)
+def test_passing_one_of_a_strict_queue_is_found(by: OrderBy, first: dict[str, Any], found: list[str]) -> None:
+    own: dict[str, Any] = {"tasks": 1, "gpus": 8, "types": ["H100"], "submitted": -1} | first
+    limit = own.pop("time_limit", None)
+    ahead = job("first", "q", **own)
+    ahead = msgspec.structs.replace(ahead, spec=msgspec.structs.replace(ahead.spec, time_limit=limit))
+    late = msgspec.structs.replace(ahead, submitted_at=Instant(500)) if by == "shortest" else ahead
+    world = snapshot_of(NOW, WORLD.nodes, [*WORLD.jobs, late], WORLD.in_flight)
+    classes = (PriorityClass("high", 9), PriorityClass("low", -9))
+    strict = policy_of((Queue(QueueName("q"), ordering=Ordering(by, strict=True)),), classes)
+    verdicts = (*good().verdicts, Waits(late.name, QueueName("q"), ()))
+    plan = msgspec.structs.replace(good(), policy=strict.digest, snapshot=world.digest, verdicts=verdicts)
+    assert [f"{v.subject} {v.problem}" for v in violations(world, strict, plan) if v.rule == "order"] == found
 
 
 def test_a_user_above_its_cap_is_told_from_others() -> None:

@@ -18,12 +18,15 @@ from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
 from solver.rules.demand import sub_layers_of
 from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy
+from solver.rules.policy import Ordering, Policy, Queue, policy_of
 from solver.rules.sharing import sharing_of
+from solver.solve import solve
+from solver.world.quantities import Instant
 from solver.world.room import Room
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import QueueName
 from tests.solver.test_against_brute_force import candidates_of
-from tests.solver.worlds import policies, snapshots
+from tests.solver.worlds import job, node, policies, snapshots
 
 EFFORT = Effort(0.0, 60.0, 0)
 many = settings(max_examples=60, deadline=None)
@@ -111,3 +114,12 @@ def lp_by_pulp(program: Program, costs: Floats) -> float:
     problem.setObjective(pulp.LpAffineExpression(list(zip(problem.variables(), costs.tolist(), strict=True))))
     problem.solve(pulp.HiGHS(mip=False, msg=False))
     return float(pulp.value(problem.objective) or 0.0)
+
+
+def test_the_program_knows_that_a_strict_queue_serves_its_first_before_a_larger_one() -> None:
+    """Without its rows the bound would be that of the larger job, and nothing would be proven."""
+    policy = policy_of((Queue(QueueName("q"), ordering=Ordering("fifo", strict=True)),))
+    pending = [job("first", "q", 1, 4), job("larger", "q", 1, 8, submitted=1), job("last", "q", 1, 4, submitted=2)]
+    certificate = solve(snapshot_of(Instant(9), [node("n1", 8)], pending), policy, optimise).certificate
+    assert certificate.columns, "the program was not asked"
+    assert [layer.status for layer in certificate.layers] == ["proven"] * len(certificate.layers)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from solver.rules.policy import (
     Evictions,
+    OrderBy,
+    Ordering,
     Policy,
     PriorityClass,
     Protection,
@@ -91,7 +93,11 @@ CLASSES = (
 
 
 HOUR_MS = 3_600_000
+ORDERS: tuple[OrderBy, ...] = ("priority", "fifo", "shortest", "least-served")
 USERS = ("", "ada", "bob")
+
+
+orderings = st.builds(Ordering, st.sampled_from(ORDERS), st.booleans())
 
 
 def quota_of(
@@ -126,6 +132,7 @@ def policies(draw: st.DrawFn) -> Policy:
             draw(st.integers(1, 3)),
             "Hold" if seldom() else "None",
             draw(st.sampled_from([("training", "batch"), ("inference",)])) if seldom() else None,
+            ordering=draw(orderings) if draw(st.integers(0, 3)) == 3 else None,
         )
 
     aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
@@ -188,9 +195,14 @@ def jobs(
             draw(st.sampled_from([None, None, "island", "rack"])),
             *(draw(closeness())[1:] if close else ()),
         ),
+        draw(st.sampled_from([None, None, Duration(HOUR_MS), Duration(9 * HOUR_MS)])),
     )
     return Job(
-        JobName(f"job-{number}"), Instant(-HOUR_MS * draw(st.integers(0, 4))), spec, draw(st.sampled_from(USERS))
+        JobName(f"job-{number}"),
+        Instant(-HOUR_MS * draw(st.integers(0, 4))),
+        spec,
+        draw(st.sampled_from(USERS)),
+        served_gpu_ms=draw(st.sampled_from([0, 0, HOUR_MS])),
     )
 
 

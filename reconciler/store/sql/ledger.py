@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import attempts, claims, evictions, holdings, intents, jobs, leadership, nominations
+from reconciler.store.sql.tables import (
+    attempts,
+    claims,
+    evictions,
+    holdings,
+    intents,
+    jobs,
+    leadership,
+    nominations,
+    past_use,
+)
 from solver.world.cluster import DeviceId
 from solver.world.document import encode
 from solver.world.inflight import Intent
@@ -90,9 +100,10 @@ class SqlLedger:
             connection.execute(update(claims).where(unconfirmed).values(running_since=at))
             connection.execute(delete(intents).where(intents.c.id == f"start/{job}/{attempt}"))
 
-    def release(self, epoch: Epoch, job: JobName, attempt: int) -> None:
-        """The claim goes, and with it its holdings and intents."""
+    def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """The claim goes, and with it its holdings and intents; what it has run is added up first."""
         with self._database.writing(epoch) as connection:
+            _add_served(connection, job, attempt, at)
             connection.execute(delete(claims).where(claims.c.job == job, claims.c.attempt == attempt))
 
     def claims(self) -> tuple[Claim, ...]:
@@ -139,6 +150,24 @@ class SqlLedger:
         with self._database.reading() as connection:
             return {JobName(row.job): row.last for row in connection.execute(query.order_by(attempts.c.job))}
 
+    def served(self) -> dict[JobName, int]:
+        """What released attempts have run, by live job."""
+        query = select(attempts.c.job, attempts.c.served_gpu_ms).join(jobs).where(jobs.c.ended_at.is_(None))
+        with self._database.reading() as connection:
+            return {JobName(row.job): row.served_gpu_ms for row in connection.execute(query.order_by(attempts.c.job))}
+
+    def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
+        """One row, written anew."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(past_use))
+            connection.execute(insert(past_use).values(id=1, document=encode(past).decode()))
+
+    def past_use(self) -> PastUse:
+        """What was kept last."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(past_use.c.document)).scalar()
+        return PastUse() if stored is None else self._database.read_document(stored, PastUse)
+
 
 def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
     job = connection.execute(select(jobs.c.ended_at).where(jobs.c.name == claim.job)).one_or_none()
@@ -176,8 +205,19 @@ def _refuse_held(connection: Connection, wanted: Counter[DeviceId]) -> None:
 
 
 def _set_last_attempt(connection: Connection, claim: Claim) -> None:
-    connection.execute(delete(attempts).where(attempts.c.job == claim.job))
-    connection.execute(insert(attempts).values(job=claim.job, last=claim.attempt))
+    known = connection.execute(update(attempts).where(attempts.c.job == claim.job).values(last=claim.attempt))
+    if not known.rowcount:
+        connection.execute(insert(attempts).values(job=claim.job, last=claim.attempt, served_gpu_ms=0))
+
+
+def _add_served(connection: Connection, job: JobName, attempt: int, at: Instant) -> None:
+    held = select(claims.c.running_since).where(claims.c.job == job, claims.c.attempt == attempt)
+    running_since = connection.execute(held).scalar()
+    if running_since is not None:
+        held = select(func.coalesce(func.sum(holdings.c.milli), 0)).where(holdings.c.job == job)
+        gpu_ms = connection.execute(held).scalar_one() * max(0, at - running_since) // MILLI_PER_GPU
+        added = attempts.c.served_gpu_ms + gpu_ms
+        connection.execute(update(attempts).where(attempts.c.job == job).values(served_gpu_ms=added))
 
 
 def _insert_intent(connection: Connection, intent: Intent) -> None:

@@ -42,6 +42,7 @@ attempts = Table(
     metadata,
     Column("job", String, ForeignKey("jobs.name"), primary_key=True),
     Column("last", Integer, nullable=False),
+    Column("served_gpu_ms", BigInteger, nullable=False),  # what attempts before the last have run
 )
 
 claims = Table(
@@ -87,6 +88,13 @@ evictions = Table(
     Column("job", String, ForeignKey("jobs.name"), primary_key=True),
     Column("attempt", Integer, primary_key=True),
     Column("at", BigInteger, nullable=False),
+)
+
+past_use = Table(
+    "past_use",
+    metadata,
+    Column("id", Integer, primary_key=True),  # always 1: the newest alone counts
+    Column("document", Text, nullable=False),
 )
 
 rounds = Table(

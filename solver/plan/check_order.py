@@ -1,0 +1,96 @@
+"""Judges whether a plan keeps strict queues in line: nobody starts who takes what an earlier one that waits could use.
+
+Part of the checker, and as slow and obvious: the order of each queue is worked out again here, from DESIGN and the policy alone.
+It needs every bound job and node to be in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from solver.plan.check_entry import path_of
+from solver.plan.plan import Bind, Nominate, Plan, Starts, Waits, Withdraw
+from solver.plan.violation import Violation
+from solver.rules.policy import SLO_CLASSES, OrderBy, Policy, PriorityClass
+from solver.world.cluster import GpuType, NodeName
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, TaskGroup, TaskPlacement
+
+HIGHEST_BAND = 8
+"""Age bands, as DESIGN has them."""
+
+LAST_RANK = 7
+"""Priority values of a queue that are told apart by SLO class and rank are eight; what is below shares the last."""
+
+
+def order_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """Every start of a strict queue that takes what one ahead of it, waiting, could use."""
+    named = {verdict.job for verdict in plan.verdicts if isinstance(verdict, Starts | Waits)}
+    tasks_of = {step.job: step.tasks for step in plan.steps if isinstance(step, Bind | Nominate)}
+    withdrawn = {step.job for step in plan.steps if isinstance(step, Withdraw)}
+    promised = (intent for intent in snapshot.in_flight.intents if intent.kind == "nominate")
+    tasks_of |= {intent.job: intent.tasks for intent in promised if intent.job not in withdrawn | set(tasks_of)}
+    types = {node.name: node.gpu_type for node in snapshot.nodes}
+    for queue in policy.queues:
+        by = _strict_order(policy, queue.name)
+        jobs = [job for job in snapshot.jobs if by and job.spec.queue == queue.name and job.phase == "pending"]
+        waiting: list[Job] = []
+        for job in _in_order([job for job in jobs if job.name in named], by or "fifo", policy, snapshot.time):
+            if job.name not in tasks_of:
+                waiting.append(job)
+                continue
+            passed = [first.name for first in waiting if _takes_from(job, tasks_of[job.name], types, first)]
+            if passed:
+                yield Violation("order", job.name, f"starts before {', '.join(passed)} of strict queue {queue.name}")
+
+
+def _strict_order(policy: Policy, name: str) -> OrderBy | None:
+    """What a strict queue goes by; None where it is not strict."""
+    for queue in path_of(policy, name):
+        if queue.ordering is not None:
+            return queue.ordering.by if queue.ordering.strict else None
+    return None
+
+
+def _in_order(jobs: list[Job], by: OrderBy, policy: Policy, now: int) -> list[Job]:
+    """SLO class, rank of the value (by priority only), age band; then what the queue goes by, and submission."""
+    classes = {job.name: policy.priority_class(job) or PriorityClass("") for job in jobs}
+    values = sorted({known.value for known in classes.values()}, reverse=True)
+
+    def band(job: Job) -> int:
+        hours = max(0, now - job.submitted_at) / 3_600_000
+        return min(HIGHEST_BAND, int(hours * classes[job.name].aging_per_hour))
+
+    def key(job: Job) -> tuple[float, ...]:
+        slo, highest = SLO_CLASSES.index(classes[job.name].slo_class), band(job)
+        rank = min(values.index(classes[job.name].value), LAST_RANK) if by == "priority" else 0
+        own: float = 0
+        if by == "fifo":  # whoever is behind and aged faster does not pass
+            highest = 0
+        elif by == "shortest" and highest < HIGHEST_BAND:
+            limit = policy.time_limit(job)
+            own = inf if limit is None else limit
+        elif by == "least-served" and highest < HIGHEST_BAND:
+            own = job.served_gpu_ms
+        return slo, rank, -highest, own, job.submitted_at
+
+    return sorted(sorted(jobs, key=lambda job: job.name), key=key)
+
+
+def _takes_from(job: Job, tasks: Iterable[TaskPlacement], types: Mapping[NodeName, GpuType], first: Job) -> bool:
+    """Some task holds a GPU, CPU or memory of a node that the first could use."""
+    groups = {group.name: group for group in job.spec.task_groups}
+    for task in tasks:
+        mine = groups[task.group].shape
+        beside = bool(mine.cpu or mine.memory)
+        for theirs in first.spec.task_groups:
+            if theirs.shape.uses_gpus and _accepts(theirs, types[task.node]) and (mine.uses_gpus or beside):
+                return True
+            if not theirs.shape.uses_gpus and (theirs.shape.cpu or theirs.shape.memory) and beside:
+                return True
+    return False
+
+
+def _accepts(group: TaskGroup, gpu_type: GpuType) -> bool:
+    return bool(gpu_type) and (not group.shape.gpu_types or gpu_type in group.shape.gpu_types)

@@ -1,0 +1,86 @@
+"""Dominant shares: how much of the cluster a queue holds of what it holds most of, beyond its guarantees.
+
+Dominant resource fairness (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), over GPU types, CPU and memory. Here it only
+orders queues that are served above their guarantees; it never makes a start lawful or unlawful. CPU and memory are
+guaranteed to nobody by name: a queue that is guaranteed a quarter of the GPUs counts as guaranteed a quarter of both.
+Where past use counts, the dominant share of what a queue has held of GPUs on average (rules/usage) is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from solver.rules.tree import Line
+from solver.world.cluster import GpuType
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobSpec, QueueName
+
+
+class Beside(NamedTuple):
+    """What tasks take beside GPUs: CPU in milli-cores, memory in bytes."""
+
+    cpu: int = 0
+    memory: int = 0
+
+    def plus(self, other: Beside, times: int = 1) -> Beside:
+        """Both together."""
+        return Beside(self.cpu + times * other.cpu, self.memory + times * other.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All that the cluster has, broken or not; what each leaf queue holds of it beside GPUs, and has held of GPUs on average."""
+
+    gpus: Mapping[GpuType, int] = field(default_factory=dict)
+    beside: Beside = field(default_factory=Beside)
+    held_beside: Mapping[QueueName, Beside] = field(default_factory=dict)
+    held_before: Mapping[tuple[QueueName, GpuType], float] = field(default_factory=dict)
+
+
+def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> Cluster:
+    """Add up a snapshot; `gpus` are its GPUs by type."""
+    held: dict[QueueName, Beside] = {}
+    for job in snapshot.jobs:
+        queue = job.spec.queue
+        held[queue] = held.get(queue, Beside()).plus(beside_held(job))
+    whole = Beside(sum(node.cpu for node in snapshot.nodes), sum(node.memory for node in snapshot.nodes))
+    return Cluster(gpus, whole, held)
+
+
+def beside_wanted(spec: JobSpec) -> Beside:
+    """What the whole gang takes."""
+    return _sum(
+        Beside(group.replicas * group.shape.cpu, group.replicas * group.shape.memory) for group in spec.task_groups
+    )
+
+
+def beside_held(job: Job) -> Beside:
+    """What its placed tasks hold."""
+    shapes = {group.name: group.shape for group in job.spec.task_groups}
+    held = (shapes[task.group] for task in job.placement if task.group in shapes)
+    return _sum(Beside(shape.cpu, shape.memory) for shape in held)
+
+
+def dominant_share(
+    queue: QueueName, held: Mapping[GpuType, int], beside: Beside, guaranteed: Mapping[Line, int], cluster: Cluster
+) -> float:
+    """The largest of a queue's shares of the cluster above its guarantees, between 0 and 1 (2 with the past), if it held this."""
+    owed = {gpu_type: guaranteed.get(Line(queue, gpu_type), 0) for gpu_type in cluster.gpus}
+    part_owed = sum(owed.values()) / max(1, sum(cluster.gpus.values()))
+    shares = [(held.get(gpu_type, 0) - owed[gpu_type]) / gpus for gpu_type, gpus in cluster.gpus.items() if gpus]
+    shares += [mine / whole - part_owed for mine, whole in zip(beside, cluster.beside, strict=True) if whole]
+    before = [
+        (cluster.held_before.get((queue, gpu_type), 0.0) - owed[gpu_type]) / gpus
+        for gpu_type, gpus in cluster.gpus.items()
+        if gpus
+    ]
+    return max(0.0, *shares) + max(0.0, *before, 0.0) if shares else 0.0
+
+
+def _sum(parts: Iterable[Beside]) -> Beside:
+    total = Beside()
+    for part in parts:
+        total = total.plus(part)
+    return total

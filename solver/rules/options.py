@@ -1,0 +1,95 @@
+"""The ways in which a gang can be served: which GPU type each of its groups gets, and what that costs its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+from solver.rules.entitlement import Charge
+from solver.rules.policy import SloClass
+from solver.rules.sharing import Sharing
+from solver.world.cluster import GpuType
+from solver.world.quantities import MILLI_PER_GPU
+from solver.world.workload import JobSpec, Shape, TaskGroup
+
+OPTIONS_MAX = 16
+"""GPU-type combinations tried per job, most preferred first: two groups of four types each, or one of sixteen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is
+    (a group that names no type likes all of them equally).
+
+    `shapes`: what a task of each group takes under it; `charge`: what it costs to start; `wanted`: what it costs at its full size.
+    """
+
+    gpu_types: tuple[GpuType | None, ...]
+    fallback: int
+    shapes: tuple[Shape, ...]
+    charge: Charge = field(hash=False)
+    wanted: Charge = field(hash=False)
+
+    @property
+    def worth(self) -> float:
+        """GPUs of the least gang, as a layer counts them; one without GPUs counts a thousandth, so that it is started too."""
+        return (sum(self.charge.values()) or 1) / MILLI_PER_GPU
+
+    @property
+    def growth(self) -> float:
+        """GPUs by which the gang may grow."""
+        return (sum(self.wanted.values()) - sum(self.charge.values())) / MILLI_PER_GPU
+
+
+def options_of(
+    spec: JobSpec, known: Iterable[GpuType], sharing: Sharing, slo_class: SloClass = "standard"
+) -> tuple[Option, ...]:
+    """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none."""
+    in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
+    per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
+    wishes = [bool(group.shape.gpu_types) for group in spec.task_groups]
+
+    def fallback(ranks: tuple[int, ...]) -> int:
+        return sum(rank for rank, wish in zip(ranks, wishes, strict=True) if wish)
+
+    every = product(*(range(len(types)) for types in per_group))
+    combined = sorted(every, key=lambda ranks: (fallback(ranks), ranks))
+    return tuple(
+        _option(
+            spec,
+            tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)),
+            fallback(ranks),
+            sharing,
+            slo_class,
+        )
+        for ranks in islice(combined, OPTIONS_MAX)
+    )
+
+
+def charge_of(shapes: Iterable[Shape], gpu_types: Iterable[GpuType | None], tasks: Iterable[int]) -> Charge:
+    """What so many tasks of each group cost, with the shapes that they have on these types."""
+    charge: dict[GpuType, int] = {}
+    for shape, gpu_type, count in zip(shapes, gpu_types, tasks, strict=True):
+        if gpu_type is not None:
+            charge[gpu_type] = charge.get(gpu_type, 0) + count * shape.cost
+    return charge
+
+
+def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | None]:
+    if not group.shape.uses_gpus:
+        return [None]
+    wishes = group.shape.gpu_types or tuple(in_cluster)
+    return [gpu_type for gpu_type in dict.fromkeys(wishes) if gpu_type in in_cluster]
+
+
+def _option(
+    spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int, sharing: Sharing, slo_class: SloClass
+) -> Option:
+    shapes = tuple(
+        sharing.served(group.shape, gpu_type, spec.queue, slo_class)
+        for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True)
+    )
+    least = charge_of(shapes, gpu_types, [group.least for group in spec.task_groups])
+    wanted = charge_of(shapes, gpu_types, [group.replicas for group in spec.task_groups])
+    return Option(gpu_types, fallback, shapes, least, wanted)

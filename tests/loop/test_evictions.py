@@ -1,0 +1,88 @@
+"""Evictions acted on: who is asked to leave waits again, and who was promised its devices gets exactly those."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.rules.policy import PriorityClass, Protection, Queue, Quota, SchedulingPolicy, policy_of
+from solver.world.cluster import GpuType
+from solver.world.quantities import Duration, MilliGpu
+from solver.world.workload import JobName, QueueName
+from tests.loop.plane import START_DEADLINE, Site
+
+
+@pytest.fixture
+def contended(site: Site) -> Site:
+    """The lender is guaranteed half of the cluster, and the borrower holds all of it."""
+    site.policy = policy_of(
+        (
+            Queue(QueueName("lender"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(4)),)),
+            Queue(QueueName("borrower"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(4)),)),
+        ),
+        (PriorityClass("plain", protection=Protection(min_runtime=Duration(0))),),
+        SchedulingPolicy(default_priority_class="plain", start_deadline=START_DEADLINE),
+    )
+    for name in ("first", "second"):
+        site.submit(name, ("sleep", "forever"), gpus=4, queue="borrower")
+        site.rest()
+    return site
+
+
+def devices_of(site: Site, name: str) -> list[str]:
+    """What a job holds."""
+    return [
+        device for claim in site.store.ledger.claims() if claim.job == name for t in claim.tasks for device in t.devices
+    ]
+
+
+def test_borrowed_work_leaves_waits_again_and_the_owner_gets_its_devices(contended: Site) -> None:
+    site = contended
+    given_up = devices_of(site, "second")
+    site.submit("owner", ("sleep", "forever"), gpus=4, queue="lender")
+    site.one_pass()
+    assert (site.state("second"), site.state("owner")) == ("stopping", "queued")
+    assert [intent.job for intent in site.store.ledger.intents() if intent.kind == "nominate"] == ["owner"]
+    site.one_pass(after_s=60)
+    site.rest()
+    assert devices_of(site, "owner") == given_up
+    assert (site.state("owner"), site.state("second"), site.state("first")) == ("running", "queued", "running")
+    assert len(site.store.ledger.evictions()[JobName("second")]) == 1
+    assert "promised" in site.events("owner")
+
+
+def test_nobody_else_is_asked_to_leave_meanwhile(contended: Site) -> None:
+    site = contended
+    site.submit("owner", ("sleep", "forever"), gpus=4, queue="lender")
+    site.one_pass()
+    asked = {intent.id for intent in site.store.ledger.intents()}
+    plan = site.one_pass(after_s=0).plan
+    assert plan.steps == ()
+    assert {intent.id for intent in site.store.ledger.intents()} == asked
+
+
+def test_a_promise_ends_with_the_job_it_was_made_to(contended: Site) -> None:
+    site = contended
+    name = site.submit("owner", ("sleep", "forever"), gpus=4, queue="lender")
+    site.one_pass()
+    site.store.jobs.request_cancel(name, "ada")
+    site.one_pass(after_s=60)
+    site.rest()
+    assert [intent for intent in site.store.ledger.intents() if intent.kind == "nominate"] == []
+    site.one_pass(after_s=120)  # once its back-off is over
+    site.rest()
+    assert site.state("second") == "running"
+
+
+def test_who_finishes_before_the_order_to_leave_arrives_has_succeeded(contended: Site) -> None:
+    site = contended
+    site.store.jobs.request_cancel(JobName("second"), "ada")
+    site.one_pass()
+    site.one_pass(after_s=60)
+    site.submit("short", ("sleep", "5s"), gpus=4, queue="borrower")
+    site.rest()
+    site.faults(lost=1.0)
+    site.submit("owner", ("sleep", "forever"), gpus=4, queue="lender")
+    site.one_pass()
+    assert site.state("short") == "stopping"
+    site.one_pass(after_s=30)
+    assert site.state("short") == "succeeded"

@@ -1,0 +1,62 @@
+"""Dominant shares in a table that can be checked by hand, and that they order without making anything lawful."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.rules.demand import in_order
+from solver.rules.dominance import Beside, Cluster, cluster_of, dominant_share
+from solver.rules.entitlement import gpus_by_type
+from solver.rules.policy import Policy
+from solver.rules.tree import Line
+from solver.solve import competing, standing
+from solver.world.cluster import GpuType
+from solver.world.snapshot import Snapshot
+from solver.world.workload import QueueName
+from tests.solver.worlds import policies, snapshots
+
+H, A = GpuType("H100"), GpuType("A100")
+Q = QueueName("q")
+CLUSTER = Cluster({H: 16, A: 4}, Beside(100, 1000))
+
+
+@pytest.mark.parametrize(
+    ("why", "held", "beside", "guaranteed", "expected"),
+    [
+        ("nothing held", {}, Beside(), {}, 0.0),
+        ("the scarcer type dominates", {H: 4, A: 2}, Beside(), {}, 0.5),
+        ("only what is above the guarantee", {H: 12}, Beside(), {H: 8}, 0.25),
+        ("not below zero", {H: 2}, Beside(), {H: 8}, 0.0),
+        ("CPU dominates", {H: 4}, Beside(60, 10), {}, 0.6),
+        ("memory dominates", {H: 4}, Beside(10, 700), {}, 0.7),
+        ("a quarter of the GPUs guaranteed is a quarter of the CPU", {}, Beside(60, 10), {H: 5}, 0.35),
+    ],
+)
+def test_dominant_share(
+    why: str, held: dict[GpuType, int], beside: Beside, guaranteed: dict[GpuType, int], expected: float
+) -> None:
+    lines = {Line(Q, gpu_type): gpus for gpu_type, gpus in guaranteed.items()}
+    assert dominant_share(Q, held, beside, lines, CLUSTER) == pytest.approx(expected), why
+
+
+@given(st.integers(0, 16), st.integers(0, 4), st.integers(0, 100), st.integers(0, 8), st.integers(0, 100))
+def test_holding_more_never_lowers_it(h: int, a: int, cpu: int, guaranteed: int, more: int) -> None:
+    lines = {Line(Q, H): guaranteed}
+    least = dominant_share(Q, {H: h, A: a}, Beside(cpu, 0), lines, CLUSTER)
+    assert 0 <= least <= dominant_share(Q, {H: h, A: a}, Beside(cpu + more, more), lines, CLUSTER)
+
+
+@settings(max_examples=60, deadline=None)
+@given(snapshots(), policies())
+def test_it_orders_inside_a_sub_layer_and_changes_nothing_else(snapshot: Snapshot, policy: Policy) -> None:
+    shares, admissions = standing(snapshot, policy)
+    jobs = competing(snapshot, admissions)
+    assert shares.cluster == cluster_of(snapshot, gpus_by_type(snapshot))
+    hogs = {name: Beside(10**9, 10**15) for name in (QueueName("left"), QueueName("r1"))}
+    other = replace(shares, cluster=replace(shares.cluster, held_beside=hogs))
+    here, there = (in_order(jobs, policy, known, snapshot.time) for known in (shares, other))
+    assert {(c.job.name, c.sub_layer, c.options) for c in here} == {(c.job.name, c.sub_layer, c.options) for c in there}
