@@ -10,6 +10,7 @@ import numpy as np
 
 from solver.closeness import tasks_that_fit
 from solver.placement import place
+from solver.plan.mig_reasons import MigHasNoPeers, NotPartitioned, UnknownMigProfile
 from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
 from solver.plan.refusals import (
     AboveMax,
@@ -29,9 +30,11 @@ from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType, Level
+from solver.world.mig import mig_model
+from solver.world.mig_layout import near_profiles
 from solver.world.quantities import MILLI_PER_GPU, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, QueueName, SharedShape
+from solver.world.workload import Job, JobSpec, MigShape, QueueName, SharedShape, TaskGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class Gate:
 
     def _refusal(self, job: Job, option: Option) -> AnyReason | None:
         """Why this option can never be served; None where it can."""
-        unshared = next(_not_shareable(job.spec, option), None)
+        unshared = next(_not_shareable(job.spec, option), None) or next(_no_instance(job.spec, option), None)
         if unshared is not None:
             return unshared
         spec, users = job.spec, self.shares.users
@@ -153,6 +156,7 @@ class Gate:
             tasks_that_fit=tasks,
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
+            profile=shape.mig or "",
         )
 
     def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:
@@ -175,3 +179,26 @@ def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotShared | GpuToo
             yield NotShared(group.name, gpu_type)
         elif not 0 < shape.milli <= MILLI_PER_GPU:
             yield GpuTooSmall(group.name, gpu_type, Memory(shape.gpu_memory or 0), known=shape.milli > 0)
+
+
+def _no_instance(spec: JobSpec, option: Option) -> Iterator[NotPartitioned | UnknownMigProfile | MigHasNoPeers]:
+    """Groups that ask for a MIG instance which no GPU of the type can have, or which can't do what they want it for."""
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if not isinstance(shape, MigShape) or gpu_type is None:
+            continue
+        if not shape.model:
+            yield NotPartitioned(group.name, gpu_type)
+        elif not shape.milli:
+            name = shape.mig or ""
+            yield UnknownMigProfile(
+                group.name, gpu_type, shape.model, name, near_profiles(mig_model(shape.model), name)
+            )
+        elif _wants_nvlink(spec, group):
+            yield MigHasNoPeers(group.name)
+
+
+def _wants_nvlink(spec: JobSpec, group: TaskGroup) -> bool:
+    """Several tasks of the group are to be in one island."""
+    bundle = spec.bundle_of(group)
+    asked = (group.topology.required, bundle.within if bundle else None) if group.replicas > 1 else ()
+    return "island" in (spec.effective_topology.required, *asked)

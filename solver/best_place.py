@@ -18,15 +18,22 @@ def place_best(
 ) -> tuple[Option, Placed] | None:
     """Take room under one of several equally liked options: where `fit` finds the cheapest place, else the first that fits.
 
-    `fit` chooses for jobs of one task. Gangs stay together as `place` keeps them; `tasks` as there.
+    `fit` chooses for jobs of one task, and knows nothing of GPUs in MIG mode. Gangs stay together as `place` keeps them;
+    `tasks` as there.
     """
-    if fit is not None and spec.tasks == 1 and sum(tasks or least_tasks(spec)) == 1:
-        return _place_cheapest(room, spec, options, fit)
+    if fit is not None and spec.tasks == 1 and sum(tasks or least_tasks(spec)) == 1 and not _wants_instance(spec):
+        cheapest = _place_cheapest(room, spec, options, fit)
+        if cheapest or not room.partitions:
+            return cheapest
     for option in options:
         placed = place(room, spec, option, tasks=tasks)
         if placed is not None:
             return option, placed
     return None
+
+
+def _wants_instance(spec: JobSpec) -> bool:
+    return any(group.shape.mig is not None for group in spec.task_groups)
 
 
 def _place_cheapest(room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit) -> tuple[Option, Placed] | None:

@@ -82,6 +82,17 @@ class MakingRoom:
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
     _victims: dict[tuple[QueueName, int, bool, bool], list[Victim]] = field(default_factory=dict)
 
+    def serve_all(self, candidates: Sequence[Candidate], tier: Tier) -> None:
+        """Serve them in order; again while somebody was promised something, since a victim may have freed more than was used."""
+        waiting, promised = list(candidates), -1
+        while promised < len(self.promises) and waiting:
+            promised = len(self.promises)
+            self._without.clear()
+            for candidate in waiting:
+                self.serve(candidate, tier)
+            served = {start.candidate.job.name for start in self.starts} | {known.job.name for known in self.promises}
+            waiting = [candidate for candidate in waiting if candidate.job.name not in served]
+
     def serve(self, candidate: Candidate, tier: Tier) -> None:
         """Start a taker where it can now, else promise it its devices with the least harm found, if there are any for it."""
         taker = self._taker(candidate, tier)
@@ -92,7 +103,9 @@ class MakingRoom:
         if barred or alike in self._without:
             return
         now = next(filter(None, (self._try(candidate, o, tier, (), self.room) for o in candidate.options)), None)
-        found = now or next(self._ways(candidate, tier, taker), None)
+        # A promise names devices, and an instance that has to be made is none yet: nobody is evicted for instances.
+        wants_instances = any(group.shape.mig is not None for group in candidate.job.spec.task_groups)
+        found = now or (None if wants_instances else next(self._ways(candidate, tier, taker), None))
         if found is None:
             self._without.add(alike)
             return

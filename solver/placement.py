@@ -11,10 +11,20 @@ import numpy.typing as npt
 
 from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
 from solver.rules.options import Option
-from solver.world.cluster import LEVELS, GpuType, Level, is_wider
+from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Bundle, JobSpec, Shape, SharedShape, SharingMode, TaskPlacement, TopologyRequest
+from solver.world.workload import (
+    Bundle,
+    JobSpec,
+    MigShape,
+    MigSlot,
+    Shape,
+    SharedShape,
+    SharingMode,
+    TaskPlacement,
+    TopologyRequest,
+)
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -48,7 +58,7 @@ def place(
 
 def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
     """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
-    if any(isinstance(shape, SharedShape) for shape in option.shapes):
+    if room.partitions or any(isinstance(shape, SharedShape) for shape in option.shapes):
         yield _Gang.of(room, spec, option, within, tasks, fresh=False)
     yield _Gang.of(room, spec, option, within, tasks, fresh=True)
 
@@ -70,7 +80,7 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
             break
         near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
         own = [room.index[task.node] for task in tasks if task.group == group.name]
-        slots = room.slots(group.shape, group.gpu_type) * near
+        slots = room.slots(group.shape, group.gpu_type, within=near & room.open_nodes) * near
         chosen = more_tasks(room, slots, most + first - len(own), group.bundle, limits.of_group(number), own)
         tasks += _realise(room, group, chosen, len(own))
     return Placed(tuple(tasks), _preferred_met(room, asked, tuple(tasks)))
@@ -117,6 +127,7 @@ class _Gang:
     groups: tuple[tuple[ServedGroup, int], ...]
     slots: list[Ints]
     allowed: Mask
+    fresh: bool
 
     @classmethod
     def of(
@@ -127,7 +138,7 @@ class _Gang:
         order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)
         groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
         slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group, _ in groups]
-        return cls(room, spec, groups, slots, allowed)
+        return cls(room, spec, groups, slots, allowed, fresh)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
@@ -156,7 +167,8 @@ class _Gang:
         if len(self.groups) == 1:
             ((group, tasks),) = self.groups
             limits = SpreadLimits.of(self.room, self.spec).of_group(group.number)
-            chosen = choose(self.room, self.slots[0] * nodes, tasks, group.bundle, limits)
+            slots = self._together(self.room, group, self.slots[0], nodes)
+            chosen = choose(self.room, slots, tasks, group.bundle, limits)
             return None if chosen is None else tuple(_realise(self.room, group, chosen))
         return self._place_groups_together(nodes)
 
@@ -165,14 +177,20 @@ class _Gang:
         trial, limits = self.room.copy(), SpreadLimits.of(self.room, self.spec)
         decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
         for (group, tasks), before in zip(self.groups, self.slots, strict=True):
-            slots = np.minimum(before, trial.slots(group.shape, None)) * nodes
+            slots = self._together(trial, group, np.minimum(before, trial.slots(group.shape, None)), nodes)
             chosen = choose(trial, slots, tasks, group.bundle, limits.of_group(group.number))
             if chosen is None:
                 return None
             for node, count in chosen:
-                trial.take(node, group.shape, count)
+                _take(trial, node, group.shape, count)
             decided.append((group, chosen))
         return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
+
+    def _together(self, room: Room, group: ServedGroup, slots: Ints, nodes: Mask) -> Ints:
+        """What these nodes take together, where the changes of partitions that are left do not do for each of them."""
+        if not (room.partitions and self.fresh and group.shape.uses_gpus):
+            return slots * nodes
+        return np.minimum(slots, room.slots(group.shape, group.gpu_type, within=nodes)) * nodes
 
 
 def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]], first: int = 0) -> Iterator[TaskPlacement]:
@@ -180,9 +198,16 @@ def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]], firs
     index = first
     for node, tasks in chosen:
         share, mode = _share(group.shape, room.nodes[node].pool)
-        for devices in room.take(node, group.shape, tasks):
-            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share, mode)
+        for devices, slot in _take(room, node, group.shape, tasks):
+            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share, mode, slot)
             index += 1
+
+
+def _take(room: Room, node: int, shape: Shape, tasks: int) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:
+    """The devices of each task, and the MIG instance where that is its device."""
+    if isinstance(shape, MigShape):
+        return [((slot.instance.id_on(slot.gpu),), slot) for slot in room.take_instances(node, shape, tasks)]
+    return [(devices, None) for devices in room.take(node, shape, tasks)]
 
 
 def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:

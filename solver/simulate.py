@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Withdraw
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Withdraw
 from solver.program.optimiser import Optimiser
+from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
-from solver.world.inflight import InFlight, Intent, Usage
+from solver.world.inflight import Counter, InFlight, Intent, Usage
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
@@ -82,6 +84,7 @@ class Replay:
     _durations: dict[JobName, Duration] = field(default_factory=dict)
     _ends: list[tuple[Instant, JobName, int]] = field(default_factory=list)
     _promises: dict[JobName, Intent] = field(default_factory=dict)
+    _mig_changes: list[Counter] = field(default_factory=list)
     _usage: tuple[Usage, ...] = ()
     _usage_at: Instant = field(default_factory=lambda: Instant(0))
 
@@ -94,7 +97,9 @@ class Replay:
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
                 self._accrue(now)
-                in_flight = InFlight(intents=tuple(self._promises.values()), usage=self._usage)
+                in_flight = InFlight(
+                    intents=tuple(self._promises.values()), usage=self._usage, counters=tuple(self._mig_changes)
+                )
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
@@ -146,6 +151,9 @@ class Replay:
         return position
 
     def _apply(self, plan: Plan, now: Instant) -> None:
+        changed = [step for step in plan.steps if isinstance(step, Repartition)]
+        if changed:
+            self._partition(changed, now)
         for step in plan.steps:
             match step:
                 case Bind():
@@ -156,6 +164,8 @@ class Replay:
                     self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
                 case Withdraw(job):
                     del self._promises[job]
+                case Repartition():
+                    pass  # Made true above, all at once.
                 case Release():
                     raise AssertionError(f"{step.job} is released, but starting takes no time here")
 
@@ -193,3 +203,21 @@ class Replay:
             served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
         )
         self.runs[step.job] = msgspec.structs.replace(run.stopped(now), evictions=run.evictions + 1)
+
+    def _partition(self, changed: Sequence[Repartition], now: Instant) -> None:
+        """GPUs are partitioned at once, and each counts for the hour after."""
+        made = {step.device: step.instances for step in changed}
+        pools = Tally(node.pool for node in self.nodes for gpu in node.gpus if gpu.id in made)
+        self._mig_changes = [known for known in self._mig_changes if known.window_start > now - HOUR_MS]
+        self._mig_changes += [Counter(MIG_CHANGES, pool, now, count) for pool, count in sorted(pools.items())]
+        self.nodes = tuple(
+            msgspec.structs.replace(
+                node,
+                gpus=tuple(
+                    msgspec.structs.replace(gpu, instances=made[gpu.id]) if gpu.id in made else gpu for gpu in node.gpus
+                ),
+            )
+            if any(gpu.id in made for gpu in node.gpus)
+            else node
+            for node in self.nodes
+        )

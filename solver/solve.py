@@ -13,6 +13,7 @@ from solver.rules.demand import in_order
 from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.options import Option
+from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
@@ -34,7 +35,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     return Plan(
         snapshot.digest,
         policy.digest,
-        tuple(steps_of(world, policy, nominations, decision.starts, decision.promises)),
+        tuple(steps_of(world, policy, nominations, decision.starts, decision.promises, decision.room)),
         tuple(explained.verdicts()),
         decision.certificate,
     )
@@ -44,7 +45,8 @@ def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, 
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
-    gate = Gate(policy, shares, Room.empty(snapshot.nodes), sharing)
+    empty = Room.empty(snapshot.nodes, mig=pool_rules(policy, snapshot).unlimited())
+    gate = Gate(policy, shares, empty, sharing)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     wanted = demand_of(competing(snapshot, admissions))
     return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from solver.eviction import Promise
 from solver.nominations import Nominations
 from solver.plan.plan import Bind, Evict, Nominate, Release, Step, Withdraw
+from solver.repartition import repartitions
 from solver.rules.policy import Policy
 from solver.rules.victims import Victim
 from solver.starts import Start
 from solver.world.quantities import Duration
+from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
 
 
 def steps_of(
-    snapshot: Snapshot, policy: Policy, nominations: Nominations, starts: Iterable[Start], promises: Iterable[Promise]
+    snapshot: Snapshot,
+    policy: Policy,
+    nominations: Nominations,
+    starts: Sequence[Start],
+    promises: Iterable[Promise],
+    room: Room,
 ) -> Iterator[Step]:
-    """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one."""
+    """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one.
+
+    `room`: what was free before. GPUs are partitioned anew before anybody is bound.
+    """
     yield from _releases(snapshot)
     for intent in nominations.withdrawn:
         yield Withdraw(intent.job, intent.attempt)
     for promise in promises:
         yield from _evictions(promise, policy)
+    yield from repartitions(room, starts)
     for nomination in nominations.ready:
         yield _bind(nomination.job, nomination.intent.tasks, policy)
     for start in starts:

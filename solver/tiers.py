@@ -24,12 +24,14 @@ from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
+from solver.world.partitions import PoolRules
 from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -80,9 +82,7 @@ class _Round:
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
             alike = tuple(group)
             ousted = {name for name in _names(alike) if name in inside and not making.keep(ungrown(inside[name]))}
-            for candidate in alike:
-                if candidate.job.name not in started or candidate.job.name in ousted:
-                    making.serve(candidate, tier)
+            making.serve_all([c for c in alike if c.job.name not in started or c.job.name in ousted], tier)
         if making.promises:
             self._settle(making)
         return bool(making.promises)
@@ -143,8 +143,9 @@ def _decide(
     shares: Shares,
     optimiser: Optimiser | None,
 ) -> Decision:
-    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
-    room, soon = Room.of(snapshot, sharing.domain), soon_free(snapshot, sharing.domain)
+    sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
+    # What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
+    room, soon = Room.of(snapshot, sharing.domain, mig), soon_free(snapshot, sharing.domain, mig.unchanging())
     fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
     this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[], fit=fit)
     answer = this.decide()
@@ -227,9 +228,9 @@ def _holding(making: MakingRoom) -> Shares:
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))
 
 
-def soon_free(snapshot: Snapshot, domain_of: DomainOf) -> Room:
+def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules) -> Room:
     """The room there will be when everybody who was asked to stop, and still has time to, has stopped."""
     stopping = {
         intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop" and intent.deadline > snapshot.time
     }
-    return Room.of(snapshot, domain_of, leaving=stopping)
+    return Room.of(snapshot, domain_of, mig, leaving=stopping)

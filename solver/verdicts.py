@@ -11,6 +11,7 @@ import numpy as np
 from solver.admission import Admission
 from solver.closeness import tasks_that_fit
 from solver.placement import place
+from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
@@ -39,7 +40,7 @@ from solver.starts import Start
 from solver.world.cluster import GpuType
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobName, JobSpec, MigShape, QueueName, Shape, TaskGroup
 
 AHEAD_NAMED_MAX = 3
 """Jobs named in an `outranked` reason; the rest are counted."""
@@ -207,14 +208,33 @@ def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason
 def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
     fits = int(room.slots(shape, gpu_type).sum())
     if fits >= group.least:
+        # What is wanted can be had, but perhaps not with the changes of partitions that are left.
+        if room.partitions and int(room.slots(shape, gpu_type, within=room.open_nodes).sum()) < group.least:
+            yield _too_few_instances(room, group, shape, gpu_type)
         return
     name = gpu_type or GpuType("")
     gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
-    if not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.least:
+    if isinstance(shape, MigShape) and int(room.slots(gpus_alone, gpu_type).sum()) < group.least:
+        yield _too_few_instances(room, group, gpus_alone, gpu_type)
+    elif not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.least:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
         yield HostResources(group.name, name, cpu, memory, group.least, fits)
     else:
         yield NoRoom(group.name, name, group.least, shape.cost, fits)
+
+
+def _too_few_instances(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> MigGeometry:
+    as_it_is, with_changes, at_last = (
+        int(slots.sum())
+        for slots in (
+            room.slots(shape, gpu_type, fresh=False),
+            room.slots(shape, gpu_type, within=room.open_nodes),
+            room.slots(shape, gpu_type),
+        )
+    )
+    left = room.changes_left(gpu_type)
+    name, profile = gpu_type or GpuType(""), shape.mig or ""
+    return MigGeometry(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
 
 
 def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:

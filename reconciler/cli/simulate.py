@@ -113,7 +113,8 @@ def _with_queues_of(jobs: Sequence[TraceJob], compiled: Compiled) -> Policy:
         queues = compiled.policy.queues
     click.echo(f"note: {said}", err=True)
     added = tuple(Queue(queue) for queue in missing)
-    return policy_of((*queues, *added), compiled.policy.priority_classes, compiled.policy.scheduling)
+    known = compiled.policy
+    return policy_of((*queues, *added), known.priority_classes, known.scheduling, known.sharing, known.mig)
 
 
 def _run(replay: Replay, jobs: Sequence[TraceJob], start: Instant, end: Instant) -> RoundTally:

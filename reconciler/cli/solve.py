@@ -43,7 +43,7 @@ def solve(snapshot_file: Path, policies: Path, output: str) -> None:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan for people: what starts and where, what waits and why, and what is proven of it."""
-    from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Release, Waits, Withdraw
+    from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Release, Repartition, Waits, Withdraw
 
     lines: list[str] = []
     for step in plan.steps:
@@ -53,6 +53,9 @@ def plan_lines(plan: Plan) -> list[str]:
                 lines.append(f"start    {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}")
             case Release():
                 lines.append(f"release  {step.job}: attempt {step.attempt} did not become ready in time")
+            case Repartition(node, device, instances):
+                made = " + ".join(f"{one.profile}@{one.start}" for one in instances or ())
+                lines.append(f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}")
             case Evict():
                 lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours lost"
                 lines.append(

@@ -17,9 +17,9 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, SharingPolicy
+from solver.rules.policy import MigGeometry, PriorityClass, Queue, SchedulingPolicy, SharingPolicy
 
-OriginT = TypeVar("OriginT", PriorityClass, SchedulingPolicy, SharingPolicy)
+OriginT = TypeVar("OriginT", MigGeometry, PriorityClass, SchedulingPolicy, SharingPolicy)
 
 # What may lie beside documents without being one.
 _IGNORED_SUFFIXES = (".md", ".txt")
@@ -34,6 +34,7 @@ class Gathered:
     classes: list[Declared[PriorityClass]] = field(default_factory=list)
     settings: list[Declared[SchedulingPolicy]] = field(default_factory=list)
     sharing: list[Declared[SharingPolicy]] = field(default_factory=list)
+    mig: list[Declared[MigGeometry]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})
@@ -137,6 +138,8 @@ def _keep(document: Located, kind: str, path: str, found: Gathered) -> None:
         found.settings.append(_with_origin(declare(document, path, spec, SchedulingPolicy)))
     elif kind == "SharingPolicy":
         found.sharing.append(_with_origin(declare(document, path, named, SharingPolicy)))
+    elif kind == "MigGeometry":
+        found.mig.append(_with_origin(declare(document, path, named, MigGeometry)))
     elif kind == "NodePool":
         found.pools.append(declare(document, path, spec, NodePoolSpec))
     else:

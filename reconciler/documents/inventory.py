@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Problem, did_you_mean
 from reconciler.documents.topology import Position, TopologySpec, positions, topology_problems
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.world.document import Document
+from solver.world.mig_layout import model_of_type
+from solver.world.mig_table import MigModelName
 from solver.world.quantities import Cpu, Memory, MilliGpu
 
 NODES_MAX = 200_000
@@ -34,6 +36,12 @@ class NodePoolSpec(Document, frozen=True):
     gpu_type: GpuType = GpuType("")
     gpus_per_node: int = 0
     gpu_memory: Memory | None = None
+    mig_model: MigModelName | None = None
+
+    @property
+    def effective_mig_model(self) -> str:
+        """The model in the table of MIG profiles; "" where neither the pool nor its GPU type's name says it."""
+        return self.mig_model or model_of_type(self.gpu_type)
 
     def node_names(self) -> list[NodeName]:
         """The names of the pool's nodes, sorted."""
@@ -49,9 +57,11 @@ class NodePoolSpec(Document, frozen=True):
 
 Pools = Sequence[Declared[NodePoolSpec]]
 Topologies = Sequence[Declared[TopologySpec]]
+FixedLayouts = Mapping[str, Sequence[tuple[MigInstance, ...]]]
+"""For each pool whose GPUs are partitioned for good, the instances of GPU 0, 1 and so on of every node."""
 
 
-def declared_nodes(pools: Pools, topologies: Topologies) -> tuple[Node, ...]:
+def declared_nodes(pools: Pools, topologies: Topologies, layouts: FixedLayouts) -> tuple[Node, ...]:
     """Every declared node, sorted by name. The documents are free of problems."""
     topology_of = {topology.value.pool: topology.value for topology in topologies}
     nodes: list[Node] = []
@@ -59,7 +69,8 @@ def declared_nodes(pools: Pools, topologies: Topologies) -> tuple[Node, ...]:
         names = pool.value.node_names()
         topology = topology_of.get(pool.name)
         placed = positions(topology, names) if topology else {}
-        nodes += (_node(pool, name, placed.get(name, {})) for name in names)
+        fixed = layouts.get(pool.name, ())
+        nodes += (_node(pool, name, placed.get(name, {}), fixed) for name in names)
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 
@@ -96,7 +107,9 @@ def gpus_by_type(pools: Pools) -> dict[GpuType, MilliGpu]:
     return {gpu_type: MilliGpu.gpus(count) for gpu_type, count in total.items()}
 
 
-def _node(pool: Declared[NodePoolSpec], name: NodeName, position: Position) -> Node:
+def _node(
+    pool: Declared[NodePoolSpec], name: NodeName, position: Position, layouts: Sequence[tuple[MigInstance, ...]]
+) -> Node:
     spec = pool.value
     return Node(
         name=name,
@@ -105,7 +118,12 @@ def _node(pool: Declared[NodePoolSpec], name: NodeName, position: Position) -> N
         memory=spec.memory,
         gpu_type=spec.gpu_type,
         gpus=tuple(
-            Gpu(DeviceId(f"{name}/{index}"), index, memory=spec.gpu_memory or Memory(0))
+            Gpu(
+                DeviceId(f"{name}/{index}"),
+                index,
+                memory=spec.gpu_memory or Memory(0),
+                instances=layouts[index] if index < len(layouts) else None,
+            )
             for index in range(spec.gpus_per_node)
         ),
         island=position.get("island", ""),
@@ -126,6 +144,9 @@ def _pool_problems(pools: Pools) -> Iterator[Problem]:
         if pool.value.gpu_memory is not None and not pool.value.gpus_per_node:
             message = f"pool {pool.name} has gpuMemory and no GPUs"
             yield pool.problem(("spec", "gpuMemory"), "missing-field", message, "Add gpusPerNode, or delete gpuMemory.")
+        if pool.value.mig_model is not None and not pool.value.gpus_per_node:
+            message = f"pool {pool.name} has a migModel and no GPUs"
+            yield pool.problem(("spec", "migModel"), "missing-field", message, "Add gpusPerNode, or delete migModel.")
 
 
 def _too_many_nodes(pools: Pools) -> Problem | None:

@@ -70,11 +70,12 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
 
 
 def _gpu_problems(job: Declared[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:
-    """GPUs are asked for in one way: whole ones, a part of one, or as much of one as has some memory."""
+    """GPUs are asked for in one way: whole ones, a part of one, as much of one as has some memory, or a MIG instance."""
     asked = {
         "gpus": shape.gpus > 0,
         "gpuFraction": shape.gpu_fraction is not None,
         "gpuMemory": shape.gpu_memory is not None,
+        "mig": shape.mig is not None,
     }
     ways = [way for way, is_asked in asked.items() if is_asked]
     if len(ways) > 1:

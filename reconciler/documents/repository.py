@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
+from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.sharing import sharing_problems
@@ -55,6 +56,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from _settings_problems(found)
     yield from _class_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
+    yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
 
 
 def _settings_problems(found: Gathered) -> Iterator[Problem]:
@@ -80,10 +82,12 @@ def _class_problems(found: Gathered) -> Iterator[Problem]:
 
 
 def _compile(found: Gathered) -> Compiled:
+    mig = with_models(found.mig, found.pools)
     policy = policy_of(
         tuple(queue.value for queue in found.queues),
         tuple(priority_class.value for priority_class in found.classes),
         found.settings[0].value if found.settings else SchedulingPolicy(),
         tuple(sharing.value for sharing in found.sharing),
+        mig,
     )
-    return Compiled(policy, declared_nodes(found.pools, found.topologies))
+    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)))

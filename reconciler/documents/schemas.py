@@ -21,6 +21,7 @@ FOLDER_OF_KIND: Final = {
     "PriorityClass": "policies",
     "SchedulingPolicy": "policies",
     "SharingPolicy": "policies",
+    "MigGeometry": "policies",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from solver.plan.mig_reasons import MigHasNoPeers, NotPartitioned, UnknownMigProfile
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
     AboveMax,
@@ -27,10 +28,9 @@ def what_would_fit(reasons: Iterable[AnyReason]) -> str:
 
 def _advice(reason: AnyReason) -> str:
     match reason:
-        case AboveMax(queue=queue, gpu_type=gpu_type, max=0):
-            return f"Queue {queue} holds no {gpu_type}: choose another queue or GPU type."
         case AboveMax(queue=queue, gpu_type=gpu_type, max=most):
-            return f"Up to {most} {gpu_type} would fit in queue {queue}."
+            none = f"Queue {queue} holds no {gpu_type}: choose another queue or GPU type."
+            return f"Up to {most} {gpu_type} would fit in queue {queue}." if most else none
         case AboveUserMax(queue=queue, gpu_type=gpu_type, max=most):
             return f"Up to {most} {gpu_type} of one user would fit in queue {queue}."
         case ClassNotAllowed(queue=queue, allowed=allowed):
@@ -39,6 +39,8 @@ def _advice(reason: AnyReason) -> str:
             return _smaller_gang(reason)
         case NotShared() | GpuTooSmall():
             return _larger_part(reason)
+        case NotPartitioned() | UnknownMigProfile() | MigHasNoPeers():
+            return _other_instance(reason)
         case UnknownGpuType(known=known) if known:
             return f"The cluster has {', '.join(known)}."
         case UnknownQueue(children=children, nearest=nearest) if children or nearest:
@@ -51,7 +53,9 @@ def _advice(reason: AnyReason) -> str:
 
 def _smaller_gang(reason: NeverFits) -> str:
     """Fewer GPUs a task where no node has as many; else fewer tasks; else less beside the GPUs."""
-    if reason.gpus_per_task > reason.largest_task:
+    if reason.profile and not reason.tasks_that_fit:
+        return f"No layout that the pools of {reason.gpu_type} allow has a {reason.profile}, or no node has the CPU beside it."
+    if not reason.profile and reason.gpus_per_task > reason.largest_task:
         return (
             f"Tasks of up to {reason.largest_task} {reason.gpu_type} would fit a node." if reason.largest_task else ""
         )
@@ -70,3 +74,12 @@ def _larger_part(reason: NotShared | GpuTooSmall) -> str:
     if not reason.known:
         return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for gpuFraction."
     return "Ask for less GPU memory, or for whole GPUs."
+
+
+def _other_instance(reason: NotPartitioned | UnknownMigProfile | MigHasNoPeers) -> str:
+    """What to ask for instead of a MIG instance that can't be had."""
+    if isinstance(reason, NotPartitioned):
+        return f"Ask for whole GPUs, or write a MigGeometry for a pool of {reason.gpu_type}."
+    if isinstance(reason, UnknownMigProfile):
+        return f"Ask for {' or '.join(reason.nearest)}." if reason.nearest else ""
+    return "Ask for whole GPUs, or for a rack."

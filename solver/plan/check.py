@@ -1,7 +1,7 @@
 """Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
 
 Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums, slow and obvious on purpose. A plan with a
-violation is never acted on. Rules whose subject does not exist yet (reclaim, MIG, sharing, reservations) come with it.
+violation is never acted on. Rules whose subject does not exist yet (reclaim, reservations) come with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from solver.plan.check_closeness import closeness_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
+from solver.plan.check_mig import has_its_instance, mig_violations
 from solver.plan.check_order import order_violations
 from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Runs, Starts, Withdraw, Yields
@@ -60,6 +61,7 @@ class _Court:
             yield from strangers
             return
         yield from entry_violations(self.snapshot, self.policy, self.plan)
+        yield from mig_violations(self.snapshot, self.policy, self.plan)
         yield from eviction_violations(self.snapshot, self.policy, self.plan)
         yield from order_violations(self.snapshot, self.policy, self.plan)
         for rule in (
@@ -112,7 +114,8 @@ class _Court:
                 if not node.ready or node.cordoned:
                     yield Violation("S1", bind.job, f"node {task.node} takes no new work")
                 for device in task.devices:
-                    if usable.get(device) != task.node:
+                    # Whether there is such an instance is for check_mig.
+                    if task.mig is None and usable.get(device) != task.node:
                         yield Violation("S1", bind.job, f"device {device} is not a healthy device of {task.node}")
                     others = (known.other(device, task) for known in owners)
                     for other in filter(None, others):
@@ -193,7 +196,11 @@ class _Court:
                 return
         for group in job.spec.task_groups:
             tasks = [task for task in bind.tasks if task.group == group.name]
-            if not all(has_its_gpus(group.shape, task, self.snapshot) for task in tasks):
+            if not all(
+                has_its_instance(group.shape, task)
+                and (task.mig is not None or has_its_gpus(group.shape, task, self.snapshot))
+                for task in tasks
+            ):
                 yield Violation(
                     "S2", job.name, f"a task of group {group.name} has not exactly the GPUs that it asked for"
                 )

@@ -85,9 +85,9 @@ def _takes_from(job: Job, tasks: Iterable[TaskPlacement], types: Mapping[NodeNam
         mine = groups[task.group].shape
         beside = bool(mine.cpu or mine.memory)
         for theirs in first.spec.task_groups:
-            if theirs.shape.gpus and _accepts(theirs, types[task.node]) and (mine.gpus or beside):
+            if theirs.shape.uses_gpus and _accepts(theirs, types[task.node]) and (mine.uses_gpus or beside):
                 return True
-            if not theirs.shape.gpus and (theirs.shape.cpu or theirs.shape.memory) and beside:
+            if not theirs.shape.uses_gpus and (theirs.shape.cpu or theirs.shape.memory) and beside:
                 return True
     return False
 

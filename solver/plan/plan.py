@@ -7,6 +7,7 @@ from typing import Literal
 from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
 from solver.rules.victims import Means
+from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
@@ -35,6 +36,18 @@ class Release(Document, frozen=True, tag_field="step", tag="release"):
 
     job: JobName
     attempt: int
+
+
+class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
+    """GPU `device` has exactly these MIG instances; None: it is whole, and not in MIG mode.
+
+    `destroys`: those of its instances that go; nobody uses them. Binds of the same plan may use what is made.
+    """
+
+    node: NodeName
+    device: DeviceId
+    instances: tuple[MigInstance, ...] | None = None
+    destroys: tuple[MigInstance, ...] = ()
 
 
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
@@ -68,7 +81,7 @@ class Withdraw(Document, frozen=True, tag_field="step", tag="withdraw"):
     attempt: int
 
 
-Step = Bind | Release | Evict | Nominate | Withdraw
+Step = Bind | Release | Repartition | Evict | Nominate | Withdraw
 
 
 class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):

@@ -5,6 +5,7 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
+from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers, NotPartitioned, UnknownMigProfile
 from solver.plan.reason import Reason, at
 from solver.plan.refusals import (
     AboveMax,
@@ -233,6 +234,10 @@ AnyReason = (
     | UnknownGpuType
     | NotShared
     | GpuTooSmall
+    | NotPartitioned
+    | UnknownMigProfile
+    | MigHasNoPeers
+    | MigGeometry
     | AboveMax
     | AboveUserMax
     | NeverFits

@@ -107,7 +107,10 @@ class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
 
 
 class NeverFits(Reason, frozen=True, tag="never-fits"):
-    """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task."""
+    """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
+
+    `profile`: the MIG profile that each task asks for.
+    """
 
     group: str
     gpu_type: GpuType
@@ -116,10 +119,13 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     tasks_that_fit: int
     largest_task: MilliGpu
     level: Level | None = None
+    profile: str = ""
 
     def __str__(self) -> str:
         wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else f"{self.tasks} tasks"
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
-        if self.gpus_per_task > self.largest_task:
+        if self.profile:
+            wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"
+        elif self.gpus_per_task > self.largest_task:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}"
         return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks"

@@ -13,7 +13,7 @@ from solver.program.classes import Group
 from solver.program.ways import Kind
 from solver.world.cluster import GpuType, is_wider
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import Circle, Shape, SharedShape
+from solver.world.workload import Circle, MigShape, Shape, SharedShape
 
 Flows = list[tuple[int, tuple[Group, ...]]]
 """Columns that flow into one cell, with the tasks that one of each brings."""
@@ -56,6 +56,7 @@ class CapacityRows:
                     taken += [(column, float(cost_in_slots(ONE_GPU, reference))) for column in opened.values()]
                 self.builder.at_most(summed(taken), self.cells.slots(reference, cell))
             self._host_rows(cell, flows)
+            self._partition_row(cell, flows)
 
     def _opened_columns(self, cell: Cell, flows: Flows) -> dict[Circles, int]:
         """A column for each trust domain: whole GPUs that are divided for it. To all others each is a task of one GPU."""
@@ -84,6 +85,15 @@ class CapacityRows:
                 for column, parts in flows
             )
             self.builder.at_most(terms, free / unit)
+
+    def _partition_row(self, cell: Cell, flows: Flows) -> None:
+        """Whole GPUs and instances of all profiles of a cell together, by the memory slices they take, in GPUs."""
+        if any(isinstance(shape, MigShape) for _, parts in flows for shape, _ in parts):
+            terms = summed(
+                (column, sum(int(shape.cost) * count for shape, count in parts) / MILLI_PER_GPU)
+                for column, parts in flows
+            )
+            self.builder.at_most(terms, self.cells.milli_with_instances(cell) / MILLI_PER_GPU)
 
     def _flows_by_cell(self) -> dict[Cell, Flows]:
         by_cell: dict[Cell, Flows] = defaultdict(list)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from solver.world.cluster import GpuType, Level
 from solver.world.quantities import MILLI_PER_GPU, Cpu, Memory
 from solver.world.room import Room
-from solver.world.workload import Shape, SharedShape
+from solver.world.workload import MigShape, Shape, SharedShape
 
 Ints = npt.NDArray[np.int64]
 
@@ -67,6 +67,11 @@ class Cells:
             int(np.maximum(self.room.free_cpu[usable], 0).sum()),
             int(np.maximum(self.room.free_memory[usable], 0).sum()),
         )
+
+    def milli_with_instances(self, cell: Cell) -> int:
+        """Milli-GPU of a cell that nobody has: of whole GPUs, and of those in MIG mode."""
+        nodes = self.nodes_of(cell.domain) & self.room.of_type(cell.gpu_type)
+        return int(self.room.milli_free((MigShape(),))[nodes].sum())
 
     def local(self, shape: Shape, domain: int) -> Shape:
         """The shape with the one trust domain that counts in a domain: a cell lies in one pool."""
@@ -117,6 +122,8 @@ class Cells:
 def cost_in_slots(task: Shape, reference: Shape) -> int:
     """By how many slots of `reference` a task lowers the node it runs on, at least; 0 says nothing."""
     ratios = [_share_ratio(task, reference)] if isinstance(reference, SharedShape) else []
+    if isinstance(reference, MigShape):
+        ratios = [int(isinstance(task, MigShape) and (task.model, task.mig) == (reference.model, reference.mig))]
     ratios += [
         int(have) // int(need)
         for have, need in (
@@ -145,7 +152,7 @@ def reference_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
 def size_of(shape: Shape) -> tuple[object, ...]:
     """Sorts shapes by what they take; no two different bare shapes are alike in it."""
     circles = shape.circles if isinstance(shape, SharedShape) else ()
-    return (shape.cost, shape.cpu, shape.memory, circles)
+    return (shape.cost, shape.cpu, shape.memory, circles, shape.mig or "")
 
 
 def gpus_alone(shape: Shape) -> Shape:

@@ -117,6 +117,38 @@ class SharingPolicy(Document, frozen=True):
     origin: str = ""
 
 
+MigMode = Literal["fixed", "bounded", "free"]
+"""Who decides how GPUs are partitioned: the document, a round among the document's layouts, or a round."""
+
+
+class MigChanges(Document, frozen=True):
+    """How often a round may partition GPUs anew: `per_pool_per_hour` GPUs. `drain` never: only what nobody uses is touched."""
+
+    per_pool_per_hour: int = 8
+    drain: Literal["never"] = "never"
+
+
+class MigGeometry(Document, frozen=True):
+    """How the GPUs of a pool may be partitioned. A pool without one has no GPU in MIG mode.
+
+    fixed: GPU i of every node has layout i, and those after the last layout are whole. bounded: a GPU is whole or has one
+    of the layouts. free: whole, or whatever the driver allows. `model` is that of the pool's GPUs in the MIG table.
+    """
+
+    name: str
+    pool: str
+    mode: MigMode
+    model: str = ""
+    layouts: tuple[str, ...] = ()
+    changes: MigChanges | None = None
+    origin: str = ""
+
+    @property
+    def changes_max(self) -> int:
+        """GPUs that may be partitioned anew within an hour."""
+        return 0 if self.mode == "fixed" else (self.changes or MigChanges()).per_pool_per_hour
+
+
 class Evictions(Document, frozen=True):
     """What every eviction keeps to.
 
@@ -166,6 +198,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
     priority_classes: tuple[PriorityClass, ...]
     scheduling: SchedulingPolicy = SchedulingPolicy()
     sharing: tuple[SharingPolicy, ...] = ()
+    mig: tuple[MigGeometry, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -200,6 +233,7 @@ def policy_of(
     priority_classes: tuple[PriorityClass, ...] = (),
     scheduling: SchedulingPolicy = SchedulingPolicy(),
     sharing: tuple[SharingPolicy, ...] = (),
+    mig: tuple[MigGeometry, ...] = (),
 ) -> Policy:
     """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
     return Policy(
@@ -207,7 +241,13 @@ def policy_of(
         tuple(sorted(priority_classes, key=lambda known: known.name)),
         scheduling,
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
+        tuple(sorted(mig, key=lambda known: known.name)),
     )
+
+
+def without_mig(policy: Policy) -> Policy:
+    """The policy where nobody can partition GPUs: no task gets an instance, and GPUs in MIG mode are left alone."""
+    return msgspec.structs.replace(policy, mig=())
 
 
 def _sorted_lists(sharing: SharingPolicy) -> SharingPolicy:
@@ -242,4 +282,5 @@ def _without_origins(policy: Policy) -> Policy:
         priority_classes=tuple(bare(known) for known in policy.priority_classes),
         scheduling=bare(policy.scheduling),
         sharing=tuple(bare(known) for known in policy.sharing),
+        mig=tuple(bare(known) for known in policy.mig),
     )

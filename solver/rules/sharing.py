@@ -1,4 +1,4 @@
-"""Who may share a GPU with whom, where and how; and what a task that asks for a part of one takes on each GPU type."""
+"""Who may share a GPU with whom, where and how; what a task that asks for a part of one takes on each type, MIG or not."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from dataclasses import dataclass, field
 from solver.rules.policy import Policy, SharingPolicy, SloClass
 from solver.rules.tree import QueueTree
 from solver.world.cluster import GpuType, Node
+from solver.world.mig import cost_milli_gpu, mig_model
+from solver.world.mig_layout import find_profile
 from solver.world.quantities import MILLI_PER_GPU, Memory
-from solver.world.workload import Circle, QueueName, Shape, SharedShape, TrustDomain
+from solver.world.workload import Circle, MigShape, QueueName, Shape, SharedShape, TrustDomain
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """The sharing policies over one inventory. `memory`: of the smallest GPU of each type; 0 where one is not declared."""
+    """The sharing policies over one inventory. `memory`: of the smallest GPU of each type; 0 where one is not declared.
+
+    `mig_models`: which model of the MIG table a type is, where a pool of it may be partitioned.
+    """
 
     tree: QueueTree
     of_pool: Mapping[str, SharingPolicy]
     pools: Mapping[GpuType, tuple[str, ...]]
     memory: Mapping[GpuType, Memory]
+    mig_models: Mapping[GpuType, str] = field(default_factory=dict)
     _groups: dict[tuple[str, QueueName], TrustDomain] = field(default_factory=dict)
 
     def domain(self, pool: str, queue: QueueName) -> TrustDomain:
@@ -29,7 +35,12 @@ class Sharing:
         return self._groups[pool, queue]
 
     def served(self, shape: Shape, gpu_type: GpuType | None, queue: QueueName, slo_class: SloClass) -> Shape:
-        """What a task of a queue takes on a type; a SharedShape without circles or above a whole GPU can't be served."""
+        """What a task of a queue takes on a type.
+
+        A SharedShape without circles or above a whole GPU can't be served, nor can a MigShape of 0 milli-GPU.
+        """
+        if gpu_type is not None and shape.mig is not None:
+            return self._instance(shape, gpu_type)
         if gpu_type is None or not shape.is_shared:
             return shape
         circles = tuple(
@@ -46,6 +57,12 @@ class Sharing:
             milli=self._milli(shape, gpu_type),
             circles=circles,
         )
+
+    def _instance(self, shape: Shape, gpu_type: GpuType) -> MigShape:
+        name = self.mig_models.get(gpu_type, "")
+        profile = find_profile(mig_model(name), shape.mig or "") if name else None
+        milli = cost_milli_gpu(mig_model(name), profile) if profile else 0
+        return MigShape(0, shape.gpu_types, shape.cpu, shape.memory, mig=shape.mig, model=name, milli=milli)
 
     def _milli(self, shape: Shape, gpu_type: GpuType) -> int:
         """Rounded up; 0 where the type's memory is not known."""
@@ -72,8 +89,14 @@ def sharing_of(policy: Policy, tree: QueueTree, nodes: Iterable[Node]) -> Sharin
             pools.setdefault(node.gpu_type, {})[node.pool] = None
             least = min(gpu.memory for gpu in node.gpus)
             memory[node.gpu_type] = min(memory.get(node.gpu_type, least), least)
-    of_pool = {pool: known for known in policy.sharing for pool in known.pools}
-    return Sharing(tree, of_pool, {gpu_type: tuple(sorted(names)) for gpu_type, names in pools.items()}, memory)
+    partitioned = {known.pool: known.model for known in policy.mig}
+    # A GPU is divided by MPS or by MIG: a pool that may be partitioned shares none of its GPUs.
+    of_pool = {pool: known for known in policy.sharing for pool in known.pools if pool not in partitioned}
+    by_type = {gpu_type: tuple(sorted(names)) for gpu_type, names in pools.items()}
+    models = {
+        gpu_type: partitioned[pool] for gpu_type, names in by_type.items() for pool in names if pool in partitioned
+    }
+    return Sharing(tree, of_pool, by_type, memory, models)
 
 
 def _may_share(policy: SharingPolicy, slo_class: SloClass) -> bool:

@@ -27,17 +27,17 @@ class Reach:
         types: set[GpuType] = set()
         picky = True
         for group in spec.task_groups:
-            if group.shape.gpus:
+            if group.shape.uses_gpus:
                 types.update(group.shape.gpu_types)
                 picky = picky and bool(group.shape.gpu_types)
-        every_host = any(_needs_host(group.shape) and not group.shape.gpus for group in spec.task_groups)
+        every_host = any(_needs_host(group.shape) and not group.shape.uses_gpus for group in spec.task_groups)
         return cls(frozenset(types) if picky else None, every_host)
 
 
 def may_run_around(spec: JobSpec, option: Option, first: Reach) -> bool:
     """Whether a gang served this way leaves alone all that an earlier one could use."""
     shapes = [group.shape for group in spec.task_groups]
-    anywhere = any(_needs_host(shape) and not shape.gpus for shape in shapes)
+    anywhere = any(_needs_host(shape) and not shape.uses_gpus for shape in shapes)
     if anywhere or (first.every_host and any(map(_needs_host, shapes))):
         return False
     taken = {gpu_type for gpu_type in option.gpu_types if gpu_type is not None}

@@ -23,13 +23,28 @@ def is_wider(one: Level | None, other: Level | None) -> bool:
     return ordered.index(one) > ordered.index(other)
 
 
+class MigInstance(Document, frozen=True):
+    """A part of a GPU with slices of its own. `start`: the first memory slice it takes."""
+
+    profile: str
+    start: int
+
+    def id_on(self, gpu: DeviceId) -> DeviceId:
+        """Its id as a device. It follows from the place, so an instance can be named before it is made."""
+        return DeviceId(f"{gpu}/{self.profile}@{self.start}")
+
+
 class Gpu(Document, frozen=True):
-    """One device. `id` is unique in the cluster (a GPU's UUID); `index` is its place in the node; `memory` 0 is not known."""
+    """One device. `id` is unique in the cluster (a GPU's UUID); `index` is its place in the node; `memory` 0 is not known.
+
+    `instances`: what it is partitioned into, () nothing yet; None: it is not in MIG mode.
+    """
 
     id: DeviceId
     index: int
     healthy: bool = True
     memory: Memory = Memory(0)
+    instances: tuple[MigInstance, ...] | None = None
 
 
 class Node(Document, frozen=True):

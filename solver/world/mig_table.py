@@ -21,6 +21,10 @@ MigAttribute = Literal["me"]
 """`me`: the instance has the GPU's media engines. A GPU can give them away once."""
 
 
+MigModelName = Literal["A100-40GB", "A100-80GB", "H100-80GB", "H100-NVL-94GB", "H200-141GB", "B200-180GB", "A30-24GB"]
+"""The models of the table."""
+
+
 class MigProfile(Document, frozen=True):
     """One kind of GPU instance on one model. `starts` and `memory_slices` are in memory slices, `memory_mib` in MiB."""
 

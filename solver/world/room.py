@@ -10,13 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.partitions import NO_RULES, Partitions, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import JobName, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
+from solver.world.workload import (
+    JobName,
+    MigShape,
+    MigSlot,
+    QueueName,
+    Shape,
+    SharedShape,
+    TaskPlacement,
+    TrustDomain,
+)
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 DomainOf = Callable[[str, QueueName], TrustDomain]
 """The trust domain of a queue in a pool."""
@@ -29,7 +40,8 @@ SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 class Room:
     """Free GPUs, CPU (milli-cores) and memory (bytes) per node, in the order of the snapshot's nodes.
 
-    A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), or somebody's.
+    A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
+    (`partitions`), or somebody's.
     Nodes that take no new work have no room at all. Mutable: a round takes from it; `copy` first to try things out.
     """
 
@@ -44,9 +56,12 @@ class Room:
     free_devices: list[list[DeviceId]]
     index: dict[NodeName, int]
     shared: dict[int, SharedGpus] = field(default_factory=dict)
+    partitions: Partitions = field(default_factory=Partitions)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, domain_of: DomainOf, leaving: Collection[JobName] = ()) -> Self:
+    def of(
+        cls, snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules = NO_RULES, leaving: Collection[JobName] = ()
+    ) -> Self:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
 
         `leaving`: jobs to count as gone.
@@ -56,21 +71,25 @@ class Room:
         holders = [(job.name, task) for job in snapshot.jobs for task in job.placement]
         asked = [(intent.job, task) for intent in snapshot.in_flight.intents for task in intent.tasks]
         held = {(job, task.group, task.index): task for job, task in (*holders, *asked) if job not in leaving}
-        room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes])
+        room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes], mig)
         for (job, group, _), task in held.items():
             node = room.index.get(task.node)
             if node is not None:  # else its node has left the inventory: nothing of it can be given away
                 domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
-                room._hold(node, task, shapes.get((job, group), Shape()), domain)
+                room._hold(node, task, shapes.get((job, group), Shape()), domain, is_new=False)
         return room
 
     @classmethod
-    def empty(cls, nodes: tuple[Node, ...], open_nodes: Sequence[bool] | None = None) -> Self:
+    def empty(
+        cls, nodes: tuple[Node, ...], open_nodes: Sequence[bool] | None = None, mig: PoolRules = NO_RULES
+    ) -> Self:
         """The room of a cluster where nothing runs; by default every node counts, broken or not."""
         counts_broken = open_nodes is None
         gpu_types = tuple(sorted({node.gpu_type for node in nodes}))
         opened = np.array([True] * len(nodes) if open_nodes is None else open_nodes, dtype=bool)
-        devices = [[gpu.id for gpu in node.gpus if gpu.healthy or counts_broken] for node in nodes]
+        devices = [
+            [gpu.id for gpu in node.gpus if (gpu.healthy or counts_broken) and gpu.instances is None] for node in nodes
+        ]
         return cls(
             nodes=nodes,
             topology=topology_of(nodes),
@@ -82,6 +101,7 @@ class Room:
             free_memory=np.array([node.memory for node in nodes], dtype=np.int64) * opened,
             free_devices=devices,
             index={node.name: number for number, node in enumerate(nodes)},
+            partitions=Partitions.of(nodes, mig, broken_too=counts_broken),
         )
 
     def copy(self) -> Self:
@@ -98,21 +118,33 @@ class Room:
             list(self.free_devices),
             self.index,
             dict(self.shared),
+            self.partitions.copy(),
         )
 
-    def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True) -> Ints:
+    def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:
         """How many tasks of this shape each node takes; `gpu_type` None accepts any node.
 
-        `fresh` False: without dividing a GPU that is still whole.
+        `fresh` False: without dividing a GPU that is still whole, or changing how one is partitioned. `within`: so that these
+        nodes take as many together; None: each node by itself, as if changes of partitions were not counted.
         """
         usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
         count = np.full(len(self.nodes), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
-        for free, need in ((self.free_gpus, shape.gpus), (self.free_cpu, shape.cpu), (self.free_memory, shape.memory)):
+        for free, need in ((self.free_cpu, shape.cpu), (self.free_memory, shape.memory)):
             if need:
                 np.minimum(count, np.maximum(free, 0) // int(need), out=count)
-        if isinstance(shape, SharedShape):
-            np.minimum(count, self._share_slots(shape, fresh), out=count)
+        if shape.uses_gpus:
+            np.minimum(count, self._gpu_slots(shape, fresh, None if within is None else within & usable), out=count)
         return count * usable
+
+    def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None) -> Ints:
+        if isinstance(shape, SharedShape):
+            return self._share_slots(shape, fresh)
+        if isinstance(shape, MigShape):
+            return self.partitions.instance_slots(shape, self.free_devices, fresh=fresh, within=within)
+        if fresh and self.partitions:
+            return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
+        whole: Ints = np.maximum(self.free_gpus, 0) // max(1, shape.gpus)
+        return whole
 
     def _share_slots(self, shape: SharedShape, fresh: bool) -> Ints:
         pools = self.topology["pool"]
@@ -132,10 +164,21 @@ class Room:
         matches: npt.NDArray[np.bool_] = self.type_of_node == self.gpu_types.index(gpu_type)
         return matches
 
-    def milli_free(self, shapes: Iterable[Shape]) -> Ints:
-        """Free milli-GPU per node: whole GPUs, and what is left of divided ones that one of the shapes may share."""
+    def changes_left(self, gpu_type: GpuType | None) -> int:
+        """How many GPUs of a type may still be partitioned anew in this round."""
+        pools = {node.pool for node in self.nodes if gpu_type in (None, node.gpu_type)}
+        return sum(left for pool, left in self.partitions.changes_left.items() if pool in pools)
+
+    def milli_free(self, shapes: Sequence[Shape]) -> Ints:
+        """Free milli-GPU per node: whole GPUs, and what is left of divided ones that one of the shapes may share.
+
+        Of GPUs in MIG mode all that no task has, if one of the shapes is an instance, else those that nobody uses.
+        """
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
         free: Ints = self.free_gpus * MILLI_PER_GPU
+        instances_too = any(isinstance(shape, MigShape) for shape in shapes)
+        for node in self.partitions.rules:
+            free[node] += self.partitions.milli_free(node, instances_too=instances_too) * bool(self.open_nodes[node])
         for node, gpus in self.shared.items() if sharers else ():
             domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
             usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]
@@ -146,12 +189,21 @@ class Room:
         """Give `tasks` tasks of a shape their devices on one node: whole GPUs lowest index first, shares where they fit best."""
         if isinstance(shape, SharedShape):
             return [(self._take_share(node, shape),) for _ in range(tasks)]
-        self.free_gpus[node] -= shape.gpus * tasks
         self.free_cpu[node] -= shape.cpu * tasks
         self.free_memory[node] -= shape.memory * tasks
-        devices = self.free_devices[node]
+        missing = shape.gpus * tasks - len(self.free_devices[node])
+        devices = self.free_devices[node] + (self.partitions.make_whole(node, missing) if missing > 0 else [])
         self.free_devices[node] = devices[shape.gpus * tasks :]
+        self.free_gpus[node] = len(self.free_devices[node])
         return [tuple(devices[shape.gpus * task : shape.gpus * (task + 1)]) for task in range(tasks)]
+
+    def take_instances(self, node: int, shape: MigShape, tasks: int) -> list[MigSlot]:
+        """Give tasks their MIG instances on one node."""
+        self.free_cpu[node] -= shape.cpu * tasks
+        self.free_memory[node] -= shape.memory * tasks
+        slots = self.partitions.take(node, shape, tasks, self.free_devices[node])
+        self._not_free(node, {slot.gpu for slot in slots})
+        return slots
 
     def has_free(self, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> bool:
         """Whether all these tasks could be where they say, on exactly their devices."""
@@ -184,7 +236,8 @@ class Room:
             freed = MILLI_PER_GPU if task.share is None else task.share
             self.shared[node] = without_share(self.shared[node], device, freed)
         divided = {gpu.device for gpu in self.shared.get(node, ())}
-        free = {*self.free_devices[node], *task.devices} - divided
+        whole_again = (task.mig.gpu,) if task.mig and self.partitions.give_back(node, task.mig) else ()
+        free = {*self.free_devices[node], *task.devices, *whole_again} - divided
         self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
         self.free_gpus[node] = len(self.free_devices[node])
 
@@ -201,6 +254,9 @@ class Room:
     def _offers(self, task: TaskPlacement, shape: Shape) -> bool:
         node = self.index[task.node]
         whole = set(self.free_devices[node])
+        if task.mig is not None:
+            return self.partitions.offers(node, task.mig, whole)
+        whole.update(self.partitions.could_be_whole(node))
         if whole.issuperset(task.devices):
             return True
         domain = self._domain(node, shape)
@@ -211,7 +267,7 @@ class Room:
         domain = shape.domain(self.nodes[node].pool) if isinstance(shape, SharedShape) else None
         return domain or TrustDomain("")
 
-    def _hold(self, node: int, task: TaskPlacement, shape: Shape, domain: TrustDomain) -> None:
+    def _hold(self, node: int, task: TaskPlacement, shape: Shape, domain: TrustDomain, *, is_new: bool = True) -> None:
         self.free_cpu[node] -= shape.cpu
         self.free_memory[node] -= shape.memory
         gpus = self.shared.get(node, ())
@@ -224,7 +280,19 @@ class Room:
             gpus = with_owner(gpus, task.devices)
         if gpus:
             self.shared[node] = gpus
-        if task.devices:
-            held = set(task.devices)
+        if task.mig is not None:
+            self._hold_instance(node, task.mig, is_new)
+        for device in task.devices:
+            self.partitions.drop(node, device, counted=is_new)
+        self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
+
+    def _hold_instance(self, node: int, slot: MigSlot, is_new: bool) -> None:
+        if is_new:
+            self.partitions.hold(node, slot)
+        elif any(gpu.id == slot.gpu and gpu.healthy for gpu in self.nodes[node].gpus):
+            self.partitions.confirm(node, slot)
+
+    def _not_free(self, node: int, held: set[DeviceId]) -> None:
+        if held:
             self.free_devices[node] = [device for device in self.free_devices[node] if device not in held]
             self.free_gpus[node] = len(self.free_devices[node]) * bool(self.open_nodes[node])

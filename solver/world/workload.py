@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, NewType
 
-from solver.world.cluster import DeviceId, GpuType, Level, NodeName, SpreadLevel
+from solver.world.cluster import DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 
@@ -18,7 +18,8 @@ Phase = Literal["pending", "starting", "running", "stopping"]
 class Shape(Document, frozen=True):
     """What one task needs. `gpu_types` in order of preference; empty means any type.
 
-    Of GPUs at most one of three: `gpus` whole ones, `gpu_fraction` of one, or as much of one as has `gpu_memory`.
+    Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
+    instance of that profile.
     """
 
     gpus: int = 0
@@ -27,6 +28,7 @@ class Shape(Document, frozen=True):
     memory: Memory = Memory(0)
     gpu_fraction: MilliGpu | None = None
     gpu_memory: Memory | None = None
+    mig: str | None = None
 
     @property
     def cost(self) -> MilliGpu:
@@ -41,7 +43,7 @@ class Shape(Document, frozen=True):
     @property
     def uses_gpus(self) -> bool:
         """It needs a node with GPUs."""
-        return self.gpus > 0 or self.is_shared
+        return self.gpus > 0 or self.is_shared or self.mig is not None
 
 
 TrustDomain = NewType("TrustDomain", str)
@@ -83,6 +85,18 @@ class SharedShape(Shape, frozen=True):
         """Its trust domain in a pool; None where it may not share."""
         circle = self.circle(pool)
         return circle.domain if circle else None
+
+
+class MigShape(Shape, frozen=True):
+    """A shape whose MIG profile is settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
+
+    model: str = ""
+    milli: int = 0
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged: its part of the GPU's memory slices."""
+        return MilliGpu(self.milli)
 
 
 class Bundle(Document, frozen=True):
@@ -187,10 +201,19 @@ class JobSpec(Document, frozen=True):
         return group.topology.group or self.topology.group
 
 
+class MigSlot(Document, frozen=True):
+    """The MIG instance that is a task's only device: on which GPU, which, and what part of the GPU it counts as."""
+
+    gpu: DeviceId
+    instance: MigInstance
+    cost: MilliGpu
+
+
 class TaskPlacement(Document, frozen=True):
     """Where one task of a gang runs. `index` counts within its group.
 
     `share`: how much it has of its only device, beside others, and `sharing` how; None: its devices are its own.
+    `mig`: its only device is this instance; None: its devices are GPUs.
     """
 
     group: str
@@ -199,10 +222,13 @@ class TaskPlacement(Document, frozen=True):
     devices: tuple[DeviceId, ...] = ()
     share: MilliGpu | None = None
     sharing: SharingMode | None = None
+    mig: MigSlot | None = None
 
     @property
     def gpus(self) -> MilliGpu:
         """GPUs that it holds."""
+        if self.mig is not None:
+            return self.mig.cost
         return MilliGpu.gpus(len(self.devices)) if self.share is None else self.share
 
 

@@ -14,7 +14,7 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from solver.plan.plan import Plan
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, SharingPolicy
+from solver.rules.policy import MigGeometry, PriorityClass, Queue, SchedulingPolicy, SharingPolicy
 from solver.world.cluster import GpuType
 from solver.world.document import encode
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -27,6 +27,7 @@ INTERNAL = {
     PriorityClass: {"name", "origin"},
     SchedulingPolicy: {"origin"},
     SharingPolicy: {"name", "origin"},
+    MigGeometry: {"name", "origin", "model"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -50,6 +51,7 @@ SPECS = {
     "PriorityClass": PriorityClass,
     "SchedulingPolicy": SchedulingPolicy,
     "SharingPolicy": SharingPolicy,
+    "MigGeometry": MigGeometry,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

@@ -9,14 +9,26 @@ from typing import Any
 
 import yaml
 
-from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Plan, Release, Step, Waits, Withdraw, Yields
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, SharingPolicy, policy_of
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.plan.plan import (
+    Bind,
+    Evict,
+    Inadmissible,
+    Nominate,
+    Plan,
+    Release,
+    Repartition,
+    Step,
+    Waits,
+    Withdraw,
+    Yields,
+)
+from solver.rules.policy import MigGeometry, Policy, PriorityClass, Queue, SchedulingPolicy, SharingPolicy, policy_of
+from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, MigSlot, TaskPlacement
 
 NOW = "2026-11-20T12:00:00Z"
 
@@ -65,6 +77,10 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
         case Bind():
             used = sorted({types[task.node] for task in step.tasks if task.devices})
             return f"start   {step.job}  on {_places(step.tasks)}  # {', '.join(used) or 'no GPUs'}"
+        case Repartition():
+            made = "whole" if step.instances is None else " + ".join(map(_instance, step.instances)) or "no instances"
+            gone = f", not {' + '.join(map(_instance, step.destroys))}" if step.destroys else ""
+            return f"change  {step.device}  to {made}{gone}"
         case Release():
             return f"release {step.job}  attempt {step.attempt}"
         case Withdraw():
@@ -81,9 +97,15 @@ def _places(tasks: Sequence[TaskPlacement]) -> str:
 
 def _where(task: TaskPlacement) -> str:
     """The node and how many GPUs of it; a part of a GPU with the GPU's place in the node."""
+    if task.mig is not None:
+        return str(task.devices[0])
     if task.share is None:
         return f"{task.node}:{len(task.devices)}"
     return f"{task.devices[0]}:{task.share}"
+
+
+def _instance(instance: MigInstance) -> str:
+    return f"{instance.profile}@{instance.start}"
 
 
 def _code(reason: object) -> str:
@@ -118,7 +140,10 @@ def _pool(
     perIsland: int = 1,  # noqa: N803
     perRack: int = 0,  # noqa: N803
     perBlock: int = 0,  # noqa: N803
+    instances: dict[int, list[str]] | None = None,
 ) -> list[Node]:
+    """`instances`: of the GPUs in MIG mode, by index on every node, each as PROFILE@START."""
+
     def domain(level: str, number: int, size: int) -> str:
         return f"{level}{number // size + 1}" if size > 1 or (level == "rack" and size) else ""
 
@@ -130,7 +155,12 @@ def _pool(
             Memory.parse(memory),
             GpuType(type),
             tuple(
-                Gpu(DeviceId(f"{name}{number + 1}/{index}"), index, memory=Memory.parse(gpuMemory))
+                Gpu(
+                    DeviceId(f"{name}{number + 1}/{index}"),
+                    index,
+                    memory=Memory.parse(gpuMemory),
+                    instances=_placed(instances.get(index)) if instances else None,
+                )
                 for index in range(gpus)
             ),
             island=domain("island", number, perIsland),
@@ -139,6 +169,12 @@ def _pool(
         )
         for number in range(nodes)
     ]
+
+
+def _placed(written: list[str] | None) -> tuple[MigInstance, ...] | None:
+    if written is None:
+        return None
+    return tuple(MigInstance(profile, int(start)) for profile, start in (one.split("@") for one in written))
 
 
 def _job(
@@ -166,8 +202,10 @@ def _job(
     `waited`: since its submission, a second less for each job above it in the file.
     """
     shape: dict[str, Any] = {"gpus": gpus}
-    shape |= {key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory") if key in rest}
-    if "gpuFraction" in shape or "gpuMemory" in shape:
+    shape |= {
+        key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory", "mig") if key in rest
+    }
+    if {"gpuFraction", "gpuMemory", "mig"} & set(shape):
         del shape["gpus"]
     groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape}])
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
@@ -179,6 +217,13 @@ def _job(
         )
     placement = []
     for index, node in enumerate(nodes):
+        if "mig" in shape:  # `nodes` then names the GPU of each task and the start of its instance, as GPU@START
+            gpu, start = node.split("@")
+            slot = MigSlot(DeviceId(gpu), MigInstance(shape["mig"], int(start)), MilliGpu.parse(share))
+            device = slot.instance.id_on(slot.gpu)
+            on = NodeName(node.split("/")[0])
+            placement.append(TaskPlacement("worker", index, on, (device,), mig=slot))
+            continue
         if share is not None:  # `nodes` then names the GPU of each task
             shared = TaskPlacement(
                 "worker", index, NodeName(node.split("/")[0]), (DeviceId(node),), MilliGpu.parse(share)
@@ -210,4 +255,5 @@ def _policy(written: dict[str, Any]) -> Policy:
         tuple(from_builtins(known, PriorityClass) for known in written.get("priorityClasses", [])),
         from_builtins(written.get("scheduling", {}), SchedulingPolicy),
         tuple(from_builtins(known, SharingPolicy) for known in written.get("sharing", [])),
+        tuple(from_builtins(known, MigGeometry) for known in written.get("mig", [])),
     )

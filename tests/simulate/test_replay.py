@@ -133,4 +133,5 @@ def test_what_an_evicted_job_held_is_counted_once_and_it_runs_again() -> None:
     assert owner.started_at == hour + MINUTE  # promised in one round, bound in the next
     restart_ms = queues.scheduling.evictions.restart_cost
     assert lent.held_gpu_ms == 8 * (hour + 4 * hour + restart_ms)
+    assert owner.ended_at is not None
     assert lent.ended_at == owner.ended_at + 4 * hour + restart_ms

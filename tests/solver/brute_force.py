@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import combinations, product
 
-from solver.placement import Placed
+from solver.placement import Placed as GangPlaced
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.options import Option
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
+from solver.world.mig import Geometry, Placed, is_valid, mig_model
+from solver.world.mig_gpus import MigRule
+from solver.world.mig_layout import realisations
 from solver.world.room import Room
-from solver.world.workload import Bundle, JobSpec, Shape, SharedShape, Spread
+from solver.world.workload import Bundle, JobSpec, MigShape, Shape, SharedShape, Spread
 
 Divided = tuple[tuple[str, int], ...]
 """For each divided GPU of a node its trust domain and the milli-GPU left of it, sorted."""
 
-Free = tuple[tuple[int, int, Divided], ...]
-"""Whole free GPUs, CPU and divided GPUs per node."""
+States = tuple[tuple[Geometry | None, Geometry], ...]
+"""For each GPU of a node in MIG mode what it was partitioned into (None: it was whole), and what of it is in use."""
+
+Free = tuple[tuple[int, int, Divided, States, int], ...]
+"""Whole free GPUs, CPU, divided GPUs and GPUs in MIG mode per node, and how many of those were made whole."""
 
 
 def best_values(
@@ -31,7 +37,13 @@ def best_values(
     Those outside `sub_layers` can't.
     """
     free = tuple(
-        (int(room.free_gpus[node]) if room.open_nodes[node] else -1, int(room.free_cpu[node]), _divided(room, node))
+        (
+            int(room.free_gpus[node]) if room.open_nodes[node] else -1,
+            int(room.free_cpu[node]),
+            _divided(room, node),
+            tuple((gpu.before, gpu.held) for gpu in room.partitions.gpus.get(node, ())),
+            0,
+        )
         for node in range(len(room.nodes))
     )
     choices = [
@@ -43,17 +55,12 @@ def best_values(
     best = layer_values((), sub_layers, shares)
     for chosen in product(*choices):
         starts = [
-            Start(candidate, choice[0], Placed((), choice[1]), choice[2])
+            Start(candidate, choice[0], GangPlaced((), choice[1]), choice[2])
             for candidate, choice in zip(candidates, chosen, strict=True)
             if choice
         ]
         values = layer_values(starts, sub_layers, shares)
-        if (
-            values > best
-            and _lawful(starts, shares)
-            and _in_line(starts, candidates)
-            and _fits(starts, room.nodes, free)
-        ):
+        if values > best and _lawful(starts, shares) and _in_line(starts, candidates) and _fits(starts, room, free):
             best = values
     return best
 
@@ -109,23 +116,24 @@ def _delays(later: Candidate, option: Option, earlier: Candidate) -> bool:
     for group, gpu_type in zip(later.job.spec.task_groups, option.gpu_types, strict=True):
         for other in earlier.job.spec.task_groups:
             accepted = not other.shape.gpu_types or gpu_type in other.shape.gpu_types
-            if gpu_type and other.shape.gpus and accepted:
+            if gpu_type and other.shape.uses_gpus and accepted:
                 return True
-            if group.shape.cpu and other.shape.cpu and not other.shape.gpus:
+            if group.shape.cpu and other.shape.cpu and not other.shape.uses_gpus:
                 return True
         if group.shape.cpu and gpu_type is None:
             return True
     return False
 
 
-def _fits(starts: Sequence[Start], nodes: tuple[Node, ...], free: Free) -> bool:
+def _fits(starts: Sequence[Start], room: Room, free: Free) -> bool:
     if not starts:
         return True
     first, rest = starts[0], starts[1:]
-    return any(_fits(rest, nodes, left) for left in _gang(first, nodes, free))
+    return any(_fits(rest, room, left) for left in _gang(first, room, free))
 
 
-def _gang(start: Start, nodes: tuple[Node, ...], free: Free) -> Iterator[Free]:
+def _gang(start: Start, room: Room, free: Free) -> Iterator[Free]:
+    nodes = room.nodes
     asked = start.candidate.job.spec.effective_topology
     levels: list[Level] = [level for level in (asked.required,) if level]
     if start.placed.preferred_met and asked.preferred:
@@ -134,7 +142,7 @@ def _gang(start: Start, nodes: tuple[Node, ...], free: Free) -> Iterator[Free]:
     seen = set()
     for domain in sorted(domains):
         allowed = [i for i, node in enumerate(nodes) if tuple(node.domain(level) for level in levels) == domain]
-        for left, hosts in _place(_tasks(start), nodes, allowed, free, ()):
+        for left, hosts in _place(_tasks(start), room, allowed, free, ()):
             if left not in seen and _apart(start, [nodes[host] for host in hosts]):
                 seen.add(left)
                 yield left
@@ -173,22 +181,76 @@ def _tasks(start: Start) -> list[tuple[Shape, str | None]]:
 
 
 def _place(
-    tasks: list[tuple[Shape, str | None]],
-    nodes: tuple[Node, ...],
-    allowed: list[int],
-    free: Free,
-    hosts: tuple[int, ...],
+    tasks: list[tuple[Shape, str | None]], room: Room, allowed: list[int], free: Free, hosts: tuple[int, ...]
 ) -> Iterator[tuple[Free, tuple[int, ...]]]:
     if not tasks:
         yield free, hosts
         return
     (shape, gpu_type), rest = tasks[0], tasks[1:]
     for index in allowed:
-        gpus, cpu, divided = free[index]
-        if gpu_type in (None, nodes[index].gpu_type) and gpus >= shape.gpus and cpu >= shape.cpu:
-            for whole, parts in _ways(shape, nodes[index].pool, gpus, divided):
-                left = (*free[:index], (whole, cpu - shape.cpu, parts), *free[index + 1 :])
-                yield from _place(rest, nodes, allowed, left, (*hosts, index))
+        gpus, cpu, divided, states, made = free[index]
+        node = room.nodes[index]
+        if gpu_type in (None, node.gpu_type) and gpus >= 0 and cpu >= shape.cpu:
+            for whole, parts, partitioned, more in _ways_on(shape, room, index, (gpus, divided, states)):
+                left = (
+                    *free[:index],
+                    (whole, cpu - shape.cpu, parts, partitioned, made + more),
+                    *free[index + 1 :],
+                )
+                if _changes_allow(room, node.pool, left):
+                    yield from _place(rest, room, allowed, left, (*hosts, index))
+
+
+def _ways_on(
+    shape: Shape, room: Room, index: int, have: tuple[int, Divided, States]
+) -> Iterator[tuple[int, Divided, States, int]]:
+    """Every way a task's GPUs can be taken on a node, with GPUs made whole again or partitioned anew."""
+    gpus, divided, states = have
+    rule = room.partitions.rules.get(index)
+    if isinstance(shape, MigShape):
+        if rule is not None and rule.model == shape.model:
+            for whole, partitioned in set(_instances(shape, rule, gpus, states)):
+                yield whole, divided, partitioned, 0
+        return
+    if gpus >= shape.gpus:
+        for whole, parts in _ways(shape, room.nodes[index].pool, gpus, divided):
+            yield whole, parts, states, 0
+    elif rule is not None and rule.mode != "fixed":
+        # Which of the unused GPUs is made whole matters: one may have the instances that others want.
+        unused = [place for place, (_, held) in enumerate(states) if not held]
+        for taken in combinations(unused, shape.gpus - gpus):
+            rest = tuple(state for place, state in enumerate(states) if place not in taken)
+            yield 0, divided, rest, len(taken)
+
+
+def _instances(shape: MigShape, rule: MigRule, gpus: int, states: States) -> Iterator[tuple[int, States]]:
+    profile = rule.profile(shape.mig or "")
+    assert profile is not None
+    for place, (before, held) in enumerate((*states, *(((None, ()),) if gpus else ()))):
+        for start in profile.starts:
+            after = tuple(sorted((*held, Placed(start, profile)), key=lambda placed: placed.start))
+            if Placed(start, profile) not in held and _may_be(rule, before, after):
+                whole = gpus - (place == len(states))
+                rest = (*states[:place], *states[place + 1 :])
+                yield whole, tuple(sorted((*rest, (before, after)), key=repr))
+
+
+def _may_be(rule: MigRule, before: Geometry | None, held: Geometry) -> bool:
+    if set(held) <= set(before or ()):
+        return True
+    if rule.mode == "bounded":
+        targets = (target for layout in rule.layouts for target in realisations(rule.model, layout))
+        return any(set(held) <= set(target) for target in targets)
+    return rule.mode == "free" and is_valid(mig_model(rule.model), held)
+
+
+def _changes_allow(room: Room, pool: str, free: Free) -> bool:
+    changed = sum(
+        made + sum(not set(held) <= set(before or ()) for before, held in states)
+        for node, (_, _, _, states, made) in zip(room.nodes, free, strict=True)
+        if node.pool == pool
+    )
+    return changed <= room.partitions.changes_left.get(pool, 0)
 
 
 def _ways(shape: Shape, pool: str, gpus: int, divided: Divided) -> Iterator[tuple[int, Divided]]:

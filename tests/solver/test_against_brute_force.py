@@ -17,6 +17,7 @@ from solver.program.highs import optimise
 from solver.program.optimiser import Effort
 from solver.rules.demand import Candidate, in_order, sub_layers_of
 from solver.rules.entitlement import Shares
+from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
 from solver.solve import competing, standing
@@ -101,7 +102,7 @@ def _keeps(spec: JobSpec) -> bool:
 def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...], tuple[float, ...]]:
     """The round's answer, the best layer values, and the answer's own."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)

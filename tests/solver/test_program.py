@@ -17,6 +17,7 @@ from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Floats, Program
 from solver.rules.demand import sub_layers_of
+from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Ordering, Policy, Queue, policy_of
 from solver.rules.sharing import sharing_of
 from solver.solve import solve
@@ -78,7 +79,7 @@ def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> No
 def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     """The program of a world's round and its greedy start."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)
     sub_layers = sub_layers_of(able)

@@ -1,0 +1,223 @@
+"""Judges how a plan partitions GPUs, by plain intervals and the policy's own documents; shares no code with the model.
+
+Only the table of profiles is the same, as data. It needs every bound job and node to be in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from solver.plan.plan import Bind, Plan, Repartition
+from solver.plan.violation import Violation
+from solver.rules.policy import MigGeometry, Policy
+from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.world.mig_table import MODELS, MigProfile
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, Shape, TaskPlacement
+
+PROFILES: dict[str, dict[str, MigProfile]] = {
+    model.name: {profile.name: profile for profile in model.profiles} for model in MODELS
+}
+SLICES = {model.name: model.memory_slices for model in MODELS}
+HOUR_MS = 3_600_000
+
+Instances = tuple[MigInstance, ...]
+
+
+def mig_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterator[Violation]:
+    """S1, S2, S5 and S6 for instances and the GPUs they lie on."""
+    court = _Court(snapshot, policy, plan)
+    yield from court.changes()
+    yield from court.changes_per_pool()
+    yield from court.binds()
+
+
+def has_its_instance(shape: Shape, task: TaskPlacement) -> bool:
+    """S2: the task has one instance of the profile it asked for, and nothing else; or asked for none and has none."""
+    if shape.mig is None or task.mig is None:
+        return shape.mig is None and task.mig is None
+    named = DeviceId(f"{task.mig.gpu}/{task.mig.instance.profile}@{task.mig.instance.start}")
+    return task.devices == (named,) and task.share is None and task.mig.instance.profile == shape.mig
+
+
+@dataclass(slots=True)
+class _Court:
+    snapshot: Snapshot
+    policy: Policy
+    plan: Plan
+    nodes: dict[DeviceId, Node] = field(init=False)
+    gpus: dict[DeviceId, Gpu] = field(init=False)
+    pools: dict[str, MigGeometry] = field(init=False)
+    used: dict[DeviceId, set[MigInstance]] = field(init=False)
+    whole: set[DeviceId] = field(init=False)
+    after: dict[DeviceId, Instances | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nodes = {gpu.id: node for node in self.snapshot.nodes for gpu in node.gpus}
+        self.gpus = {gpu.id: gpu for node in self.snapshot.nodes for gpu in node.gpus}
+        self.pools = {known.pool: known for known in self.policy.mig}
+        self.used, self.whole = defaultdict(set), set()
+        for task in self._tasks_in_being():
+            if task.mig is None:
+                self.whole.update(task.devices)
+            else:
+                self.used[task.mig.gpu].add(task.mig.instance)
+        self.after = {device: self._now(gpu) for device, gpu in self.gpus.items()}
+        self.after |= {step.device: step.instances for step in self._repartitions()}
+
+    def changes(self) -> Iterator[Violation]:
+        """S6: every geometry is in the table and allowed by the pool, and nothing in use is touched."""
+        for device, count in Counter(step.device for step in self._repartitions()).items():
+            if count > 1:
+                yield Violation("S6", device, f"is partitioned {count} times")
+        for step in self._repartitions():
+            node, gpu = self.nodes.get(step.device), self.gpus.get(step.device)
+            if node is None or gpu is None or node.name != step.node:
+                yield Violation("S6", step.device, f"is no GPU of node {step.node}")
+            elif not gpu.healthy or not node.ready or node.cordoned:
+                yield Violation("S6", step.device, "is not a healthy GPU of an open node")
+            else:
+                yield from self._unlawful(step, gpu, self.pools.get(node.pool))
+
+    def changes_per_pool(self) -> Iterator[Violation]:
+        """S6: no more GPUs of a pool are changed within an hour than its policy says."""
+        made = Counter(self.nodes[step.device].pool for step in self._repartitions() if step.device in self.nodes)
+        for pool, count in made.items():
+            before = sum(
+                counter.count
+                for counter in self.snapshot.in_flight.counters
+                if (counter.name, counter.subject) == ("mig-changes", pool)
+                and self.snapshot.time - counter.window_start < HOUR_MS
+            )
+            known = self.pools.get(pool)
+            most = known.changes_max if known else 0
+            if before + count > most:
+                yield Violation(
+                    "S6", pool, f"{before} + {count} GPUs are partitioned anew within an hour, at most {most}"
+                )
+
+    def binds(self) -> Iterator[Violation]:
+        """S1: a bound instance is there once the plan's changes are made, apart from all others; a whole GPU is whole."""
+        jobs = {job.name: job for job in self.snapshot.jobs}
+        used = {device: set(instances) for device, instances in self.used.items()}
+        whole = set(self.whole)
+        for step in self.plan.steps:
+            if not isinstance(step, Bind):
+                continue
+            yield from self._peers(jobs[step.job], step)
+            for task in step.tasks:
+                if task.mig is None:
+                    yield from self._taken_whole(step.job, task, used)
+                    whole.update(task.devices)
+                else:
+                    yield from self._instance(step.job, task, used.setdefault(task.mig.gpu, set()))
+                    used[task.mig.gpu].add(task.mig.instance)
+        for device in sorted(whole & {device for device, instances in used.items() if instances} - self.whole):
+            yield Violation("S1", device, "would be somebody's as a whole and hold instances")
+
+    def _unlawful(self, step: Repartition, gpu: Gpu, known: MigGeometry | None) -> Iterator[Violation]:
+        now, then = set(self._now(gpu) or ()), set(step.instances or ())
+        if known is None or known.mode == "fixed":
+            yield Violation("S6", step.device, "may not be partitioned anew: its pool's policy does not say so")
+            return
+        if step.instances is not None:
+            yield from self._impossible(step, known)
+        if set(step.destroys) != now - then:
+            yield Violation("S6", step.device, "destroys other instances than it says")
+        if not self.used[step.device] <= then:
+            yield Violation("S6", step.device, "would lose an instance that is in use")
+        if step.device in self.whole:
+            yield Violation("S6", step.device, "is partitioned while somebody has it")
+
+    def _impossible(self, step: Repartition, known: MigGeometry) -> Iterator[Violation]:
+        end, media = 0, 0
+        for instance in sorted(step.instances or (), key=lambda instance: instance.start):
+            profile = PROFILES.get(known.model, {}).get(instance.profile)
+            if profile is None or instance.start not in profile.starts:
+                yield Violation("S6", step.device, f"a {known.model} has no {instance.profile} at {instance.start}")
+                continue
+            media += "me" in profile.attributes
+            if instance.start < end or media > 1:
+                yield Violation("S6", step.device, f"{instance.profile} at {instance.start} takes what another has")
+            end = instance.start + profile.memory_slices
+        names = Counter(instance.profile for instance in step.instances or ())
+        if known.mode == "bounded" and names not in [_counted(layout) for layout in known.layouts]:
+            yield Violation("S6", step.device, "gets a layout that its pool's policy does not list")
+
+    def _instance(self, job: str, task: TaskPlacement, used: Iterable[MigInstance]) -> Iterator[Violation]:
+        if task.mig is None:
+            return
+        slot, node = task.mig, self.nodes.get(task.mig.gpu)
+        if node is None or node.name != task.node or not self.gpus[slot.gpu].healthy:
+            yield Violation("S1", job, f"{slot.gpu} is not a healthy GPU of {task.node}")
+            return
+        known = self.pools.get(node.pool)
+        profile = PROFILES.get(known.model, {}).get(slot.instance.profile) if known else None
+        if known is None or profile is None or slot.instance not in (self.after[slot.gpu] or ()):
+            yield Violation("S1", job, f"GPU {slot.gpu} has no {slot.instance.profile} at {slot.instance.start}")
+            return
+        if slot.cost != 1000 * profile.memory_slices // SLICES[known.model]:
+            yield Violation("S3", job, f"is charged {slot.cost} GPUs for a {slot.instance.profile} of {known.model}")
+        for other in used:
+            its = PROFILES[known.model].get(other.profile)
+            size = its.memory_slices if its else 1
+            if other.start < slot.instance.start + profile.memory_slices and slot.instance.start < other.start + size:
+                yield Violation("S1", job, f"its instance on {slot.gpu} overlaps one that is taken")
+
+    def _taken_whole(
+        self, job: str, task: TaskPlacement, used: dict[DeviceId, set[MigInstance]]
+    ) -> Iterator[Violation]:
+        for device in task.devices:
+            if self.after.get(device) is not None:
+                yield Violation("S1", job, f"GPU {device} is in MIG mode and bound as a whole")
+            if used.get(device):
+                yield Violation("S1", job, f"GPU {device} has instances in use and is bound as a whole")
+
+    def _peers(self, job: Job, bind: Bind) -> Iterator[Violation]:
+        """S5: nobody who wants NVLink between tasks gets instances."""
+        sizes = Counter(task.group for task in bind.tasks if task.mig)
+        asked = {job.spec.topology.required} if len(bind.tasks) > 1 else set()
+        for group in job.spec.task_groups:
+            bundle = group.topology.group or job.spec.topology.group
+            if sizes[group.name] > 1:
+                asked |= {group.topology.required or (bundle.within if bundle else None)}
+        if sizes and "island" in asked:
+            yield Violation(
+                "S5", job.name, "wants its tasks in one island and gets MIG instances, which have no NVLink"
+            )
+
+    def _now(self, gpu: Gpu) -> Instances | None:
+        """What a GPU is partitioned into: what somebody has counts as there, and what it overlaps as gone."""
+        used = self.used.get(gpu.id, set())
+        known = self.pools.get(self.nodes[gpu.id].pool)
+        profiles = PROFILES.get(known.model, {}) if known else {}
+        if not used:
+            return gpu.instances
+
+        def overlaps(one: MigInstance, other: MigInstance) -> bool:
+            sizes = [profiles[known.profile].memory_slices for known in (one, other)]
+            return one.start < other.start + sizes[1] and other.start < one.start + sizes[0]
+
+        known_ones = [one for one in gpu.instances or () if one.profile in profiles]
+        in_use = [one for one in used if one.profile in profiles]
+        apart = [one for one in known_ones if not any(overlaps(one, other) for other in in_use)]
+        return tuple(sorted({*apart, *used}, key=lambda one: one.start))
+
+    def _repartitions(self) -> list[Repartition]:
+        return [step for step in self.plan.steps if isinstance(step, Repartition)]
+
+    def _tasks_in_being(self) -> Iterator[TaskPlacement]:
+        for job in self.snapshot.jobs:
+            yield from job.placement
+        for intent in self.snapshot.in_flight.intents:
+            yield from intent.tasks
+
+
+def _counted(layout: str) -> Counter[str]:
+    names: Counter[str] = Counter()
+    for part in layout.split("+ "):
+        count, _, name = part.strip().rpartition("x ")
+        names[name.strip()] += int(count or 1)
+    return names

@@ -1,0 +1,65 @@
+"""Why a job waits or can't be admitted where MIG instances are asked for; part of `reasons`."""
+
+from __future__ import annotations
+
+from solver.plan.reason import Reason, did_you_mean
+from solver.world.cluster import GpuType
+
+
+class NotPartitioned(Reason, frozen=True, tag="not-partitioned"):
+    """The group asks for a MIG instance, and no pool of the type may be partitioned."""
+
+    group: str
+    gpu_type: GpuType
+
+    def __str__(self) -> str:
+        return f"group {self.group} asks for a MIG instance; no MigGeometry lets a {self.gpu_type} be partitioned"
+
+
+class UnknownMigProfile(Reason, frozen=True, tag="unknown-mig-profile"):
+    """The GPU model has no such MIG profile. The same name can be another part of another model."""
+
+    group: str
+    gpu_type: GpuType
+    model: str
+    profile: str
+    nearest: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        meant = did_you_mean(self.nearest)
+        return (
+            f"group {self.group} asks for a {self.profile}, which a {self.gpu_type} ({self.model}) does not have{meant}"
+        )
+
+
+class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):
+    """The gang wants its tasks on one NVLink island, and a group of it wants MIG instances, which have no NVLink."""
+
+    group: str
+
+    def __str__(self) -> str:
+        return f"group {self.group} asks for MIG instances in one island; an instance reaches no other GPU by NVLink"
+
+
+class MigGeometry(Reason, frozen=True, tag="mig-geometry"):
+    """How GPUs are partitioned leaves too little. `profile` "": whole GPUs, of which some are partitioned for nobody.
+
+    So many tasks fit as GPUs are partitioned, with the changes that are left in this hour, and with any number of changes.
+    """
+
+    group: str
+    gpu_type: GpuType
+    profile: str
+    tasks: int
+    fit_as_it_is: int
+    fit_with_changes: int
+    fit_at_last: int
+    changes_left: int
+
+    def __str__(self) -> str:
+        what = f"{self.profile} of {self.gpu_type}" if self.profile else f"whole {self.gpu_type}"
+        changes = f"{self.fit_with_changes} with the {self.changes_left} changes left in this hour"
+        return (
+            f"group {self.group} needs room for {self.tasks} tasks on {what}: room for {self.fit_as_it_is} as the GPUs "
+            f"are partitioned, {changes}, {self.fit_at_last} with any number"
+        )

@@ -1,0 +1,27 @@
+"""What MigGeometry documents mean for a round: how each pool's GPUs may be partitioned, and how many changes are left."""
+
+from __future__ import annotations
+
+from solver.rules.policy import Policy
+from solver.world.mig_gpus import MigRule
+from solver.world.partitions import PoolRules
+from solver.world.snapshot import Snapshot
+
+MIG_CHANGES = "mig-changes"
+"""The counter of GPUs that were partitioned anew, by pool."""
+
+HOUR_MS = 3_600_000
+
+
+def pool_rules(policy: Policy, snapshot: Snapshot) -> PoolRules:
+    """For each pool with a MigGeometry. Every counter whose window began within the last hour counts."""
+    counted: dict[str, int] = {}
+    for counter in snapshot.in_flight.counters:
+        if counter.name == MIG_CHANGES and counter.window_start > snapshot.time - HOUR_MS:
+            counted[counter.subject] = counted.get(counter.subject, 0) + counter.count
+    rules, left = {}, {}
+    for known in policy.mig:
+        layouts = known.layouts if known.mode == "bounded" else ()
+        rules[known.pool] = MigRule(known.pool, known.model, known.mode, layouts)
+        left[known.pool] = max(0, known.changes_max - counted.get(known.pool, 0))
+    return PoolRules(rules, left)

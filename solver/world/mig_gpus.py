@@ -1,0 +1,154 @@
+"""One GPU in MIG mode: what it holds, what it could hold besides, and what it is partitioned into in the end.
+
+A GPU is changed when it holds an instance that was not there before. What it may then be partitioned into is a question of
+which geometry allowed by its pool has everything that it holds; which of them it gets is settled once a round has decided.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from solver.world.cluster import DeviceId
+from solver.world.mig import Geometry, Placed, is_valid, mig_model
+from solver.world.mig_layout import find_profile, realisations
+from solver.world.mig_table import MigProfile
+
+
+class MigRule(NamedTuple):
+    """How the GPUs of a pool may be partitioned; `layouts` only where `mode` is bounded."""
+
+    pool: str
+    model: str
+    mode: Literal["fixed", "bounded", "free"]
+    layouts: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """A round may partition these GPUs anew."""
+        return self.mode != "fixed"
+
+    def profile(self, name: str) -> MigProfile | None:
+        """The profile of that name; None: GPUs of this pool have none."""
+        return find_profile(mig_model(self.model), name)
+
+
+class MigGpu(NamedTuple):
+    """A GPU in MIG mode, or about to be. `before`: its instances when the round began, None: it was whole. `held`: those in use."""
+
+    device: DeviceId
+    before: Geometry | None
+    held: Geometry = ()
+
+    @property
+    def is_changed(self) -> bool:
+        """It has to be partitioned anew to have what it holds."""
+        return bool(self.held) and not set(self.held) <= set(self.before or ())
+
+    def with_held(self, *more: Placed) -> MigGpu:
+        """The GPU with more of it in use."""
+        return self._replace(held=tuple(sorted((*self.held, *more), key=_by_start)))
+
+    def without(self, placed: Placed) -> MigGpu:
+        """The GPU with an instance that nobody uses any more."""
+        return self._replace(held=tuple(other for other in self.held if other != placed))
+
+
+def there_are(gpu: MigGpu, profile: MigProfile) -> tuple[Placed, ...]:
+    """Instances of a profile that are there and that nobody uses."""
+    unused = set(gpu.before or ()) - set(gpu.held)
+    return tuple(sorted((placed for placed in unused if placed.profile == profile), key=_by_start))
+
+
+def tasks_as_it_is(rule: MigRule, gpu: MigGpu, profile: MigProfile) -> int:
+    """Tasks that find an instance without a (further) change of the GPU."""
+    return most_besides(rule, gpu.held, profile) if gpu.is_changed else len(there_are(gpu, profile))
+
+
+def tasks_after_change(rule: MigRule, gpu: MigGpu, profile: MigProfile) -> int:
+    """Tasks that find an instance if the GPU may be partitioned anew."""
+    as_it_is = tasks_as_it_is(rule, gpu, profile)
+    return max(as_it_is, most_besides(rule, gpu.held, profile)) if rule.changes else as_it_is
+
+
+def chosen(rule: MigRule, gpu: MigGpu, profile: MigProfile, tasks: int) -> MigGpu:
+    """The GPU with so many more instances in use: those that are there if they do, else placed so that most stays possible."""
+    present = there_are(gpu, profile)
+    if not gpu.is_changed and tasks <= len(present):
+        return gpu.with_held(*present[:tasks])
+    for left in range(tasks - 1, -1, -1):
+        able = [
+            after
+            for start in profile.starts
+            if (after := _if_allowed(rule, gpu, Placed(start, profile)))
+            and (not left or most_besides(rule, after.held, profile) >= left)
+        ]
+        gpu = min(able, key=lambda after: (_destroyed(rule, after), -_possible(rule, after.held)))
+    return gpu
+
+
+def settled(rule: MigRule, gpu: MigGpu) -> Geometry:
+    """What the GPU is partitioned into: as it was, else an allowed geometry with all that is held and the fewest changes."""
+    before = gpu.before or ()
+    if not gpu.is_changed:
+        return before
+    if rule.mode == "free":
+        kept = gpu.held
+        for placed in before:
+            if placed not in kept and is_valid(mig_model(rule.model), (*kept, placed)):
+                kept = (*kept, placed)
+        return tuple(sorted(kept, key=_by_start))
+    able = [target for target in _targets(rule) if set(gpu.held) <= set(target)]
+    return min(able, key=lambda target: len(set(before) - set(target)))
+
+
+@lru_cache(maxsize=100_000)
+def most_besides(rule: MigRule, held: Geometry, profile: MigProfile) -> int:
+    """How many instances of a profile some allowed geometry has beside the held ones."""
+    if rule.mode == "bounded":
+        extra = ([placed.profile for placed in target] for target in _targets(rule) if set(held) <= set(target))
+        mine = sum(placed.profile == profile for placed in held)
+        return max((profiles.count(profile) - mine for profiles in extra), default=0)
+    # The starts of one profile never overlap each other, so taking each that is free finds the most.
+    model, placed = mig_model(rule.model), held
+    for start in profile.starts:
+        if is_valid(model, (*placed, Placed(start, profile))):
+            placed = (*placed, Placed(start, profile))
+    return len(placed) - len(held)
+
+
+@lru_cache(maxsize=100_000)
+def is_allowed(rule: MigRule, held: Geometry) -> bool:
+    """Some geometry that the pool allows has all these instances."""
+    if rule.mode == "bounded":
+        return any(set(held) <= set(target) for target in _targets(rule))
+    return rule.changes and is_valid(mig_model(rule.model), held)
+
+
+@lru_cache(maxsize=100_000)
+def _possible(rule: MigRule, held: Geometry) -> int:
+    """How many different instances, by profile and start, could still be added: what placing one should leave large."""
+    return sum(
+        is_allowed(rule, tuple(sorted((*held, Placed(start, profile)), key=_by_start)))
+        for profile in mig_model(rule.model).profiles
+        for start in profile.starts
+        if Placed(start, profile) not in held
+    )
+
+
+@lru_cache(maxsize=256)
+def _targets(rule: MigRule) -> tuple[Geometry, ...]:
+    return tuple(target for layout in rule.layouts for target in realisations(rule.model, layout))
+
+
+def _if_allowed(rule: MigRule, gpu: MigGpu, more: Placed) -> MigGpu | None:
+    after = gpu.with_held(more) if more not in gpu.held else None
+    return after if after and is_allowed(rule, after.held) else None
+
+
+def _destroyed(rule: MigRule, gpu: MigGpu) -> int:
+    return len(set(gpu.before or ()) - set(settled(rule, gpu)))
+
+
+def _by_start(placed: Placed) -> tuple[int, int]:
+    return placed.start, placed.profile.profile_id

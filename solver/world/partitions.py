@@ -1,0 +1,285 @@
+"""The GPUs of a cluster that are, or may be, partitioned by MIG: what a round fills up and changes while it decides."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
+from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, tasks_after_change, tasks_as_it_is
+from solver.world.mig_table import MigProfile
+from solver.world.quantities import MILLI_PER_GPU, MilliGpu
+from solver.world.workload import MigShape, MigSlot
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+UNLIMITED = 1_000_000_000
+"""Changes where nobody counts them."""
+
+
+class PoolRules(NamedTuple):
+    """How the GPUs of each pool may be partitioned, and how many of them may be changed in this round."""
+
+    rules: Mapping[str, MigRule]
+    changes_left: Mapping[str, int]
+
+    def unlimited(self) -> PoolRules:
+        """The same with any number of changes: what could be, however long it takes."""
+        return PoolRules(self.rules, dict.fromkeys(self.rules, UNLIMITED))
+
+    def unchanging(self) -> PoolRules:
+        """The same with no change left."""
+        return PoolRules(self.rules, dict.fromkeys(self.rules, 0))
+
+
+NO_RULES = PoolRules({}, {})
+
+
+class Repartitioned(NamedTuple):
+    """A GPU of a node (by number) that has to be changed: what it is to have, None: nothing, as a whole GPU."""
+
+    node: int
+    device: DeviceId
+    before: Geometry | None
+    after: Geometry | None
+
+
+@dataclass(slots=True)
+class Partitions:
+    """`rules` and `gpus` by node: how its GPUs may be partitioned, and those of them in MIG mode that nobody has whole.
+
+    `changes_left` by pool. Mutable: a round takes from it.
+    """
+
+    rules: dict[int, MigRule] = field(default_factory=dict)
+    gpus: dict[int, tuple[MigGpu, ...]] = field(default_factory=dict)
+    changes_left: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], pools: PoolRules, *, broken_too: bool) -> Self:
+        """Of an inventory in which nobody uses anything."""
+        rules = {number: pools.rules[node.pool] for number, node in enumerate(nodes) if node.pool in pools.rules}
+        gpus = {
+            number: tuple(
+                MigGpu(gpu.id, _geometry(gpu, rule))
+                for gpu in nodes[number].gpus
+                if gpu.instances is not None and (gpu.healthy or broken_too)
+            )
+            for number, rule in rules.items()
+        }
+        return cls(rules, gpus, dict(pools.changes_left))
+
+    def copy(self) -> Self:
+        """An independent one."""
+        return type(self)(self.rules, dict(self.gpus), dict(self.changes_left))
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def instance_slots(
+        self, shape: MigShape, whole: Sequence[Sequence[DeviceId]], *, fresh: bool, within: Mask | None
+    ) -> Ints:
+        """Tasks that find an instance on each node, `whole` being the devices that are free as a whole.
+
+        `fresh` False: without changing a GPU. `within`: together on these nodes, and so with the changes that are left; None:
+        on each node alone, as if changes were not counted.
+        """
+        slots = np.zeros(len(whole), dtype=np.int64)
+        gains: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for node, rule in self.rules.items():
+            profile = _profile(rule, shape)
+            if profile is None or not (within is None or within[node]):
+                continue
+            for gpu in self._with_whole(node, whole[node]) if fresh else self.gpus[node]:
+                slots[node] += tasks_as_it_is(rule, gpu, profile)
+                gain = tasks_after_change(rule, gpu, profile) - tasks_as_it_is(rule, gpu, profile)
+                if fresh and gain:
+                    gains[rule.pool].append((-gain, node))
+        for pool, ranked in gains.items():
+            for gain, node in sorted(ranked)[: None if within is None else max(0, self.changes_left[pool])]:
+                slots[node] -= gain
+        return slots
+
+    def whole_slots(self, gpus: int, free: Ints, *, within: Mask | None) -> Ints:
+        """Tasks of so many whole GPUs on each node, if GPUs that are partitioned for nobody may be made whole again."""
+        most: Ints = np.maximum(free, 0)
+        reclaimable = {node: len(tuple(self._unused(node))) for node in self.rules}
+        if within is None:
+            for node, count in reclaimable.items():
+                most[node] += count
+            return most // gpus
+        slots: Ints = most // gpus
+        costs: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for node, count in reclaimable.items():
+            if within[node]:
+                # The first task more takes what is free into account, each further one is made of partitioned GPUs alone.
+                for more in range((int(most[node]) % gpus + count) // gpus):
+                    costs[self.rules[node].pool].append((gpus - (int(most[node]) % gpus) * (more == 0), node, more))
+        for pool, ranked in costs.items():
+            left = self.changes_left[pool]
+            for cost, node, _ in sorted(ranked):
+                left -= cost
+                slots[node] += left >= 0
+        return slots
+
+    def take(self, node: int, shape: MigShape, tasks: int, whole: Sequence[DeviceId]) -> list[MigSlot]:
+        """Instances for so many tasks on a node: those that are there first, then with as few changes as can be."""
+        rule = self.rules[node]
+        profile = _profile(rule, shape)
+        if profile is None:
+            raise AssertionError(f"GPUs of pool {rule.pool} have no {shape.mig}")
+        slots: list[MigSlot] = []
+        for gpu, count in _spread(rule, profile, tuple(self._with_whole(node, whole)), tasks):
+            after = chosen(rule, gpu, profile, count)
+            self._put(node, gpu, after)
+            slots += (self._slot(after, placed, shape) for placed in after.held if placed not in gpu.held)
+        return slots
+
+    def make_whole(self, node: int, count: int) -> list[DeviceId]:
+        """Take GPUs out of MIG mode, those with the fewest instances first."""
+        unused = sorted(self._unused(node), key=lambda gpu: (len(gpu.before or ()), gpu.device))[:count]
+        for gpu in unused:
+            self.drop(node, gpu.device)
+        return [gpu.device for gpu in unused]
+
+    def drop(self, node: int, device: DeviceId, *, counted: bool = True) -> None:
+        """A GPU is somebody's as a whole; if it was in MIG mode, it is so no more."""
+        others = tuple(gpu for gpu in self.gpus.get(node, ()) if gpu.device != device)
+        if node in self.rules and len(others) < len(self.gpus[node]):
+            self.changes_left[self.rules[node].pool] -= counted
+            self.gpus[node] = others
+
+    def hold(self, node: int, slot: MigSlot) -> None:
+        """Exactly this instance is somebody's, on a GPU that may have been whole."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        if profile is not None:
+            gpu = self._gpu(node, slot.gpu)
+            self._put(node, gpu, gpu.with_held(Placed(slot.instance.start, profile)))
+
+    def confirm(self, node: int, slot: MigSlot) -> None:
+        """Somebody has this instance already: it counts as being there, and what it overlaps as gone."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        if rule is not None and profile is not None:
+            mine, gpu = Placed(slot.instance.start, profile), self._gpu(node, slot.gpu)
+            apart = (other for other in gpu.before or () if other.end <= mine.start or mine.end <= other.start)
+            before = tuple(sorted((*apart, mine), key=lambda placed: placed.start))
+            self._put(node, gpu, gpu._replace(before=before).with_held(mine), counted=False)
+
+    def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
+        """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        there = slot.gpu in whole or any(gpu.device == slot.gpu for gpu in self.gpus.get(node, ()))
+        if rule is None or profile is None or not there:
+            return False
+        gpu, placed = self._gpu(node, slot.gpu), Placed(slot.instance.start, profile)
+        after = gpu.with_held(placed)
+        paid = gpu.is_changed or self.changes_left[rule.pool] > 0
+        return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
+
+    def could_be_whole(self, node: int) -> Iterator[DeviceId]:
+        """GPUs in MIG mode that could be made whole now, as far as changes are left."""
+        if node in self.rules:
+            yield from (gpu.device for gpu in self._unused(node) if self.changes_left[self.rules[node].pool] > 0)
+
+    def give_back(self, node: int, slot: MigSlot) -> bool:
+        """Nobody has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        if profile is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):
+            return False
+        gpu = self._gpu(node, slot.gpu)
+        after = gpu.without(Placed(slot.instance.start, profile))
+        if after.before is None and not after.held:
+            self.gpus[node] = tuple(other for other in self.gpus[node] if other.device != slot.gpu)
+            return True
+        self._put(node, gpu, after)
+        return False
+
+    def milli_free(self, node: int, *, instances_too: bool) -> int:
+        """Milli-GPU of the GPUs in MIG mode: what could be made whole; or, as instances count too, all that no task has."""
+        if not instances_too:
+            return MilliGpu.gpus(len(tuple(self._unused(node))))
+        rule = self.rules[node]
+        return sum(MILLI_PER_GPU - sum(_cost(rule, placed.profile) for placed in gpu.held) for gpu in self.gpus[node])
+
+    def repartitioned(self, then: Self) -> Iterator[Repartitioned]:
+        """What has to change for the cluster to become as it is `then`."""
+        for node, rule in self.rules.items():
+            now = {gpu.device: gpu for gpu in self.gpus[node]}
+            later = {gpu.device: gpu for gpu in then.gpus[node]}
+            for device in sorted({*now, *later}):
+                gpu = later.get(device)
+                if gpu is None:
+                    yield Repartitioned(node, device, now[device].before, None)
+                elif gpu.is_changed:
+                    yield Repartitioned(node, device, gpu.before, settled(rule, gpu))
+
+    def _unused(self, node: int) -> Iterator[MigGpu]:
+        if self.rules[node].changes:
+            yield from (gpu for gpu in self.gpus[node] if not gpu.held)
+
+    def _with_whole(self, node: int, whole: Iterable[DeviceId]) -> Iterator[MigGpu]:
+        """The GPUs in MIG mode first; then those that are whole, where they may be partitioned."""
+        yield from self.gpus[node]
+        if self.rules[node].changes:
+            yield from (MigGpu(device, None) for device in whole)
+
+    def _gpu(self, node: int, device: DeviceId) -> MigGpu:
+        return next((gpu for gpu in self.gpus[node] if gpu.device == device), MigGpu(device, None))
+
+    def _put(self, node: int, gpu: MigGpu, after: MigGpu, *, counted: bool = True) -> None:
+        others = (other for other in self.gpus[node] if other.device != gpu.device)
+        self.gpus[node] = tuple(sorted((*others, after), key=lambda known: known.device))
+        if counted:
+            self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
+
+    def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:
+        return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
+
+
+def _spread(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], tasks: int) -> Iterator[tuple[MigGpu, int]]:
+    """How many tasks each GPU takes: as they are if that does, else changing those that gain most, the last one fitting best."""
+    gpus = sorted(gpus, key=lambda gpu: (not gpu.held, gpu.before is None))
+    counts = [tasks_as_it_is(rule, gpu, profile) for gpu in gpus]
+    gains = {
+        number: gain
+        for number, gpu in enumerate(gpus)
+        if (gain := tasks_after_change(rule, gpu, profile) - counts[number])
+    }
+    missing = tasks - sum(counts)
+    while missing > 0:
+        enough = [number for number, gain in gains.items() if gain >= missing]
+        number = min(enough, key=lambda n: (gains[n], n)) if enough else max(gains, key=lambda n: (gains[n], -n))
+        missing -= gains[number]
+        counts[number] += gains.pop(number)
+    for number in sorted(range(len(gpus)), key=lambda n: tasks_as_it_is(rule, gpus[n], profile) != counts[n]):
+        gpu, count = gpus[number], counts[number]
+        if tasks and count:
+            yield gpu, min(tasks, count)
+            tasks -= min(tasks, count)
+
+
+def _geometry(gpu: Gpu, rule: MigRule) -> Geometry:
+    """Its instances; those that its model does not have are left out, and used by nobody."""
+    known = ((rule.profile(instance.profile), instance.start) for instance in gpu.instances or ())
+    return tuple(
+        sorted((Placed(start, profile) for profile, start in known if profile), key=lambda placed: placed.start)
+    )
+
+
+def _profile(rule: MigRule, shape: MigShape) -> MigProfile | None:
+    return rule.profile(shape.mig or "") if rule.model == shape.model else None
+
+
+def _cost(rule: MigRule, profile: MigProfile) -> int:
+    return cost_milli_gpu(mig_model(rule.model), profile)
