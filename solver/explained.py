@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from solver.admission import Admission
 from solver.eviction import Promise
 from solver.forecast import estimates
-from solver.nominations import Nomination, Nominations, Parts, charge_of, held_parts, in_the_way
+from solver.nominations import Nomination, Nominations, Parts, held_parts, in_the_way
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
 from solver.rules.demand import Candidate
-from solver.rules.entitlement import Charge, Headroom, Inside
+from solver.rules.entitlement import Charge, Headroom, Inside, charge_of_tasks
 from solver.rules.policy import Policy
 from solver.steps import grace_of
 from solver.tiers import Decision
@@ -61,7 +61,7 @@ class Explained:
 
     def _keeps_its_promise(self, ready: Nomination) -> Starts:
         """Its GPUs are counted as held already, so what lies inside the guarantee is looked at without them."""
-        charge: Charge = charge_of(ready.intent, self.snapshot)
+        charge: Charge = charge_of_tasks(ready.intent.tasks, self.snapshot.gpu_types)
         queue = ready.job.spec.queue
         before = self.decision.shares.without([(queue, charge)])
         inside = Inside(before.tree, before.entitled_room).part(queue, charge)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from solver.rules.entitlement import Headroom, Shares, shares_of
+from solver.rules.entitlement import Headroom, Shares, charge_of_tasks, shares_of
 from solver.rules.entry import on_hold
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing, sharing_of
@@ -75,23 +75,14 @@ def _holds(job: Job, intent: Intent, shares: Shares, usable: dict[DeviceId, Node
         return False
     if any(usable.get(device) != task.node for task in intent.tasks for device in task.devices):
         return False
-    charge = charge_of(intent, snapshot)
+    charge = charge_of_tasks(intent.tasks, snapshot.gpu_types)
     others = shares.without([(queue, charge)])
     return not Headroom(others).blocking(queue, charge) and not _above_caps(job, charge, shares)
 
 
 def _above_caps(job: Job, charge: dict[GpuType, int], shares: Shares) -> bool:
-    return any(shares.users.used.get(line, 0) > shares.users.most(line) for line in shares.users.lines(job, charge))
-
-
-def charge_of(intent: Intent, snapshot: Snapshot) -> dict[GpuType, int]:
-    """What the promised devices cost their queue."""
-    type_of = {node.name: node.gpu_type for node in snapshot.nodes}
-    charge: dict[GpuType, int] = {}
-    for task in intent.tasks:
-        if task.devices:
-            charge[type_of[task.node]] = charge.get(type_of[task.node], 0) + task.gpus
-    return charge
+    costing = [gpu_type for gpu_type, milli in charge.items() if milli]
+    return any(shares.users.used.get(line, 0) > shares.users.most(line) for line in shares.users.lines(job, costing))
 
 
 Parts = Mapping[DeviceId, Sequence[tuple[JobName, TaskPlacement]]]

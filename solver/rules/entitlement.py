@@ -13,7 +13,7 @@ from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU, Duration, MilliGpu
 from solver.world.snapshot import Snapshot, charged
-from solver.world.workload import QueueName
+from solver.world.workload import QueueName, TaskPlacement
 
 Charge = Mapping[GpuType, int]
 """Milli-GPU by type: what a gang costs its queue."""
@@ -102,7 +102,7 @@ def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:
 
 def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
     """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
-    type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
+    type_of = snapshot.gpu_types
     used: dict[Line, int] = {}
     for job, tasks in charged(snapshot):
         for task in tasks:
@@ -126,6 +126,15 @@ def inside_guarantees(tree: QueueTree, guaranteed: Mapping[Line, int], used: Map
         for root in tree.children[None]:
             add_up(Line(root.name, gpu_type))
     return inside
+
+
+def charge_of_tasks(tasks: Iterable[TaskPlacement], gpu_types: Mapping[NodeName, GpuType]) -> dict[GpuType, int]:
+    """What placed tasks cost their queue, 0 where they have only CPU on nodes of a type; lost nodes are of no type."""
+    charge: dict[GpuType, int] = {}
+    for task in tasks:
+        gpu_type = gpu_types.get(task.node, GpuType(""))
+        charge[gpu_type] = charge.get(gpu_type, 0) + task.gpus
+    return charge
 
 
 def guarantees(tree: QueueTree, capacity: Charge) -> dict[Line, int]:

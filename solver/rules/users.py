@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from solver.rules.tree import QueueTree
-from solver.world.cluster import GpuType, NodeName
+from solver.world.cluster import GpuType
 from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import Job, QueueName
 
@@ -61,7 +61,7 @@ def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
 
 
 def _use_by_user(snapshot: Snapshot, tree: QueueTree) -> dict[UserLine, int]:
-    type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
+    type_of = snapshot.gpu_types
     used: dict[UserLine, int] = {}
     for job, tasks in charged(snapshot):
         for task in tasks:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from solver.rules.entitlement import Charge, Shares
+from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.policy import Policy, PriorityClass, Protection
 from solver.rules.tree import Line, QueueTree
-from solver.world.cluster import GpuType, NodeName
+from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import Job, JobName, QueueName
@@ -75,16 +75,13 @@ class Victim:
 
 def holders_of(snapshot: Snapshot, policy: Policy) -> tuple[Holder, ...]:
     """Every job that runs and has not been asked to stop."""
-    type_of: dict[NodeName, GpuType] = {node.name: node.gpu_type for node in snapshot.nodes}
+    gpu_types = snapshot.gpu_types
     stopping = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind == "stop"}
     found = []
     for job, tasks in charged(snapshot):
         known = policy.priority_class(job)
         if job.phase == "running" and known is not None and (job.name, job.attempt) not in stopping:
-            charge: dict[GpuType, int] = defaultdict(int)
-            for task in tasks:
-                charge[type_of.get(task.node, GpuType(""))] += task.gpus
-            found.append(Holder(job, dict(charge), known))
+            found.append(Holder(job, charge_of_tasks(tasks, gpu_types), known))
     return tuple(found)
 
 

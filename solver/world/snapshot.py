@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from solver.world.cluster import Node
+from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.inflight import InFlight
 from solver.world.quantities import Instant
@@ -32,6 +32,11 @@ class Snapshot(Document, frozen=True, omit_defaults=False):
     def digest(self) -> str:
         """The snapshot's name: what a plan says it was made from."""
         return digest(self)
+
+    @property
+    def gpu_types(self) -> dict[NodeName, GpuType]:
+        """The GPU type of every node."""
+        return {node.name: node.gpu_type for node in self.nodes}
 
     @property
     def pending(self) -> tuple[Job, ...]:
