@@ -57,10 +57,9 @@ def plan_lines(plan: Plan) -> list[str]:
                 made = " + ".join(f"{one.profile}@{one.start}" for one in instances or ())
                 lines.append(f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}")
             case Evict():
+                whom = f" for {step.beneficiary}" if step.beneficiary else ""
                 lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours lost"
-                lines.append(
-                    f"evict    {step.job}: {step.gpus} GPUs for {step.beneficiary} within {step.grace} ({step.means}, {lost})"
-                )
+                lines.append(f"evict    {step.job}: {step.gpus} GPUs{whom} within {step.grace} ({step.means}, {lost})")
             case Nominate():
                 nodes = list(dict.fromkeys(task.node for task in step.tasks))
                 lines.append(f"promise  {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}, once they are free")

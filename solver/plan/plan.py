@@ -6,6 +6,7 @@ from typing import Literal
 
 from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
+from solver.rules.departures import Rule
 from solver.rules.victims import Means
 from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.document import API_VERSION, Document, digest
@@ -50,19 +51,24 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     destroys: tuple[MigInstance, ...] = ()
 
 
+EvictedBy = Literal["reclaim", "preempt", "straddle", "drain", "converge"]
+"""By which of the means (rules/victims), or by which rule (rules/departures)."""
+
+
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
 
+    Nobody is the beneficiary where not another job but a rule wants it: a queue drains, or a lowered limit is to be kept.
     `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
     """
 
     job: JobName
     attempt: int
-    means: Means
-    beneficiary: JobName
+    means: EvictedBy
     grace: Duration
     gpus: MilliGpu
     lost_gpu_s: float
+    beneficiary: JobName | None = None
 
 
 class Nominate(Document, frozen=True, tag_field="step", tag="nominate"):
@@ -120,6 +126,24 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
         return f"gives up {self.gpus} GPUs for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
+class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
+    """The job runs and is asked to leave because a rule of queue `at` says so; it waits again afterwards."""
+
+    job: JobName
+    queue: QueueName
+    rule: Rule
+    at: QueueName
+    gpus: MilliGpu
+    lost_gpu_s: float
+
+    def __str__(self) -> str:
+        why = {
+            "drain": f"queue {self.at} drains (stopPolicy: HoldAndDrain)",
+            "converge": f"queue {self.at} holds more than its max, which was to be kept by now",
+        }[self.rule]
+        return f"gives up {self.gpus} GPUs: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+
+
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):
     """The job stays pending, with every constraint that binds it, the most telling first.
 
@@ -140,7 +164,7 @@ class Inadmissible(Document, frozen=True, tag_field="verdict", tag="inadmissible
     reasons: tuple[AnyReason, ...]
 
 
-Verdict = Starts | Runs | Yields | Waits | Inadmissible
+Verdict = Starts | Runs | Yields | Departs | Waits | Inadmissible
 
 
 class LayerResult(Document, frozen=True, omit_defaults=False):
