@@ -107,23 +107,24 @@ def size_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Violation]:
 
 
 def _shrinks(step: Shrink, job: Job) -> Iterator[Violation]:
-    """Only surplus tasks leave, those with the highest indices."""
+    """What stays is no smaller than the minima."""
     if not step.tasks or any(task not in job.placement for task in step.tasks):
         yield Violation("S2", job.name, "shrinks by tasks that it does not hold")
     for group in job.spec.task_groups:
-        rest = sorted(task.index for task in without(job.placement, step.tasks) if task.group == group.name)
-        if len(rest) < group.least or rest != list(range(len(rest))):
-            yield Violation("S2", job.name, f"is left with the tasks {rest} of group {group.name}")
+        rest = [task.index for task in without(job.placement, step.tasks) if task.group == group.name]
+        if len(rest) < group.least:
+            yield Violation("S2", job.name, f"is left with the tasks {sorted(rest)} of group {group.name}")
 
 
 def _grows(step: Grow, job: Job, snapshot: Snapshot) -> Iterator[Violation]:
-    """Tasks that join go on numbering, on the type that their group uses, as near as the others have to be."""
+    """Tasks that join have numbers of their own, are on the type that their group uses, and as near as the others have to be."""
     nodes = {node.name: node for node in snapshot.nodes}
     together = (*job.placement, *step.tasks)
     for group in job.spec.task_groups:
         tasks = [task for task in together if task.group == group.name]
-        if sorted(task.index for task in tasks) != list(range(len(tasks))) or len(tasks) > group.replicas:
-            yield Violation("S2", job.name, f"has {len(tasks)} tasks of group {group.name}, of {group.replicas}")
+        numbers = sorted(task.index for task in tasks)
+        if len(set(numbers)) < len(numbers) or any(number >= group.replicas for number in numbers):
+            yield Violation("S2", job.name, f"would have the tasks {numbers} of {group.replicas} of group {group.name}")
         types = {nodes[task.node].gpu_type for task in tasks if task.node in nodes and task.devices}
         if len(types) > 1:
             yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")

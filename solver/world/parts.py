@@ -23,7 +23,7 @@ def owner_of(name: JobName) -> JobName:
 
 
 def surplus_of(job: Job) -> tuple[TaskPlacement, ...]:
-    """The tasks beyond the minima of a gang's groups: those with the highest indices, so that the rest is numbered from 0."""
+    """The tasks beyond the minima of a gang's groups: those with the highest indices. Any of them may leave without the others."""
     found: list[TaskPlacement] = []
     for group in job.spec.task_groups:
         tasks = sorted((task for task in job.placement if task.group == group.name), key=lambda task: task.index)
