@@ -9,11 +9,10 @@ from itertools import islice
 
 import numpy as np
 
-from solver.best_place import place_best
 from solver.fit import Fit
 from solver.greedy import greedy
-from solver.placement import Mask, Placed, least_tasks, place
-from solver.program.capacity import Opened
+from solver.placement import Mask, Placed, least_tasks
+from solver.program.capacity import Circles, Opened
 from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
@@ -23,6 +22,7 @@ from solver.rules.entitlement import Headroom, Shares
 from solver.rules.options import Option
 from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
+from solver.views import place_in_view
 from solver.world.cluster import LEVELS, DeviceId, Level
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
@@ -67,7 +67,7 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
     milli: dict[Segment, int] = defaultdict(int)
-    divided = {gpu.device for gpus in room.shared.values() for gpu in gpus}
+    divided = {view: set(_divided(cells.room)) for view, cells in formulation.views()}
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
@@ -75,8 +75,10 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
             values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
-        for key in _newly_divided(start, formulation.cells, divided):
-            values[formulation.opened[key]] += 1
+        for view, cells in formulation.views():
+            if view <= start.candidate.against:
+                for cell, circles in _newly_divided(start, cells, divided[view]):
+                    values[formulation.opened[Opened(view, cell, circles)]] += 1
         for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] += count
     headroom = Headroom(formulation.shares)
@@ -125,8 +127,12 @@ def _place_in_line(
         order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
-def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[Opened]:
-    """The whole GPUs that a start is the first to have a part of; adds them to `divided`."""
+def _divided(room: Room) -> Iterable[DeviceId]:
+    return (gpu.device for gpus in room.shared.values() for gpu in gpus)
+
+
+def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[tuple[Cell, Circles]]:
+    """The whole GPUs that a start is the first of its view to have a part of; adds them to `divided`."""
     shapes = start.shapes
     for task in start.placed.tasks:
         shape, node = shapes[task.group], cells.room.index[task.node]
@@ -135,7 +141,7 @@ def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterab
             domain = cells.domain_of(node)
             local = cells.local(shape, domain)
             if isinstance(local, SharedShape):
-                yield Opened(Cell(domain, cells.room.nodes[node].gpu_type), local.circles)
+                yield Cell(domain, cells.room.nodes[node].gpu_type), local.circles
 
 
 def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
@@ -229,11 +235,9 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
 
 def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
     for wanted in decided:
-        spec = wanted.candidate.job.spec
-        least = least_tasks(spec)
+        least = least_tasks(wanted.candidate.job.spec)
         for tasks in dict.fromkeys((wanted.tasks, least)):
-            placed = place(room, spec, wanted.option, wanted.within, tasks) if wanted.within is not None else None
-            chosen = (wanted.option, placed) if placed else place_best(room, spec, (wanted.option,), fit, tasks)
+            chosen = place_in_view(room, wanted.candidate, (wanted.option,), fit, tasks, wanted.within)
             if chosen is not None:
                 yield Start(wanted.candidate, *chosen, tasks)
                 break
