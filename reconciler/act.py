@@ -29,11 +29,11 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Step, Withdraw
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Reserve, Step, Unreserve, Withdraw
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
 from solver.world.cluster import Node
-from solver.world.inflight import Intent
+from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
 
@@ -86,6 +86,12 @@ class Leader:
             case Withdraw(job):
                 self.plane.ledger.withdraw(self.epoch, job)
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
+            case Reserve(job, tasks, start, until):
+                self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
+                self._note("reserved", job, f"{', '.join(sorted({task.node for task in tasks}))} from {start}")
+            case Unreserve(job):
+                self.plane.ledger.unreserve(self.epoch, job)
+                self._note("unreserved", job, "nothing is held for it any more")
             case Repartition(_, device):
                 # Policies are read without MigGeometry here (without_mig), so that no round wants this.
                 raise AssertionError(f"no backend partitions GPUs, {device} neither")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -24,6 +24,7 @@ from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.views import place_in_view
 from solver.world.cluster import LEVELS, DeviceId, Level
+from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.workload import JobSpec, SharedShape
@@ -75,10 +76,8 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
             values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
-        for view, cells in formulation.views():
-            if view <= start.candidate.against:
-                for cell, circles in _newly_divided(start, cells, divided[view]):
-                    values[formulation.opened[Opened(view, cell, circles)]] += 1
+        for opened in _opened(start, formulation, divided):
+            values[formulation.opened[opened]] += 1
         for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] += count
     headroom = Headroom(formulation.shares)
@@ -129,6 +128,15 @@ def _place_in_line(
 
 def _divided(room: Room) -> Iterable[DeviceId]:
     return (gpu.device for gpus in room.shared.values() for gpu in gpus)
+
+
+def _opened(
+    start: Start, formulation: Formulation, divided: Mapping[Against, set[DeviceId]]
+) -> Iterable[Opened]:
+    """The columns that count the GPUs it divides: one in every view of those whom its reservations hold back."""
+    for view, cells in formulation.views():
+        if view <= start.candidate.against:
+            yield from (Opened(view, *known) for known in _newly_divided(start, cells, divided[view]))
 
 
 def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[tuple[Cell, Circles]]:

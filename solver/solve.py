@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from solver.admission import Admission, Gate
 from solver.explained import Explained
+from solver.holds import ends_in, held_back, is_live, kept_for
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import in_order
+from solver.reserve import reserving_steps
+from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.options import Option
@@ -19,7 +21,7 @@ from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
-from solver.world.room import Room
+from solver.world.room import Reserved, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
 
@@ -30,15 +32,35 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     world = nominations.snapshot
     shares, admissions = standing(world, policy)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
-    decision = decide_with_evictions(world, policy, candidates, shares, optimiser)
+    candidates, reserved = standing_back(world, policy, candidates, shares)
+    decision = decide_with_evictions(world, policy, candidates, shares, optimiser, reserved)
     explained = Explained(world, policy, admissions, nominations, candidates, decision)
+    reservations = explained.reservations()
     return Plan(
         snapshot.digest,
         policy.digest,
-        tuple(steps_of(world, policy, nominations, decision.starts, decision.promises, decision.room)),
-        tuple(explained.verdicts()),
+        (
+            *steps_of(world, policy, nominations, decision.starts, decision.promises, decision.room),
+            *reserving_steps(snapshot.in_flight.reservations, reservations, explained.provided),
+        ),
+        tuple(explained.verdicts(reservations)),
         decision.certificate,
     )
+
+
+def standing_back(
+    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], shares: Shares
+) -> tuple[tuple[Candidate, ...], Reserved]:
+    """The candidates with whose reservations hold them back, and what these keep."""
+    competing_for = {candidate.job.name for candidate in candidates}
+    held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
+    if not held:
+        return tuple(candidates), {}
+    sharing, ends = sharing_of(policy, shares.tree, snapshot.nodes), ends_in(snapshot)
+    room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot))
+    live = [known for known in held if is_live(known, room)]
+    kept = kept_for(live, {job.name: job for job in snapshot.jobs}, ends)
+    return held_back(candidates, live, ends, policy, shares, room, snapshot.time), kept
 
 
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:

@@ -43,7 +43,18 @@ def solve(snapshot_file: Path, policies: Path, output: str) -> None:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan for people: what starts and where, what waits and why, and what is proven of it."""
-    from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Release, Repartition, Waits, Withdraw
+    from solver.plan.plan import (
+        Bind,
+        Evict,
+        Inadmissible,
+        Nominate,
+        Release,
+        Repartition,
+        Reserve,
+        Unreserve,
+        Waits,
+        Withdraw,
+    )
 
     lines: list[str] = []
     for step in plan.steps:
@@ -64,6 +75,11 @@ def plan_lines(plan: Plan) -> list[str]:
             case Nominate():
                 nodes = list(dict.fromkeys(task.node for task in step.tasks))
                 lines.append(f"promise  {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}, once they are free")
+            case Reserve():
+                nodes = sorted({task.node for task in step.tasks})
+                lines.append(f"reserve  {step.job}: {', '.join(nodes)} from {step.start}")
+            case Unreserve():
+                lines.append(f"unhold   {step.job}: nothing is held for it any more")
             case Withdraw():
                 lines.append(f"withdraw {step.job}: what it was promised is not to be had any more")
     for verdict in plan.verdicts:

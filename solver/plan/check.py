@@ -1,7 +1,7 @@
 """Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
 
 Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums, slow and obvious on purpose. A plan with a
-violation is never acted on. Rules whose subject does not exist yet (reclaim, reservations) come with it.
+violation is never acted on. Rules whose subject does not exist yet come with it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_mig import has_its_instance, mig_violations
 from solver.plan.check_order import order_violations
+from solver.plan.check_reservations import reservation_violations
 from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Runs, Starts, Withdraw, Yields
 from solver.plan.violation import Violation
@@ -64,6 +65,7 @@ class _Court:
         yield from mig_violations(self.snapshot, self.policy, self.plan)
         yield from eviction_violations(self.snapshot, self.policy, self.plan)
         yield from order_violations(self.snapshot, self.policy, self.plan)
+        yield from reservation_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._sharing,

@@ -17,7 +17,9 @@ from solver.plan.plan import (
     Plan,
     Release,
     Repartition,
+    Reserve,
     Step,
+    Unreserve,
     Waits,
     Withdraw,
     Yields,
@@ -85,6 +87,10 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
             return f"release {step.job}  attempt {step.attempt}"
         case Withdraw():
             return f"take    what {step.job} was promised"
+        case Reserve():
+            return f"reserve {step.job}  {_places(step.tasks)} from {step.start}"
+        case Unreserve():
+            return f"unhold  {step.job}"
         case Evict():
             return f"evict   {step.job}  for {step.beneficiary}  # {step.means}, in {step.grace}"
         case Nominate():
