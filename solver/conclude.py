@@ -130,9 +130,7 @@ def _divided(room: Room) -> Iterable[DeviceId]:
     return (gpu.device for gpus in room.shared.values() for gpu in gpus)
 
 
-def _opened(
-    start: Start, formulation: Formulation, divided: Mapping[Against, set[DeviceId]]
-) -> Iterable[Opened]:
+def _opened(start: Start, formulation: Formulation, divided: Mapping[Against, set[DeviceId]]) -> Iterable[Opened]:
     """The columns that count the GPUs it divides: one in every view of those whom its reservations hold back."""
     for view, cells in formulation.views():
         if view <= start.candidate.against:

@@ -78,7 +78,7 @@ def is_live(reservation: Reservation, room: Room) -> bool:
     return all(healthy.issuperset(task.devices) for task in reservation.tasks)
 
 
-def kept_for(reservations: Iterable[Reservation], jobs: Mapping[JobName, Job], ends: KnownEnds, room: Room) -> Reserved:
+def kept_for(reservations: Iterable[Reservation], jobs: Mapping[JobName, Job], ends: KnownEnds) -> Reserved:
     """What each reservation keeps now: its devices, and of CPU and memory what nobody will have given back by its start."""
     kept: dict[JobName, tuple[tuple[TaskPlacement, Shape], ...]] = {}
     for reservation in reservations:

@@ -164,19 +164,25 @@ class Replay:
                     self._bind(step, now)
                 case Evict():
                     self._evict(step, now)
-                case Nominate(job, attempt, tasks, deadline):
-                    self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
-                    self._reserved.pop(job, None)
-                case Reserve(job, tasks, start, until):
-                    self._reserved[job] = Reservation(job, tasks, start, until)
-                case Unreserve(job):
-                    del self._reserved[job]
-                case Withdraw(job):
-                    del self._promises[job]
+                case Nominate() | Withdraw() | Reserve() | Unreserve():
+                    self._keep(step, now)
                 case Repartition():
                     pass  # Made true above, all at once.
                 case Release():
                     raise AssertionError(f"{step.job} is released, but starting takes no time here")
+
+    def _keep(self, step: Nominate | Withdraw | Reserve | Unreserve, now: Instant) -> None:
+        """What is promised to jobs that wait, and what is reserved for them."""
+        match step:
+            case Nominate(job, attempt, tasks, deadline):
+                self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
+                self._reserved.pop(job, None)
+            case Withdraw(job):
+                del self._promises[job]
+            case Reserve(job, tasks, start, until):
+                self._reserved[job] = Reservation(job, tasks, start, until)
+            case Unreserve(job):
+                del self._reserved[job]
 
     def _bind(self, step: Bind, now: Instant) -> None:
         self._promises.pop(step.job, None)

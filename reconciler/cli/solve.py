@@ -72,21 +72,30 @@ def plan_lines(plan: Plan) -> list[str]:
                 lines.append(
                     f"evict    {step.job}: {step.gpus} GPUs for {step.beneficiary} within {step.grace} ({step.means}, {lost})"
                 )
-            case Nominate():
-                nodes = list(dict.fromkeys(task.node for task in step.tasks))
-                lines.append(f"promise  {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}, once they are free")
-            case Reserve():
-                nodes = sorted({task.node for task in step.tasks})
-                lines.append(f"reserve  {step.job}: {', '.join(nodes)} from {step.start}")
-            case Unreserve():
-                lines.append(f"unhold   {step.job}: nothing is held for it any more")
-            case Withdraw():
-                lines.append(f"withdraw {step.job}: what it was promised is not to be had any more")
+            case Nominate() | Reserve() | Unreserve() | Withdraw():
+                lines.append(_kept(step))
     for verdict in plan.verdicts:
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait " if isinstance(verdict, Waits) else "never"
             lines.append(f"{word}    {verdict.job}: {'; '.join(map(str, verdict.reasons))}")
     return [printable(line) for line in [*(lines or ["nothing to do"]), *certificate_lines(plan)]]
+
+
+def _kept(step: Nominate | Reserve | Unreserve | Withdraw) -> str:
+    """What is promised to a waiting job or reserved for it, or is not any more."""
+    from solver.plan.plan import Nominate, Reserve, Unreserve, Withdraw
+
+    match step:
+        case Nominate():
+            nodes = ", ".join(dict.fromkeys(task.node for task in step.tasks))
+            return f"promise  {step.job}: {len(step.tasks)} tasks on {nodes}, once they are free"
+        case Reserve():
+            nodes = ", ".join(dict.fromkeys(task.node for task in step.tasks))
+            return f"reserve  {step.job}: {len(step.tasks)} tasks on {nodes} from {step.start}"
+        case Unreserve():
+            return f"unhold   {step.job}: nothing is held for it any more"
+        case Withdraw():
+            return f"withdraw {step.job}: what it was promised is not to be had any more"
 
 
 def certificate_lines(plan: Plan) -> list[str]:

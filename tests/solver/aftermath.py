@@ -66,4 +66,5 @@ def victims_gone(snapshot: Snapshot) -> Snapshot:
         )
 
     intents = tuple(intent for intent in snapshot.in_flight.intents if intent.job not in gone)
-    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), InFlight(intents=intents))
+    in_flight = InFlight(intents=intents, reservations=snapshot.in_flight.reservations)
+    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), in_flight)
