@@ -39,7 +39,7 @@ from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import job, node
 
 MINUTE = 60_000
-EXAMPLES = 300
+EXAMPLES = 250
 ROUNDS_TO_REST = 8
 
 
@@ -71,7 +71,7 @@ def test_around_reservations_the_round_is_as_good_as_trying_everything() -> None
 
     @seed(2026)
     @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    @given(reserved_worlds(nodes_max=3, jobs_max=3, later_max=2))
+    @given(reserved_worlds(nodes_max=4, jobs_max=3, later_max=3))
     def compare(world: tuple[Snapshot, Policy]) -> None:
         snapshot, policy = world
         all_candidates, shares = candidates_of(snapshot, policy)
@@ -99,7 +99,7 @@ def test_around_reservations_the_round_is_as_good_as_trying_everything() -> None
 
     compare()
     assert tally.rounds == EXAMPLES
-    assert tally.bound >= EXAMPLES // 20, "hardly any reservation held anybody back"
+    assert tally.bound >= EXAMPLES // 25, "hardly any reservation held anybody back"
     assert tally.best >= 0.98 * tally.rounds
     assert tally.best_by_program >= 0.95 * tally.rounds
 
