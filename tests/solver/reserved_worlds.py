@@ -28,7 +28,10 @@ def reserved_worlds(
     before = snapshot_of(world.time, world.nodes, limited)
     after = victims_gone(applied(before, solve(before, policy, None)))
     left = [one for one in after.jobs if not one.placement or draw(st.booleans())]
-    later = [_later(draw(jobs(number)), draw(st.sampled_from([-1, 0, 6]))) for number in range(draw(st.integers(1, later_max)))]
+    later = [
+        _later(draw(jobs(number)), draw(st.sampled_from([-1, 0, 6])))
+        for number in range(draw(st.integers(1, later_max)))
+    ]
     return snapshot_of(after.time, after.nodes, [*left, *later], after.in_flight), policy
 
 
