@@ -29,12 +29,25 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Release, Repartition, Shrink, Step, Withdraw
+from solver.plan.plan import (
+    Bind,
+    Evict,
+    Grow,
+    Nominate,
+    Plan,
+    Release,
+    Repartition,
+    Reserve,
+    Shrink,
+    Step,
+    Unreserve,
+    Withdraw,
+)
 from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
 from solver.world.cluster import Node
-from solver.world.inflight import Intent
+from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName
@@ -103,6 +116,12 @@ class Leader:
             case Withdraw(job):
                 self.plane.ledger.withdraw(self.epoch, job)
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
+            case Reserve(job, tasks, start, until):
+                self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
+                self._note("reserved", job, f"{', '.join(sorted({task.node for task in tasks}))} from {start}")
+            case Unreserve(job):
+                self.plane.ledger.unreserve(self.epoch, job)
+                self._note("unreserved", job, "nothing is held for it any more")
             case Shrink() | Grow():
                 raise AssertionError(f"{step.job}: gangs change their size on no backend yet, and no round wants it")
             case Repartition(_, device):

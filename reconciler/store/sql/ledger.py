@@ -19,10 +19,11 @@ from reconciler.store.sql.tables import (
     kept,
     leadership,
     nominations,
+    reservations,
 )
 from solver.world.cluster import DeviceId
 from solver.world.document import encode
-from solver.world.inflight import ConvergenceClock, Intent
+from solver.world.inflight import ConvergenceClock, Intent, Reservation
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
 
@@ -67,6 +68,7 @@ class SqlLedger:
             _set_last_attempt(connection, claim)
             _insert_intent(connection, intent)
             connection.execute(delete(nominations).where(nominations.c.job == claim.job))
+            connection.execute(delete(reservations).where(reservations.c.holder == claim.job))
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
         """Record an intent; the first of an id stays."""
@@ -83,15 +85,34 @@ class SqlLedger:
         """Promise a waiting job devices, in place of what it was promised before."""
         with self._database.writing(epoch) as connection:
             connection.execute(delete(nominations).where(nominations.c.job == intent.job))
-            live = select(jobs.c.name).where(jobs.c.name == intent.job, jobs.c.ended_at.is_(None))
-            holds = select(claims.c.job).where(claims.c.job == intent.job)
-            if connection.execute(live).first() and not connection.execute(holds).first():
+            connection.execute(delete(reservations).where(reservations.c.holder == intent.job))
+            if _waits(connection, intent.job):
                 connection.execute(insert(nominations).values(job=intent.job, intent=encode(intent).decode()))
 
     def withdraw(self, epoch: Epoch, job: JobName) -> None:
         """What the job was promised is free for others."""
         with self._database.writing(epoch) as connection:
             connection.execute(delete(nominations).where(nominations.c.job == job))
+
+    def reserve(self, epoch: Epoch, reservation: Reservation) -> None:
+        """Keep devices for a waiting gang, in place of what was kept."""
+        with self._database.writing(epoch) as connection:
+            holder, text = reservation.holder, encode(reservation).decode()
+            connection.execute(delete(reservations).where(reservations.c.holder == holder))
+            if _waits(connection, holder):
+                connection.execute(insert(reservations).values(holder=holder, reservation=text))
+
+    def unreserve(self, epoch: Epoch, holder: JobName) -> None:
+        """The reservation goes."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(reservations).where(reservations.c.holder == holder))
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Every reservation, sorted by holder."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(reservations.c.reservation)).scalars().all()
+        found = (self._database.read_document(text, Reservation) for text in stored)
+        return tuple(sorted(found, key=lambda reservation: reservation.holder))
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done."""
@@ -231,6 +252,13 @@ def _add_served(connection: Connection, job: JobName, attempt: int, at: Instant)
         gpu_ms = connection.execute(held).scalar_one() * max(0, at - running_since) // MILLI_PER_GPU
         added = attempts.c.served_gpu_ms + gpu_ms
         connection.execute(update(attempts).where(attempts.c.job == job).values(served_gpu_ms=added))
+
+
+def _waits(connection: Connection, job: JobName) -> bool:
+    """Whether the job is live and holds nothing."""
+    live = select(jobs.c.name).where(jobs.c.name == job, jobs.c.ended_at.is_(None))
+    holds = select(claims.c.job).where(claims.c.job == job)
+    return bool(connection.execute(live).first()) and not connection.execute(holds).first()
 
 
 def _insert_intent(connection: Connection, intent: Intent) -> None:

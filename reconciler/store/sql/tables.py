@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -80,6 +80,13 @@ nominations = Table(
     metadata,
     Column("job", String, ForeignKey("jobs.name"), primary_key=True),
     Column("intent", Text, nullable=False),
+)
+
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("holder", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("reservation", Text, nullable=False),
 )
 
 evictions = Table(
