@@ -74,7 +74,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
     def alone(candidate: Candidate) -> bool:
         job, spec = candidate.job, candidate.job.spec
         return any(
-            (not candidate.inside_only or _inside(headroom, candidate, option))
+            (not candidate.is_inside_only(option) or _inside(headroom, candidate, option))
             and not headroom.blocking(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
             and place(room.copy(), spec, option) is not None

@@ -19,6 +19,7 @@ from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.fallback import fallback_opens
 from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.strict import behind_nobody
@@ -58,6 +59,7 @@ def estimates(
     if not first:
         return {}
     world = _World.after_round(snapshot, policy, shares, starts, leaving, begins, after)
+    world.openings = sorted({fallback_opens(known.job, policy) for known in first if _waits_for_first_type(known)})
     world.wanted_behind = _by_queue(demand_of(_with_options(waiting[JOBS_MAX:])))
     horizon = policy.scheduling.eta_horizon
     found: dict[JobName, AnyEstimate] = {}
@@ -67,7 +69,7 @@ def estimates(
             break
         for start in world.round(left, now):
             found[start.candidate.job.name] = EarliestStart(now)
-    otherwise = BeyondHorizon(horizon) if world.ends else NoEndHelps()
+    otherwise = BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps()
     return {
         candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
         for candidate in first
@@ -87,7 +89,7 @@ class _Holder:
 class _World:
     """What is held and what is free at one instant of the future.
 
-    `wanted_behind`: demand of those that are not played ahead. `endless`: who holds what for nobody knows how long.
+    `wanted_behind`: demand of those that are not played ahead. `openings`: when further GPU types open to somebody. `endless`: who holds what for nobody knows how long.
     """
 
     policy: Policy
@@ -100,6 +102,7 @@ class _World:
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, _Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+    openings: list[Instant] = field(default_factory=list)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
 
     @classmethod
@@ -142,16 +145,22 @@ class _World:
         return world
 
     def instants(self, until: Instant) -> Iterator[Instant]:
-        """Let jobs end, and say when, until nothing ends any more before `until`."""
+        """Let jobs end and types open, and say when, until nothing of the kind happens any more before `until`."""
         stride = -(-len(self.ends) // ROUNDS_MAX)
-        while self.ends and self.ends[0][0] <= until:
-            now = self.ends[0][0]
+        while (now := self._next_instant()) is not None and now <= until:
+            if self.openings and self.openings[0] == now:
+                self.openings.pop(0)
+                yield now
+                continue
             for _ in range(stride):
                 if self.ends and self.ends[0][0] <= until:
                     now = self._end_next()
             while self.ends and self.ends[0][0] == now:
                 self._end_next()
             yield now
+
+    def _next_instant(self) -> Instant | None:
+        return min((*self.openings[:1], *(end for end, _ in self.ends[:1])), default=None)
 
     def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""
@@ -257,6 +266,10 @@ def _except(tasks: Iterable[TaskPlacement], promised: Collection[DeviceId]) -> t
 
 def _with_options(candidates: Iterable[Candidate]) -> list[tuple[Job, tuple[Option, ...]]]:
     return [(candidate.job, candidate.options) for candidate in candidates]
+
+
+def _waits_for_first_type(candidate: Candidate) -> bool:
+    return any(option.inside_only for option in candidate.options)
 
 
 def _by_queue(wanted: Iterable[tuple[QueueName, Charge]]) -> list[tuple[QueueName, Charge]]:

@@ -45,6 +45,11 @@ class Start:
         return self.candidate.job.spec.queue
 
     @property
+    def inside_only(self) -> bool:
+        """Whether all of it must lie inside its guarantee."""
+        return self.candidate.is_inside_only(self.option)
+
+    @property
     def shapes(self) -> dict[str, Shape]:
         """What a task of each group takes."""
         groups = self.candidate.job.spec.task_groups
@@ -83,7 +88,7 @@ class Segment:
 
 def segments_of(candidate: Candidate, option: Option, charge: Charge) -> Iterable[tuple[Segment, int]]:
     """The segments that a gang of a size falls into, and its milli-GPU in each: those it starts with, those it has grown by."""
-    queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.inside_only
+    queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.is_inside_only(option)
     for gpu_type, milli in sorted(charge.items()):
         least = option.charge[gpu_type]
         yield Segment(may_borrow, layer, candidate.band, queue, gpu_type), least

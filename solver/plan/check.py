@@ -14,6 +14,7 @@ from solver.plan.check_closeness import closeness_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
+from solver.plan.check_fallback import fallback_violations
 from solver.plan.check_mig import has_its_instance, mig_violations
 from solver.plan.check_order import order_violations
 from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
@@ -60,10 +61,8 @@ class _Court:
         if strangers:
             yield from strangers
             return
-        yield from entry_violations(self.snapshot, self.policy, self.plan)
-        yield from mig_violations(self.snapshot, self.policy, self.plan)
-        yield from eviction_violations(self.snapshot, self.policy, self.plan)
-        yield from order_violations(self.snapshot, self.policy, self.plan)
+        for judge in (entry_violations, mig_violations, eviction_violations, fallback_violations, order_violations):
+            yield from judge(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._sharing,

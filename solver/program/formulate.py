@@ -158,13 +158,15 @@ class Formulation:
             known = self.classes[way.job_class]
             worth = way.option.worth
             unfit = misfit(worth, way.option, way.preferred_met)
-            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit)
+            inside_only = known.is_inside_only(way.option)
+            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit, inside_only)
         for growth, column in self.growth.items():
             way, known = growth.way, self.classes[growth.way.job_class]
             ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
             gpus = shape.cost / MILLI_PER_GPU
             unfit = misfit(gpus, way.option, way.preferred_met)
-            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: shape.cost}, gpus, unfit)
+            inside_only = known.is_inside_only(way.option)
+            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: shape.cost}, gpus, unfit, inside_only)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
@@ -258,7 +260,7 @@ class Formulation:
         for taker in self._takers():
             for gpu_type, milli in taker.charge.items():
                 known = taker.job_class
-                segment = Segment(not known.inside_only, taker.layer, known.band, known.queue, gpu_type)
+                segment = Segment(not taker.inside_only, taker.layer, known.band, known.queue, gpu_type)
                 takers[segment].append((taker.column, milli / MILLI_PER_GPU))
         return takers
 

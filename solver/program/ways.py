@@ -45,7 +45,10 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A column that takes GPUs: gangs, or what they grow by. `charge`, `worth` and `misfit` are those of one of it."""
+    """A column that takes GPUs: gangs, or what they grow by. `charge`, `worth` and `misfit` are those of one of it.
+
+    `inside_only`: it takes them inside guarantees or not at all.
+    """
 
     column: int
     job_class: JobClass
@@ -53,3 +56,4 @@ class Taker:
     charge: Charge
     worth: float
     misfit: float
+    inside_only: bool

@@ -160,6 +160,7 @@ class JobSpec(Document, frozen=True):
     """The `spec` of a Job document.
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
+    `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     """
 
     queue: QueueName
@@ -168,6 +169,7 @@ class JobSpec(Document, frozen=True):
     topology: TopologyRequest = TopologyRequest()
     time_limit: Duration | None = None
     checkpoint: Checkpoint | None = None
+    fallback_after: Duration | None = None
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 

@@ -94,7 +94,7 @@ def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
     return all(
         inside.take(start.queue, start.charge) == sum(start.charge.values())
         for start in starts
-        if start.candidate.inside_only
+        if start.candidate.inside_only or start.option.inside_only
     )
 
 

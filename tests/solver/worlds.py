@@ -196,6 +196,7 @@ def jobs(
             *(draw(closeness())[1:] if close else ()),
         ),
         draw(st.sampled_from([None, None, Duration(HOUR_MS), Duration(9 * HOUR_MS)])),
+        fallback_after=draw(st.sampled_from([None, None, None, Duration(2 * HOUR_MS)])),
     )
     return Job(
         JobName(f"job-{number}"),
