@@ -91,7 +91,7 @@ def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
 
 def cell_level(classes: Sequence[JobClass]) -> Level:
     """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
-    asked = {level for known in classes for level in (known.topology.required, known.topology.preferred)}
+    asked = {level for known in classes for level in known.topology.levels}
     asked |= {bundle.within for known in classes for bundle in known.bundles if bundle}
     return "block" if asked & {"island", "rack", "block"} else "pool"
 

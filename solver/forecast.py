@@ -89,7 +89,8 @@ class _Holder:
 class _World:
     """What is held and what is free at one instant of the future.
 
-    `wanted_behind`: demand of those that are not played ahead. `openings`: when further GPU types open to somebody. `endless`: who holds what for nobody knows how long.
+    `wanted_behind`: demand of those that are not played ahead. `openings`: when further GPU
+    types open to somebody. `endless`: who holds what for nobody knows how long.
     """
 
     policy: Policy

@@ -63,13 +63,13 @@ class Start:
 
     @property
     def misfit(self) -> float:
-        """How far from its wishes, in GPUs: down its list of types, and outside its preferred level."""
-        return misfit(self.option.worth + self.growth, self.option, self.placed.preferred_met)
+        """How far from its wishes, in GPUs: down its list of types, and further apart."""
+        return misfit(self.option.worth + self.growth, self.option, self.placed.strain)
 
 
-def misfit(gpus: float, option: Option, preferred_met: bool) -> float:
+def misfit(gpus: float, option: Option, strain: float) -> float:
     """What the fit layer makes small, for a gang of so many GPUs."""
-    return gpus * (option.fallback + (not preferred_met))
+    return gpus * (option.fallback + strain)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -15,6 +15,7 @@ from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_fallback import fallback_violations
+from solver.plan.check_fit import fit_violations
 from solver.plan.check_mig import has_its_instance, mig_violations
 from solver.plan.check_order import order_violations
 from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
@@ -288,7 +289,8 @@ class _Court:
             yield Violation("estimate", name, problem)
 
     def _certificate(self) -> Iterable[Violation]:
-        """A plan never beats its own bound: where it does, the model is wrong."""
+        """A plan has the fit it claims, and never beats its own bound: where it does, the model is wrong."""
+        yield from fit_violations(self.snapshot, self.plan)
         for layer in self.plan.certificate.layers:
             if layer.value > layer.bound + 1e-5 * max(1.0, abs(layer.bound)):
                 yield Violation("bound", layer.name, f"value {layer.value} is above its bound {layer.bound}")

@@ -32,7 +32,7 @@ class Way:
     option: Option
     level: Level | None
     pool: int | None
-    preferred_met: bool
+    strain: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, NewType
 
-from solver.world.cluster import DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
+from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 
@@ -138,15 +138,29 @@ class TaskGroup(Document, frozen=True):
 
 
 class TopologyRequest(Document, frozen=True):
-    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for.
+    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for;
+    of several levels each counts. `communication` bound: it is as fast as its slowest link, and pays for a slow one.
 
     `group`: how the tasks of each group are bundled that does not say it itself. `spread` counts the tasks of all groups.
     """
 
     required: Level | None = None
-    preferred: Level | None = None
+    preferred: Level | tuple[Level, ...] | None = None
     group: Bundle | None = None
     spread: Spread | None = None
+    communication: Literal["normal", "bound"] = "normal"
+
+    @property
+    def wishes(self) -> tuple[Level, ...]:
+        """The preferred levels, the closest first."""
+        written = (self.preferred,) if isinstance(self.preferred, str) else self.preferred or ()
+        return tuple(level for level in LEVELS if level in written)
+
+    @property
+    def levels(self) -> frozenset[Level]:
+        """The levels that make a difference to it."""
+        every = LEVELS if self.communication == "bound" else self.wishes
+        return frozenset((*every, *((self.required,) if self.required else ())))
 
 
 class Checkpoint(Document, frozen=True):

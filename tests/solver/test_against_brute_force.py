@@ -16,7 +16,7 @@ from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort
-from solver.rules.demand import Candidate, in_order, sub_layers_of
+from solver.rules.demand import Candidate, SubLayer, in_order, sub_layers_of
 from solver.rules.entitlement import Shares
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
@@ -135,12 +135,16 @@ def _keeps(spec: JobSpec) -> bool:
 
 def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...], tuple[float, ...]]:
     """The round's answer, the best layer values, and the answer's own."""
-    candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
-    able = able_to_start(candidates, room, shares)
-    sub_layers = sub_layers_of(able)
+    candidates, room, shares, sub_layers = world_of(snapshot, policy)
     answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)
     return answer, best_values(candidates, room, shares, sub_layers), layer_values(answer.starts, sub_layers, shares)
+
+
+def world_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, ...], Room, Shares, tuple[SubLayer, ...]]:
+    """Who competes for what, under which shares, and the sub-layers of those who are able to start."""
+    candidates, shares = candidates_of(snapshot, policy)
+    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
+    return candidates, room, shares, sub_layers_of(able_to_start(candidates, room, shares))
 
 
 def without_greedy(snapshot: Snapshot, policy: Policy) -> tuple[float, ...]:
