@@ -29,12 +29,14 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Step, Withdraw
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Release, Repartition, Shrink, Step, Withdraw
+from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
 from solver.world.cluster import Node
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
+from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName
 
 
@@ -69,6 +71,21 @@ class Leader:
         usage = accrued(past.usage, past.at, holds, now, half_life)
         self.plane.ledger.keep_past_use(self.epoch, PastUse(usage, now))
 
+    def wind(self, snapshot: Snapshot, policy: Policy, commit: str) -> Snapshot:
+        """Keep the clocks of limits that are broken, and put them into the snapshot: they outlive this process."""
+        before, clocks = snapshot.in_flight.convergence, clocks_of(snapshot, policy, commit)
+        if clocks == before:
+            return snapshot
+        self.plane.ledger.keep_clocks(self.epoch, clocks)
+        for clock in sorted(set(clocks) - set(before), key=lambda clock: clock.queue):
+            limit = f"holds more than its max of {clock.limit} {clock.gpu_type} since {clock.commit[:12]}"
+            self._note("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}")
+        for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
+            self._note("limit-kept", clock.queue, f"nobody need leave for the max of {clock.limit} {clock.gpu_type}")
+        return msgspec.structs.replace(
+            snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks)
+        )
+
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
         return sum(not self._take(step) for step in plan.steps)
@@ -80,16 +97,24 @@ class Leader:
             case Release(job, attempt):
                 self._ask_to_stop(job, attempt, "it did not become ready in time")
             case Evict():
-                self._ask_to_stop(step.job, step.attempt, _why_evicted(step), step.grace, step.beneficiary)
+                self._evict(step)
             case Nominate():
                 self._nominate(step)
             case Withdraw(job):
                 self.plane.ledger.withdraw(self.epoch, job)
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
+            case Shrink() | Grow():
+                raise AssertionError(f"{step.job}: gangs change their size on no backend yet, and no round wants it")
             case Repartition(_, device):
                 # Policies are read without MigGeometry here (without_mig), so that no round wants this.
                 raise AssertionError(f"no backend partitions GPUs, {device} neither")
         return True
+
+    def _evict(self, step: Evict) -> None:
+        now = self.plane.clock.now()
+        whom, until = step.beneficiary, now.after(step.grace)
+        intent = Intent("stop", step.job, step.attempt, now, until, beneficiary=whom, evicts=True)
+        self._stop(intent, _why_evicted(step))
 
     def _nominate(self, step: Nominate) -> None:
         now = self.plane.clock.now()
@@ -139,13 +164,14 @@ class Leader:
             case Send(order):
                 self._send(order)
 
-    def _ask_to_stop(
-        self, job: JobName, attempt: int, cause: str, grace: Duration = STOP_GRACE, beneficiary: JobName | None = None
-    ) -> None:
+    def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
         now = self.plane.clock.now()
-        self.plane.ledger.ask(self.epoch, Intent("stop", job, attempt, now, now.after(grace), beneficiary=beneficiary))
-        self._note("asked-to-stop", job, cause)
-        self._send(StopGang(job, attempt, grace))
+        self._stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE)), cause)
+
+    def _stop(self, intent: Intent, cause: str) -> None:
+        self.plane.ledger.ask(self.epoch, intent)
+        self._note("asked-to-stop", intent.job, cause)
+        self._send(StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at)))
 
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
         attempt = self.plane.ledger.attempts().get(job, 0)
@@ -166,10 +192,11 @@ class Leader:
             # The backend reports the attempt again, and a later pass sees that nobody claims it.
             self._note("unanswered", job, f"forget/{job}/{attempt}: {unknown}")
 
-    def _note(self, kind: str, job: JobName, cause: str) -> None:
-        self.plane.history.record_event(Event(self.plane.clock.now(), kind, job, cause, self.plane.holder))
+    def _note(self, kind: str, subject: str, cause: str) -> None:
+        self.plane.history.record_event(Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder))
 
 
 def _why_evicted(step: Evict) -> str:
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
-    return f"it gives up {step.gpus} GPUs for {step.beneficiary} ({step.means}); {lost}"
+    whom = f" for {step.beneficiary}" if step.beneficiary else ""
+    return f"it gives up {step.gpus} GPUs{whom} ({step.means}); {lost}"

@@ -40,7 +40,7 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> 
             plane.ledger.evictions(),
             served,
         ),
-        InFlight(intents=intents, usage=plane.ledger.past_use().usage),
+        InFlight(intents=intents, usage=plane.ledger.past_use().usage, convergence=plane.ledger.clocks()),
     )
 
 

@@ -14,8 +14,9 @@ from solver.placement import Placed, least_tasks, place
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
+from solver.rules.harm import Evictions
 from solver.rules.options import Option
-from solver.rules.policy import Evictions, Policy
+from solver.rules.policy import Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom

@@ -10,12 +10,12 @@ from solver.eviction import Promise
 from solver.forecast import estimates
 from solver.nominations import Nomination, Nominations, Parts, held_parts, in_the_way
 from solver.plan.estimates import AnyEstimate, EarliestStart
-from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.plan import Departs, Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
 from solver.rules.demand import Candidate
+from solver.rules.departures import Departure
 from solver.rules.entitlement import Charge, Headroom, Inside, charge_of_tasks
 from solver.rules.policy import Policy
-from solver.steps import grace_of
 from solver.tiers import Decision
 from solver.verdicts import AHEAD_NAMED_MAX, Waiting
 from solver.world.quantities import Instant, MilliGpu
@@ -33,13 +33,20 @@ class Explained:
     nominations: Nominations
     candidates: Sequence[Candidate]
     decision: Decision
+    departing: Sequence[Departure]
 
     def verdicts(self) -> Iterator[Verdict]:
         """One for every live job, in the order of their names."""
         waits_for = self._waits_for()
         said = {
             verdict.job: verdict
-            for verdicts in (self._yielding(), self._promised(waits_for), self._starting(), self._waiting(waits_for))
+            for verdicts in (
+                self._departing(),
+                self._yielding(),
+                self._promised(waits_for),
+                self._starting(),
+                self._waiting(waits_for),
+            )
             for verdict in verdicts
         }
         for job in self.snapshot.jobs:
@@ -66,6 +73,11 @@ class Explained:
         before = self.decision.shares.without([(queue, charge)])
         inside = Inside(before.tree, before.entitled_room).part(queue, charge)
         return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside))
+
+    def _departing(self) -> Iterator[Verdict]:
+        for known in self.departing:
+            queue = known.holder.job.spec.queue
+            yield Departs(known.name, queue, known.rule, known.queue, known.holder.gpus, known.lost_gpu_s)
 
     def _yielding(self) -> Iterator[Verdict]:
         for promise in self.decision.promises:
@@ -112,7 +124,7 @@ class Explained:
         """Who this round evicts, and when each is gone at the latest."""
         now = self.snapshot.time
         return {
-            victim.name: now.after(grace_of(victim, self.policy))
+            victim.name: now.after(self.policy.grace(victim.holder.job))
             for promise in self.decision.promises
             for victim in promise.victims
         }

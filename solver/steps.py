@@ -8,8 +8,8 @@ from solver.eviction import Promise
 from solver.nominations import Nominations
 from solver.plan.plan import Bind, Evict, Nominate, Release, Step, Withdraw
 from solver.repartition import repartitions
+from solver.rules.departures import Departure
 from solver.rules.policy import Policy
-from solver.rules.victims import Victim
 from solver.starts import Start
 from solver.world.quantities import Duration
 from solver.world.room import Room
@@ -20,6 +20,7 @@ from solver.world.workload import Job, TaskPlacement
 def steps_of(
     snapshot: Snapshot,
     policy: Policy,
+    departing: Iterable[Departure],
     nominations: Nominations,
     starts: Sequence[Start],
     promises: Iterable[Promise],
@@ -32,6 +33,9 @@ def steps_of(
     yield from _releases(snapshot)
     for intent in nominations.withdrawn:
         yield Withdraw(intent.job, intent.attempt)
+    for departure in departing:
+        holder, grace = departure.holder, policy.grace(departure.holder.job)
+        yield Evict(departure.name, holder.job.attempt, departure.rule, grace, holder.gpus, departure.lost_gpu_s)
     for promise in promises:
         yield from _evictions(promise, policy)
     yield from repartitions(room, starts)
@@ -39,13 +43,6 @@ def steps_of(
         yield _bind(nomination.job, nomination.intent.tasks, policy)
     for start in starts:
         yield _bind(start.candidate.job, start.placed.tasks, policy)
-
-
-def grace_of(victim: Victim, policy: Policy) -> Duration:
-    """How long a victim has between being asked and having to be gone: what its checkpoint takes, else the policy's."""
-    checkpoint = victim.holder.job.spec.checkpoint
-    asked = checkpoint.grace if checkpoint else None
-    return policy.scheduling.evictions.grace if asked is None else asked
 
 
 def _releases(snapshot: Snapshot) -> Iterator[Release]:
@@ -59,15 +56,15 @@ def _releases(snapshot: Snapshot) -> Iterator[Release]:
 def _evictions(promise: Promise, policy: Policy) -> Iterator[Step]:
     graces = [policy.scheduling.evictions.grace]
     for victim in promise.victims:
-        graces.append(grace_of(victim, policy))
+        graces.append(policy.grace(victim.holder.job))
         yield Evict(
             victim.name,
             victim.holder.job.attempt,
             victim.means,
-            promise.job.name,
             graces[-1],
             victim.holder.gpus,
             victim.lost_gpu_s,
+            promise.job.name,
         )
     # What does not end in its grace is made to end; that takes the backend as long as starting may take it.
     deadline = Duration(max(graces) + policy.scheduling.start_deadline)

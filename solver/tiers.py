@@ -57,6 +57,7 @@ class _Round:
     snapshot: Snapshot
     policy: Policy
     optimiser: Optimiser | None
+    departing: frozenset[JobName]
     waiting: tuple[Candidate, ...]
     room: Room
     soon: Room
@@ -89,10 +90,10 @@ class _Round:
 
     def _making_room(self, law: Law) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
-        gone = {victim.name for promise in self.promises for victim in promise.victims}
+        gone = self.departing | {victim.name for promise in self.promises for victim in promise.victims}
         lines = Lines(self.waiting)
         return MakingRoom(
-            self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, gone, lines
+            self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, set(gone), lines
         )
 
     def _settle(self, making: MakingRoom) -> None:
@@ -122,16 +123,17 @@ def decide_with_evictions(
     candidates: Sequence[Candidate],
     shares: Shares,
     optimiser: Optimiser | None,
+    departing: frozenset[JobName] = frozenset(),
 ) -> Decision:
-    """Decide a round tier by tier.
+    """Decide a round tier by tier. `departing`: who is evicted in this round in any case.
 
     Victims are chosen by search, not by the program; so where somebody waits, the round decided without the program is
     looked at as well, and where it evicts and is better, it stands.
     """
-    decision = _decide(snapshot, policy, candidates, shares, optimiser)
+    decision = _decide(snapshot, policy, candidates, shares, optimiser, departing)
     if optimiser is None or len(decision.starts) == len(candidates):
         return decision
-    other = _decide(snapshot, policy, candidates, shares, None)
+    other = _decide(snapshot, policy, candidates, shares, None, departing)
     sub_layers = sub_layers_of(candidates)
     return other if other.promises and _served(other, sub_layers) > _served(decision, sub_layers) else decision
 
@@ -142,12 +144,15 @@ def _decide(
     candidates: Sequence[Candidate],
     shares: Shares,
     optimiser: Optimiser | None,
+    departing: frozenset[JobName],
 ) -> Decision:
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
     # What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
     room, soon = Room.of(snapshot, sharing.domain, mig), soon_free(snapshot, sharing.domain, mig.unchanging())
     fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
-    this = _Round(snapshot, policy, optimiser, tuple(candidates), room, soon, shares, starts=[], promises=[], fit=fit)
+    this = _Round(
+        snapshot, policy, optimiser, departing, tuple(candidates), room, soon, shares, starts=[], promises=[], fit=fit
+    )
     answer = this.decide()
     if len(answer.starts) < len(candidates):
         law = Law.of(snapshot, policy, shares)

@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from solver.rules.policy import Policy, PriorityClass, Protection, Queue, SchedulingPolicy, policy_of
+from solver.rules.harm import Protection
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup

@@ -141,11 +141,11 @@ class Holding:
 
     @property
     def evicted(self) -> bool:
-        """It was asked to leave for another job, and that ended it: no task had failed before, and some task did not end well.
+        """It was asked to leave and wait again, and that ended it: no task had failed before, and some task did not end well.
 
         A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
         """
-        if self.stop is None or self.stop.beneficiary is None or self.attempt.all_succeeded(self.claim.tasks):
+        if self.stop is None or not self.stop.evicts or self.attempt.all_succeeded(self.claim.tasks):
             return False
         culprit = self.attempt.culprit
         return culprit is None or culprit.at >= self.stop.asked_at
@@ -254,6 +254,8 @@ def order_of(intent: Intent, record: JobRecord) -> Order:
             return StartGang(intent.job, intent.attempt, intent.tasks, record.spec)
         case "stop":
             return StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at))
+        case "shrink" | "grow":
+            raise NotImplementedError(intent.id)
         case "nominate":
             raise ValueError(f"{intent.id} is a promise to a job that holds nothing: there is nothing to order")
 

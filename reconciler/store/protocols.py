@@ -16,7 +16,7 @@ from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.document import Document, digest
-from solver.world.inflight import Intent, Usage
+from solver.world.inflight import ConvergenceClock, Intent, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec, TaskPlacement
@@ -173,7 +173,7 @@ class Ledger(Protocol):
         """
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
-        """Record an intent (a stop). Asking for the same id again keeps the first; one with a beneficiary is an eviction.
+        """Record an intent (a stop). Asking for the same id again keeps the first; one that `evicts` counts as an eviction.
 
         Without effect on an attempt that holds nothing: there is nothing left to stop. Raises StaleEpochError.
         """
@@ -204,7 +204,7 @@ class Ledger(Protocol):
         """Every intent not yet confirmed and every promise not yet kept, sorted by id."""
 
     def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
-        """When each live job was asked to leave for another, the oldest first; jobs that never were are left out."""
+        """When each live job was evicted, the oldest first; jobs that never were are left out."""
 
     def attempts(self) -> dict[JobName, int]:
         """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
@@ -217,6 +217,12 @@ class Ledger(Protocol):
 
     def past_use(self) -> PastUse:
         """What was kept last; nothing, as of 1970, where nothing was."""
+
+    def keep_clocks(self, epoch: Epoch, clocks: tuple[ConvergenceClock, ...]) -> None:
+        """The clocks of limits that are to be kept again, instead of those kept before. Raises StaleEpochError."""
+
+    def clocks(self) -> tuple[ConvergenceClock, ...]:
+        """What was kept last; none where nothing was."""
 
 
 class History(Protocol):

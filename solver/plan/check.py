@@ -11,19 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from solver.plan.check_closeness import closeness_violations
+from solver.plan.check_departures import departure_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_fallback import fallback_violations
 from solver.plan.check_fit import fit_violations
-from solver.plan.check_mig import has_its_instance, mig_violations
+from solver.plan.check_gangs import gang_violations
+from solver.plan.check_mig import mig_violations
 from solver.plan.check_order import order_violations
-from solver.plan.check_sharing import Owners, has_its_gpus, sharing_violations
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Runs, Starts, Withdraw, Yields
+from solver.plan.check_sharing import Owners, sharing_violations
+from solver.plan.plan import Bind, Departs, Evict, Nominate, Plan, Runs, Starts, Withdraw, Yields
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.cluster import GpuType, Node, NodeName
-from solver.world.quantities import Duration, MilliGpu
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
@@ -62,16 +64,19 @@ class _Court:
         if strangers:
             yield from strangers
             return
-        for judge in (entry_violations, mig_violations, eviction_violations, fallback_violations, order_violations):
-            yield from judge(self.snapshot, self.policy, self.plan)
+        yield from gang_violations(self.snapshot, self.policy, self.plan)
+        yield from entry_violations(self.snapshot, self.policy, self.plan)
+        yield from mig_violations(self.snapshot, self.policy, self.plan)
+        yield from eviction_violations(self.snapshot, self.policy, self.plan)
+        yield from departure_violations(self.snapshot, self.policy, self.plan)
+        yield from fallback_violations(self.snapshot, self.policy, self.plan)
+        yield from order_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._sharing,
             self._hosts,
-            self._gangs,
             self._quotas,
             self._topology,
-            self._releases,
             self._verdicts,
             self._estimates,
             self._certificate,
@@ -161,54 +166,6 @@ class _Court:
             if cpu[name] > node.cpu or memory[name] > node.memory:
                 yield Violation("S1", ", ".join(sorted(jobs)), f"node {name} has not enough CPU or memory for them")
 
-    def _gangs(self) -> Iterable[Violation]:
-        """S2: each bound job was pending, is bound once, whole, in its next attempt, each group on one accepted type."""
-        for name, count in Counter(bind.job for bind in self.placed).items():
-            if count > 1:
-                yield Violation("S2", name, f"is bound {count} times")
-        for bind in self.placed:
-            job = self.jobs[bind.job]
-            if job.phase != "pending":
-                yield Violation("S2", job.name, f"is bound while {job.phase}")
-            if isinstance(bind, Bind) and bind.time_limit != self._limit(job):
-                yield Violation("S2", job.name, f"is bound for {bind.time_limit}, its limit is {self._limit(job)}")
-            if bind.attempt != job.attempt + 1:
-                yield Violation("S2", job.name, f"attempt {bind.attempt} does not follow {job.attempt}")
-            yield from self._whole(job, bind)
-
-    def _limit(self, job: Job) -> Duration | None:
-        name = job.spec.priority_class or self.policy.scheduling.default_priority_class
-        defaults = {known.name: known.default_time_limit for known in self.policy.priority_classes}
-        return defaults.get(name) if job.spec.time_limit is None else job.spec.time_limit
-
-    def _whole(self, job: Job, bind: Bind | Nominate) -> Iterable[Violation]:
-        known = {group.name for group in job.spec.task_groups}
-        strange = sorted({task.group for task in bind.tasks} - known)
-        if strange:
-            yield Violation("S2", job.name, f"binds tasks of {', '.join(strange)}; it has no such groups")
-        for group in job.spec.task_groups:
-            bound = sorted(task.index for task in bind.tasks if task.group == group.name)
-            least = group.replicas if group.min_replicas is None else group.min_replicas
-            if bound != list(range(len(bound))) or not least <= len(bound) <= group.replicas:
-                span = f"{least} to {group.replicas}" if least < group.replicas else f"{least}"
-                told = f"binds the tasks {bound} of group {group.name}, which starts with {span}, numbered from 0"
-                yield Violation("S2", job.name, told)
-                return
-        for group in job.spec.task_groups:
-            tasks = [task for task in bind.tasks if task.group == group.name]
-            if not all(
-                has_its_instance(group.shape, task)
-                and (task.mig is not None or has_its_gpus(group.shape, task, self.snapshot))
-                for task in tasks
-            ):
-                yield Violation(
-                    "S2", job.name, f"a task of group {group.name} has not exactly the GPUs that it asked for"
-                )
-            types = {self.nodes[task.node].gpu_type for task in tasks}
-            accepted = set(group.shape.gpu_types)
-            if group.shape.uses_gpus and (len(types) > 1 or (accepted and not types <= accepted)):
-                yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")
-
     def _quotas(self) -> Iterable[Violation]:
         """S3: no admission lifts a queue above its max at any level; a limit already broken is not made worse."""
         before, added = self._use(), self._added()
@@ -231,7 +188,7 @@ class _Court:
 
     def _charged(self) -> Iterable[tuple[Job, tuple[TaskPlacement, ...]]]:
         """Who counts against quota beside this plan's own starts: not who is evicted, but who was promised its devices."""
-        leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.beneficiary} | self.evicted
+        leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.evicts} | self.evicted
         for job in self.snapshot.jobs:
             if job.name not in leaving:
                 yield job, job.placement
@@ -257,17 +214,6 @@ class _Court:
                 yield Violation("S5", bind.job, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
             yield from closeness_violations(self.jobs[bind.job], bind, self.nodes)
 
-    def _releases(self) -> Iterable[Violation]:
-        """S2: only a gang whose start is overdue is released."""
-        overdue = {
-            (intent.job, intent.attempt)
-            for intent in self.snapshot.in_flight.intents
-            if intent.kind == "start" and intent.deadline <= self.snapshot.time
-        }
-        for step in self.plan.steps:
-            if isinstance(step, Release) and (step.job, step.attempt) not in overdue:
-                yield Violation("S2", step.job, f"attempt {step.attempt} is released before its start is overdue")
-
     def _verdicts(self) -> Iterable[Violation]:
         """Every live job has one verdict, and it says what the steps do."""
         named = Counter(verdict.job for verdict in self.plan.verdicts)
@@ -280,7 +226,7 @@ class _Court:
             yield Violation("verdicts", name, "is bound without the verdict `starts`, or the other way round")
         for verdict in self.plan.verdicts:
             job = self.jobs.get(verdict.job)
-            if job and isinstance(verdict, Runs | Yields) != (job.phase != "pending"):
+            if job and isinstance(verdict, Runs | Yields | Departs) != (job.phase != "pending"):
                 yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
 
     def _estimates(self) -> Iterable[Violation]:

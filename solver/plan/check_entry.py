@@ -27,7 +27,7 @@ def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable
     for job, _ in bound:
         known = policy.priority_class(job)
         for queue in path_of(policy, job.spec.queue):
-            if queue.stop_policy == "Hold":
+            if queue.stop_policy != "None":
                 yield Violation("hold", job.name, f"starts although queue {queue.name} is on hold")
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
                 problem = f"starts with a priority class that queue {queue.name} does not take"

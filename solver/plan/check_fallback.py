@@ -85,7 +85,7 @@ def _sure_to_serve(job: Job, gpu_type: GpuType, snapshot: Snapshot, policy: Poli
 
 def _stays(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]]]:
     """Who holds GPUs and keeps them, or was promised some."""
-    leaving = {intent.job for intent in snapshot.in_flight.intents if intent.beneficiary}
+    leaving = {intent.job for intent in snapshot.in_flight.intents if intent.evicts}
     leaving |= {step.job for step in plan.steps if isinstance(step, Evict)}
     withdrawn = {step.job for step in plan.steps if isinstance(step, Withdraw)}
     promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}

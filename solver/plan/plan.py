@@ -6,6 +6,7 @@ from typing import Literal
 
 from solver.plan.estimates import AnyEstimate
 from solver.plan.reasons import AnyReason
+from solver.rules.departures import Rule
 from solver.rules.victims import Means
 from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.document import API_VERSION, Document, digest
@@ -50,19 +51,53 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     destroys: tuple[MigInstance, ...] = ()
 
 
+EvictedBy = Literal["reclaim", "preempt", "straddle", "drain", "converge"]
+"""By which of the means (rules/victims), or by which rule (rules/departures)."""
+
+
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
 
+    Nobody is the beneficiary where not another job but a rule wants it: a queue drains, or a lowered limit is to be kept.
     `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
     """
 
     job: JobName
     attempt: int
-    means: Means
-    beneficiary: JobName
+    means: EvictedBy
     grace: Duration
     gpus: MilliGpu
     lost_gpu_s: float
+    beneficiary: JobName | None = None
+
+
+ShrunkBy = Literal["reclaim", "preempt", "straddle", "converge", "overdue"]
+"""As of an eviction; `overdue`: the tasks were to join a running gang, and did not become ready in time."""
+
+
+class Shrink(Document, frozen=True, tag_field="step", tag="shrink"):
+    """A running elastic gang goes on without these of its tasks, which end within `grace` from being asked.
+
+    The rest is no smaller than its minima. Otherwise as an eviction.
+    """
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    means: ShrunkBy
+    grace: Duration
+    gpus: MilliGpu
+    lost_gpu_s: float
+    beneficiary: JobName | None = None
+
+
+class Grow(Document, frozen=True, tag_field="step", tag="grow"):
+    """A running elastic gang has these tasks as well, which all run within `deadline`; no more than its full size."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    deadline: Duration
 
 
 class Nominate(Document, frozen=True, tag_field="step", tag="nominate"):
@@ -81,7 +116,11 @@ class Withdraw(Document, frozen=True, tag_field="step", tag="withdraw"):
     attempt: int
 
 
-Step = Bind | Release | Repartition | Evict | Nominate | Withdraw
+Step = Bind | Release | Repartition | Evict | Shrink | Grow | Nominate | Withdraw
+
+
+def _part(gpus: MilliGpu, keeps: MilliGpu) -> str:
+    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else f"{gpus} GPUs"
 
 
 class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
@@ -94,14 +133,18 @@ class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
 
 
 class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
-    """The job holds devices and keeps them."""
+    """The job holds devices and keeps them. `grows`: GPUs that it gets beside them in this round."""
 
     job: JobName
     queue: QueueName
+    grows: MilliGpu = MilliGpu(0)
 
 
 class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
-    """The job runs and is asked to leave in this round, so that `to` can start; it waits again afterwards."""
+    """The job runs and gives up `gpus` in this round, so that `to` can start.
+
+    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards.
+    """
 
     job: JobName
     queue: QueueName
@@ -110,6 +153,7 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     means: Means
     gpus: MilliGpu
     lost_gpu_s: float
+    keeps: MilliGpu = MilliGpu(0)
 
     def __str__(self) -> str:
         why = {
@@ -117,7 +161,26 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
             "preempt": f"job {self.to} of the same queue has a higher priority",
             "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
         }[self.means]
-        return f"gives up {self.gpus} GPUs for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"gives up {_part(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+
+
+class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
+    """The job runs and gives up `gpus` because a rule of queue `at` says so; it waits again afterwards, unless it `keeps` some."""
+
+    job: JobName
+    queue: QueueName
+    rule: Rule
+    at: QueueName
+    gpus: MilliGpu
+    lost_gpu_s: float
+    keeps: MilliGpu = MilliGpu(0)
+
+    def __str__(self) -> str:
+        why = {
+            "drain": f"queue {self.at} drains (stopPolicy: HoldAndDrain)",
+            "converge": f"queue {self.at} holds more than its max, which was to be kept by now",
+        }[self.rule]
+        return f"gives up {_part(self.gpus, self.keeps)}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):
@@ -140,7 +203,7 @@ class Inadmissible(Document, frozen=True, tag_field="verdict", tag="inadmissible
     reasons: tuple[AnyReason, ...]
 
 
-Verdict = Starts | Runs | Yields | Waits | Inadmissible
+Verdict = Starts | Runs | Yields | Departs | Waits | Inadmissible
 
 
 class LayerResult(Document, frozen=True, omit_defaults=False):

@@ -13,7 +13,12 @@ DOUBLINGS_MAX = 20
 
 def on_hold(tree: QueueTree, name: QueueName) -> tuple[Queue, ...]:
     """The queues on a path that start no jobs, from the queue up."""
-    return tuple(queue for queue in _path(tree, name) if queue.stop_policy == "Hold")
+    return tuple(queue for queue in _path(tree, name) if queue.stop_policy != "None")
+
+
+def draining(tree: QueueTree, name: QueueName) -> Queue | None:
+    """The queue on a path whose running jobs have to leave, if there is one; the nearest."""
+    return next((queue for queue in _path(tree, name) if queue.stop_policy == "HoldAndDrain"), None)
 
 
 def closed_to(tree: QueueTree, name: QueueName, priority_class: str) -> tuple[Queue, ...]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from solver.rules.harm import Convergence, Evictions, Protection
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
@@ -16,8 +17,8 @@ SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptibl
 """In the order in which entitled demand is served."""
 
 
-StopPolicy = Literal["None", "Hold"]
-"""Whether a queue lets jobs start: `Hold` starts no more; what runs stays."""
+StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
+"""Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
 
 
 Reclaim = Literal["guaranteed", "fair-share"]
@@ -53,6 +54,7 @@ class Queue(Document, frozen=True):
 
     `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
     `ordering` unset is that of the queue above; a root's is by priority, not strict.
+    `convergence` unset is what the queue above says, at the top the SchedulingPolicy.
     """
 
     name: QueueName
@@ -64,19 +66,12 @@ class Queue(Document, frozen=True):
     reclaim: Reclaim | None = None
     reclaim_within: Duration | None = None
     ordering: Ordering | None = None
+    convergence: Convergence | None = None
     origin: str = ""
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:
         """The entry for a type, if there is one."""
         return next((entry for entry in self.quota if entry.gpu_type == gpu_type), None)
-
-
-class Protection(Document, frozen=True):
-    """What keeps a running job from being evicted for a while, unless a guarantee has waited for too long."""
-
-    min_runtime: Duration = Duration(300_000)
-    cool_down: Duration = Duration(0)
-    evictions_per_day: int | None = None
 
 
 class PriorityClass(Document, frozen=True):
@@ -150,21 +145,6 @@ class MigGeometry(Document, frozen=True):
         return 0 if self.mode == "fixed" else (self.changes or MigChanges()).per_pool_per_hour
 
 
-class Evictions(Document, frozen=True):
-    """What every eviction keeps to.
-
-    `per_round`: most jobs evicted in one round (None: any number). `min_gain`: GPUs a taker must gain for each GPU its
-    victims give up. `restart_cost`: what starting again costs beside the work since the last checkpoint. `grace`: between
-    asking and making a job end. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
-    """
-
-    per_round: int | None = None
-    min_gain: float = 0.0
-    restart_cost: Duration = Duration(300_000)
-    grace: Duration = Duration(30_000)
-    back_off: Duration = Duration(60_000)
-
-
 class SolverLimits(Document, frozen=True):
     """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal)."""
 
@@ -189,6 +169,7 @@ class SchedulingPolicy(Document, frozen=True):
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()
     fallback_after: Duration = Duration(0)
+    convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
     solver: SolverLimits = SolverLimits()
     origin: str = ""
@@ -222,6 +203,11 @@ class Policy(Document, frozen=True, omit_defaults=False):
         if not name:
             return PriorityClass("")
         return next((known for known in self.priority_classes if known.name == name), None)
+
+    def grace(self, job: Job) -> Duration:
+        """How long a job has between being asked to leave and having to be gone: what its checkpoint takes, else the policy's."""
+        asked = job.spec.checkpoint.grace if job.spec.checkpoint else None
+        return self.scheduling.evictions.grace if asked is None else asked
 
     def time_limit(self, job: Job) -> Duration | None:
         """The limit under which a job starts: its own, else its class's; None: it may run for ever."""

@@ -8,19 +8,22 @@ section 5). Base priority is the class's value: waiting never changes who yields
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
-from solver.rules.policy import Policy, PriorityClass, Protection
+from solver.rules.harm import Protection
+from solver.rules.policy import Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, charged
-from solver.world.workload import Job, JobName, QueueName
+from solver.world.workload import Job, JobName, Phase, QueueName
 
-Standing = Literal["inside", "straddles", "borrowed"]
+Standing = Literal["borrowed", "straddles", "inside"]
+STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
+"""From the least protected up."""
 
 Means = Literal["reclaim", "preempt", "straddle"]
 MEANS: tuple[Means, ...] = ("reclaim", "preempt", "straddle")
@@ -73,14 +76,16 @@ class Victim:
         return MEANS.index(self.means), self.rank, self.lost_gpu_s, self.holder.gpus, self.name
 
 
-def holders_of(snapshot: Snapshot, policy: Policy) -> tuple[Holder, ...]:
-    """Every job that runs and has not been asked to stop."""
+def holders_of(
+    snapshot: Snapshot, policy: Policy, phases: Collection[Phase] = frozenset[Phase]({"running"})
+) -> tuple[Holder, ...]:
+    """Every job that runs, or is in another of the phases, and has not been asked to stop."""
     gpu_types = snapshot.gpu_types
     stopping = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind == "stop"}
     found = []
     for job, tasks in charged(snapshot):
         known = policy.priority_class(job)
-        if job.phase == "running" and known is not None and (job.name, job.attempt) not in stopping:
+        if job.phase in phases and known is not None and (job.name, job.attempt) not in stopping:
             found.append(Holder(job, charge_of_tasks(tasks, gpu_types), known))
     return tuple(found)
 
@@ -164,7 +169,7 @@ class Law:
         if means is None or (not taker.overdue and self._protected(holder)):
             return None
         rank = self.ranks[holder.job.spec.queue, holder.base_priority]
-        return Victim(holder, means, rank, lost_gpu_s(holder, self.now, self.restart_cost))
+        return Victim(holder, means, rank, self.lost_gpu_s(holder))
 
     def _means(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Means | None:
         if holder.job.spec.queue == taker.job.spec.queue:
@@ -180,14 +185,17 @@ class Law:
     def standing_towards(self, holder: Holder, queue: QueueName) -> Standing:
         """The most protected standing on the lines between the holder's queue and the first that both queues share."""
         shared = set(self.tree.path(queue))
-        lines = [
-            line
-            for gpu_type in holder.charge
-            for line in self.tree.lines(holder.job.spec.queue, gpu_type)
-            if line.queue not in shared
-        ]
+        return self.standing_on(holder, [name for name in self.tree.path(holder.job.spec.queue) if name not in shared])
+
+    def standing_on(self, holder: Holder, queues: Iterable[QueueName]) -> Standing:
+        """The most protected standing on the lines of these queues, which are on the holder's path."""
+        lines = [Line(queue, gpu_type) for queue in queues for gpu_type in holder.charge]
         found = {self.standing[line, holder.job.name] for line in lines}
-        return "inside" if "inside" in found else "straddles" if "straddles" in found else "borrowed"
+        return max(found, key=STANDINGS.index, default="borrowed")
+
+    def lost_gpu_s(self, holder: Holder) -> float:
+        """What evicting it now throws away, in GPU-seconds."""
+        return lost_gpu_s(holder, self.now, self.restart_cost)
 
     def _protected(self, holder: Holder) -> bool:
         return protected(holder.job, holder.priority_class.protection, self.now)

@@ -10,17 +10,18 @@ from typing import Literal
 
 from solver.world.cluster import GpuType, NodeName
 from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
-IntentKind = Literal["start", "stop", "nominate"]
+IntentKind = Literal["start", "stop", "nominate", "shrink", "grow"]
 
 
 class Intent(Document, frozen=True):
     """One thing asked of the backend whose outcome is not known yet.
 
-    The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. `stop` with a
-    `beneficiary` is an eviction; `nominate` promises a waiting job the devices that evictions free for it.
+    The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. A `stop` that `evicts` sends
+    a job back to its queue, for a `beneficiary` or because a limit says so; `nominate` promises a waiting job the devices
+    that evictions free for it. `shrink` and `grow` are of some `tasks` of a running gang, which leave or join it.
     """
 
     kind: IntentKind
@@ -30,6 +31,7 @@ class Intent(Document, frozen=True):
     deadline: Instant
     tasks: tuple[TaskPlacement, ...] = ()
     beneficiary: JobName | None = None
+    evicts: bool = False
 
     @property
     def id(self) -> str:
@@ -82,11 +84,12 @@ class Counter(Document, frozen=True):
 
 
 class ConvergenceClock(Document, frozen=True):
-    """When a limit that a policy change broke must be kept again."""
+    """When a `max` that commit `commit` set below what was held must be kept, as far as jobs may be made to leave for it."""
 
     commit: str
     queue: QueueName
     gpu_type: GpuType
+    limit: MilliGpu
     deadline: Instant
 
 
@@ -108,5 +111,5 @@ class InFlight(Document, frozen=True):
 
     @property
     def evictions(self) -> tuple[Intent, ...]:
-        """Who has been asked to leave for somebody else."""
-        return tuple(intent for intent in self.intents if intent.kind == "stop" and intent.beneficiary is not None)
+        """Who has been asked to leave, to wait again."""
+        return tuple(intent for intent in self.intents if intent.evicts)

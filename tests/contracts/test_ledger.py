@@ -12,7 +12,7 @@ from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import Intent, Usage
+from solver.world.inflight import ConvergenceClock, Intent, Usage
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
@@ -301,7 +301,7 @@ def test_evictions_are_remembered_over_attempts(stores: Stores) -> None:
     for attempt in (1, 2):
         take(stores, epoch, claim_of("a", "g1", attempt=attempt))
         stop = intent_of(claim_of("a", "g1", attempt=attempt), "stop")
-        asked = msgspec.structs.replace(stop, asked_at=NOW.after(attempt), beneficiary=JobName("b"))
+        asked = msgspec.structs.replace(stop, asked_at=NOW.after(attempt), beneficiary=JobName("b"), evicts=True)
         stores.ledger.ask(epoch, asked)
         stores.ledger.ask(epoch, asked)
         stores.ledger.release(epoch, JobName("a"), attempt, NOW)
@@ -348,3 +348,16 @@ def test_claims_and_intents_are_sorted(stores: Stores) -> None:
         take(stores, epoch, claim_of(name, f"g{number}"))
     assert [claim.job for claim in stores.ledger.claims()] == ["a", "b", "c"]
     assert [intent.id for intent in stores.ledger.intents()] == ["start/a/1", "start/b/1", "start/c/1"]
+
+
+def test_clocks_are_kept_until_they_are_replaced(stores: Stores) -> None:
+    epoch = lead(stores)
+    assert stores.ledger.clocks() == ()
+    clock = ConvergenceClock("c0ffee", QueueName("q"), GpuType("H100"), MilliGpu(8_000), NOW)
+    for clocks in ((clock,), ()):
+        stores.ledger.keep_clocks(epoch, clocks)
+        stores.reopen()
+        assert stores.ledger.clocks() == clocks
+    lead(stores, "second", NOW.after(LEASE))
+    with pytest.raises(StaleEpochError):
+        stores.ledger.keep_clocks(epoch, (clock,))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from solver.rules.policy import PriorityClass, Protection, Queue, Quota, SchedulingPolicy, policy_of
+from solver.rules.harm import Protection
+from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from solver.world.cluster import GpuType
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName
@@ -86,3 +88,54 @@ def test_who_finishes_before_the_order_to_leave_arrives_has_succeeded(contended:
     assert site.state("short") == "stopping"
     site.one_pass(after_s=30)
     assert site.state("short") == "succeeded"
+
+
+def test_a_limit_lowered_under_what_runs_heals_in_its_time_across_restarts(contended: Site) -> None:
+    site = contended
+    site.policy = lowered(site.policy, gpus_max=4)
+    site.rest()
+    (clock,) = site.store.ledger.clocks()
+    assert (clock.queue, str(clock.limit)) == ("borrower", "4")
+    assert "limit-broken" in site.events("borrower")
+    site.only_plane = site.plane("restarted")
+    site.one_pass(after_s=86_300)
+    assert [site.state(name) for name in ("first", "second")] == ["running", "running"]
+    assert site.store.ledger.clocks() == (clock,)
+    site.one_pass(after_s=200)
+    site.one_pass(after_s=60)
+    site.rest()
+    assert sorted(site.state(name) for name in ("first", "second")) == ["queued", "running"]
+    assert site.store.ledger.clocks() == ()
+    assert "limit-kept" in site.events("borrower")
+
+
+def test_a_revert_before_its_time_lets_everybody_stay(contended: Site) -> None:
+    site, before = contended, contended.policy
+    site.policy = lowered(before, gpus_max=4)
+    site.rest()
+    site.policy = before
+    site.one_pass(after_s=86_500)
+    assert site.store.ledger.clocks() == ()
+    assert [site.state(name) for name in ("first", "second")] == ["running", "running"]
+
+
+def test_a_queue_that_drains_sends_its_jobs_back_to_wait(contended: Site) -> None:
+    site = contended
+    site.policy = msgspec.structs.replace(
+        site.policy,
+        queues=tuple(msgspec.structs.replace(queue, stop_policy="HoldAndDrain") for queue in site.policy.queues),
+    )
+    site.one_pass()
+    site.one_pass(after_s=60)
+    site.rest()
+    assert [site.state(name) for name in ("first", "second")] == ["queued", "queued"]
+    assert set(site.ran("first")) == {"stopped"}
+
+
+def lowered(policy: Policy, gpus_max: int) -> Policy:
+    """The borrower may hold no more than so much."""
+    entry = Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(4), max=MilliGpu.gpus(gpus_max))
+    queues = (
+        msgspec.structs.replace(queue, quota=(entry,)) if queue.name == "borrower" else queue for queue in policy.queues
+    )
+    return msgspec.structs.replace(policy, queues=tuple(queues))

@@ -11,12 +11,15 @@ import yaml
 
 from solver.plan.plan import (
     Bind,
+    Departs,
     Evict,
+    Grow,
     Inadmissible,
     Nominate,
     Plan,
     Release,
     Repartition,
+    Shrink,
     Step,
     Waits,
     Withdraw,
@@ -62,7 +65,7 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
     limited = any(job.time_limit or job.spec.time_limit for job in snapshot.jobs)
     lines = [_done(step, types) for step in plan.steps]
     for verdict in plan.verdicts:
-        if isinstance(verdict, Yields):
+        if isinstance(verdict, Yields | Departs):
             lines.append(f"yield   {verdict.job}  # {verdict}")
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait   " if isinstance(verdict, Waits) else "refuse "
@@ -86,7 +89,13 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
         case Withdraw():
             return f"take    what {step.job} was promised"
         case Evict():
-            return f"evict   {step.job}  for {step.beneficiary}  # {step.means}, in {step.grace}"
+            whom = f"  for {step.beneficiary}" if step.beneficiary else ""
+            return f"evict   {step.job}{whom}  # {step.means}, in {step.grace}"
+        case Shrink():
+            whom = f"  for {step.beneficiary}" if step.beneficiary else ""
+            return f"shrink  {step.job}  by {_places(step.tasks)}{whom}  # {step.means}, in {step.grace}"
+        case Grow():
+            return f"grow    {step.job}  by {_places(step.tasks)}"
         case Nominate():
             return f"promise {step.job}  {_places(step.tasks)}"
 

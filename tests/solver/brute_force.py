@@ -48,7 +48,7 @@ def best_values(
     )
     choices = [
         (None, *product(candidate.options, dict.fromkeys(_strains(candidate, room.nodes)), _sizes(candidate.job.spec)))
-        if candidate.sub_layer in sub_layers
+        if {candidate.sub_layer, *((candidate.sub_layer.of_growth,) if candidate.can_grow else ())} <= set(sub_layers)
         else (None,)
         for candidate in candidates
     ]

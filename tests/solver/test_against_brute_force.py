@@ -60,7 +60,7 @@ def test_so_is_a_round_of_elastic_gangs() -> None:
 
 
 def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
-    tally = compared(snapshots(nodes_max=4, jobs_max=3, close=True, held_one_in=5), EXAMPLES)
+    tally = compared(snapshots(nodes_max=4, jobs_max=3, close=True, held_one_in=8), EXAMPLES)
     assert tally.kept >= 50, "hardly any gang that started asked for bundles or a spread"
     # The program knows no spreads, and bundles of two levels only in part: what it wants can't always be placed.
     assert tally.best >= 0.99 * tally.rounds

@@ -9,7 +9,8 @@ import pytest
 
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw, Yields
-from solver.rules.policy import Evictions, Policy, PriorityClass, Protection, Queue, SchedulingPolicy, policy_of
+from solver.rules.harm import Evictions, Protection
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent

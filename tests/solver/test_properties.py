@@ -12,7 +12,9 @@ from solver.certify import better
 from solver.plan.check import violations
 from solver.plan.plan import Evict
 from solver.program.highs import optimise
-from solver.rules.policy import Policy, Protection
+from solver.rules.departures import clocks_of
+from solver.rules.harm import Protection
+from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -28,6 +30,26 @@ def protecting_what_just_started(policy: Policy) -> Policy:
     classes = (msgspec.structs.replace(known, protection=protected) for known in policy.priority_classes)
     scheduling = msgspec.structs.replace(policy.scheduling, reclaim_within=Duration(10**10))
     return msgspec.structs.replace(policy, priority_classes=tuple(classes), scheduling=scheduling)
+
+
+def overdue(snapshot: Snapshot, policy: Policy) -> Snapshot:
+    """The same world, long after the limits that are broken in it were lowered."""
+    clocks = [msgspec.structs.replace(clock, deadline=snapshot.time) for clock in clocks_of(snapshot, policy, "c0ffee")]
+    in_flight = msgspec.structs.replace(snapshot.in_flight, convergence=tuple(clocks))
+    return msgspec.structs.replace(snapshot, in_flight=in_flight)
+
+
+@many
+@given(snapshots(held_one_in=1), policies())
+def test_broken_limits_heal_as_far_as_they_may(snapshot: Snapshot, policy: Policy) -> None:
+    world = overdue(snapshot, policy)
+    plan = solve(world, policy, None)
+    assert violations(world, policy, plan) == ()
+    after = overdue(victims_gone(applied(world, plan)), policy)
+    bounded = policy.scheduling.evictions.per_round is not None
+    assert bounded or not any(
+        isinstance(step, Evict) and step.means == "converge" for step in solve(after, policy, None).steps
+    )
 
 
 @many

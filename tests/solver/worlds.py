@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
+from solver.rules.harm import Convergence, Evictions, Protection
 from solver.rules.policy import (
-    Evictions,
     OrderBy,
     Ordering,
     Policy,
     PriorityClass,
-    Protection,
     Queue,
     Quota,
     Reclaim,
@@ -130,7 +129,7 @@ def policies(draw: st.DrawFn) -> Policy:
             QueueName(parent) if parent else None,
             quota(),
             draw(st.integers(1, 3)),
-            "Hold" if seldom() else "None",
+            draw(st.sampled_from(["Hold", "HoldAndDrain"])) if seldom() else "None",
             draw(st.sampled_from([("training", "batch"), ("inference",)])) if seldom() else None,
             ordering=draw(orderings) if draw(st.integers(0, 3)) == 3 else None,
         )
@@ -138,6 +137,7 @@ def policies(draw: st.DrawFn) -> Policy:
     aging = draw(st.sampled_from([0.0, 1.0, 3.0]))
     protection = Protection(Duration(HOUR_MS * draw(st.sampled_from([0, 0, 2]))))
     preemptible, may_borrow = draw(st.sampled_from([(True, False), (True, False), (False, True), (False, False)]))
+    convergence = Convergence(evict=draw(st.sampled_from(["none", "preemptible", "all"])))
     evictions = Evictions(draw(st.sampled_from([None, None, 1])), draw(st.sampled_from([0.0, 0.0, 0.9])))
     reclaim: Reclaim = draw(st.sampled_from(["fair-share", "fair-share", "guaranteed"]))
     return policy_of(
@@ -146,7 +146,7 @@ def policies(draw: st.DrawFn) -> Policy:
             msgspec.structs.replace(CLASSES[0], preemptible=preemptible, may_borrow=may_borrow),
             *(msgspec.structs.replace(known, aging_per_hour=aging, protection=protection) for known in CLASSES[1:]),
         ),
-        SchedulingPolicy(reclaim=reclaim, evictions=evictions),
+        SchedulingPolicy(reclaim=reclaim, evictions=evictions, convergence=convergence),
     )
 
 

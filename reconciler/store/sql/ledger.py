@@ -16,13 +16,13 @@ from reconciler.store.sql.tables import (
     holdings,
     intents,
     jobs,
+    kept,
     leadership,
     nominations,
-    past_use,
 )
 from solver.world.cluster import DeviceId
 from solver.world.document import encode
-from solver.world.inflight import Intent
+from solver.world.inflight import ConvergenceClock, Intent
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
 
@@ -75,7 +75,7 @@ class SqlLedger:
             known = select(intents.c.id).where(intents.c.id == intent.id)
             if connection.execute(held).first() and not connection.execute(known).first():
                 _insert_intent(connection, intent)
-                if intent.beneficiary is not None:
+                if intent.evicts:
                     evicted = {"job": intent.job, "attempt": intent.attempt, "at": intent.asked_at}
                     connection.execute(insert(evictions).values(evicted))
 
@@ -157,16 +157,29 @@ class SqlLedger:
             return {JobName(row.job): row.served_gpu_ms for row in connection.execute(query.order_by(attempts.c.job))}
 
     def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
-        """One row, written anew."""
-        with self._database.writing(epoch) as connection:
-            connection.execute(delete(past_use))
-            connection.execute(insert(past_use).values(id=1, document=encode(past).decode()))
+        """One document, written anew."""
+        self._keep(epoch, "past-use", past)
 
     def past_use(self) -> PastUse:
         """What was kept last."""
         with self._database.reading() as connection:
-            stored = connection.execute(select(past_use.c.document)).scalar()
+            stored = connection.execute(select(kept.c.document).where(kept.c.what == "past-use")).scalar()
         return PastUse() if stored is None else self._database.read_document(stored, PastUse)
+
+    def keep_clocks(self, epoch: Epoch, clocks: tuple[ConvergenceClock, ...]) -> None:
+        """One document, written anew."""
+        self._keep(epoch, "convergence", clocks)
+
+    def clocks(self) -> tuple[ConvergenceClock, ...]:
+        """What was kept last."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(kept.c.document).where(kept.c.what == "convergence")).scalar()
+        return () if stored is None else self._database.read_document(stored, tuple[ConvergenceClock, ...])
+
+    def _keep(self, epoch: Epoch, what: str, document: object) -> None:
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(kept).where(kept.c.what == what))
+            connection.execute(insert(kept).values(what=what, document=encode(document).decode()))
 
 
 def _refuse_unless_next(connection: Connection, claim: Claim) -> None:

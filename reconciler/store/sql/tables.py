@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -90,10 +90,11 @@ evictions = Table(
     Column("at", BigInteger, nullable=False),
 )
 
-past_use = Table(
-    "past_use",
+# Of what only the newest counts: past use, clocks.
+kept = Table(
+    "kept",
     metadata,
-    Column("id", Integer, primary_key=True),  # always 1: the newest alone counts
+    Column("what", String, primary_key=True),
     Column("document", Text, nullable=False),
 )
 

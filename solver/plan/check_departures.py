@@ -1,0 +1,128 @@
+"""Judges evictions that no job gains from: a queue drains, or a lowered limit is to be kept. Part of the checker.
+
+S4 and S8 for those: a rule asks for each, none is superfluous, and none that is asked for is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from solver.plan.check_entry import path_of
+from solver.plan.plan import Departs, Evict, Plan
+from solver.plan.violation import Violation
+from solver.rules.policy import Policy, Queue
+from solver.world.cluster import GpuType
+from solver.world.inflight import ConvergenceClock
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName
+
+
+def departure_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """Every eviction without a beneficiary that no rule asks for, and every one that is asked for and missing."""
+    yield from _Departures(snapshot, policy, plan).findings()
+
+
+@dataclass(slots=True)
+class _Departures:
+    snapshot: Snapshot
+    policy: Policy
+    plan: Plan
+    steps: dict[JobName, Evict] = field(init=False)
+    type_of: dict[str, GpuType] = field(init=False)
+    asked: set[JobName] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steps = {
+            step.job: step for step in self.plan.steps if isinstance(step, Evict) and step.beneficiary is None
+        }
+        self.type_of = {node.name: node.gpu_type for node in self.snapshot.nodes}
+        self.asked = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
+
+    def findings(self) -> Iterator[Violation]:
+        """Every rule in turn."""
+        said = {verdict.job for verdict in self.plan.verdicts if isinstance(verdict, Departs)}
+        for name in sorted(said ^ set(self.steps)):
+            yield Violation("verdicts", name, "departs without being evicted, or the other way round")
+        for job in self._live():
+            step = self.steps.get(job.name)
+            if step is not None:
+                yield from self._asked_for(step, job)
+        most = self.policy.scheduling.evictions.per_round
+        if most is None or len(self.steps) < most:
+            yield from self._left_out()
+        elif len(self.steps) > most:
+            yield Violation(
+                "S9", "round", f"{len(self.steps)} evictions without a beneficiary; at most {most} in a round"
+            )
+
+    def _live(self) -> list[Job]:
+        running = ("running", "starting")
+        return [job for job in self.snapshot.jobs if job.phase in running and job.name not in self.asked]
+
+    def _asked_for(self, step: Evict, job: Job) -> Iterator[Violation]:
+        if step.means == "drain":
+            if not self._drains(job):
+                yield Violation("S8", job.name, "is drained, and no queue on its path drains")
+        elif step.means == "converge":
+            clocks = [clock for clock in self._overdue() if self._counts(job, clock)]
+            if not any(self._may_leave(job, clock) for clock in clocks):
+                yield Violation("S4", job.name, "leaves for a limit that may not make it leave")
+            # It is one too many where without it every limit that it counts for would be kept as well.
+            elif all(self._held(clock) + self._of_type(job, clock) <= clock.limit for clock in clocks):
+                yield Violation("S8", job.name, "leaves for limits that are kept without it")
+        else:
+            yield Violation("S8", job.name, f"is evicted by {step.means} for nobody")
+
+    def _left_out(self) -> Iterator[Violation]:
+        for job in self._live():
+            if job.name not in self.steps and self._drains(job):
+                yield Violation("S8", job.name, "runs on in a queue that drains")
+        for clock in self._overdue():
+            could = [job for job in self._live() if job.name not in self.steps and self._may_leave(job, clock)]
+            if could and self._held(clock) > clock.limit:
+                problem = f"holds more than {clock.limit} {clock.gpu_type}, and {could[0].name} could leave"
+                yield Violation("S3", clock.queue, problem)
+
+    def _drains(self, job: Job) -> bool:
+        return any(queue.stop_policy == "HoldAndDrain" for queue in self._path(job))
+
+    def _overdue(self) -> list[ConvergenceClock]:
+        return [clock for clock in self.snapshot.in_flight.convergence if clock.deadline <= self.snapshot.time]
+
+    def _counts(self, job: Job, clock: ConvergenceClock) -> bool:
+        return clock.queue in {queue.name for queue in self._path(job)} and self._of_type(job, clock) > 0
+
+    def _may_leave(self, job: Job, clock: ConvergenceClock) -> bool:
+        """As the nearest queue above the limit says; what is not preemptible may where it borrows, which is not judged here."""
+        known = self.policy.priority_class(job)
+        if known is None or job.phase != "running" or not self._counts(job, clock):
+            return False
+        above = {queue.name: queue for queue in self.policy.queues}[clock.queue]
+        said = [queue.convergence for queue in path_of(self.policy, above.name) if queue.convergence is not None]
+        evict = (said[0] if said else self.policy.scheduling.convergence).evict
+        if job.name in self.steps and known.may_borrow:
+            return evict != "none"
+        return evict == "all" or (evict == "preemptible" and known.preemptible)
+
+    def _held(self, clock: ConvergenceClock) -> int:
+        """What stays below the queue, without who leaves by this plan's rules or was asked to before."""
+        leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop" and intent.evicts}
+        promised = {intent.job: intent.tasks for intent in self.snapshot.in_flight.intents if intent.kind == "nominate"}
+        total = 0
+        for job in self.snapshot.jobs:
+            if job.name in self.steps or job.name in leaving or clock.queue not in {q.name for q in self._path(job)}:
+                continue
+            tasks = promised.get(job.name, ()) if job.phase == "pending" else job.placement
+            total += sum(task.gpus for task in tasks if self.type_of.get(task.node) == clock.gpu_type)
+        return total
+
+    def _of_type(self, job: Job, clock: ConvergenceClock) -> int:
+        gpus: Counter[GpuType | None] = Counter()
+        for task in job.placement:
+            gpus[self.type_of.get(task.node)] += task.gpus
+        return gpus[clock.gpu_type]
+
+    def _path(self, job: Job) -> list[Queue]:
+        return path_of(self.policy, job.spec.queue)

@@ -1,0 +1,144 @@
+"""Who has to leave because a rule says so, and not for another job: queues that drain, and limits lowered below what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from solver.rules.entitlement import Shares, shares_of
+from solver.rules.entry import draining
+from solver.rules.harm import Convergence
+from solver.rules.policy import Policy
+from solver.rules.tree import Line, QueueTree
+from solver.rules.victims import STANDINGS, Holder, Law, holders_of
+from solver.world.inflight import ConvergenceClock
+from solver.world.quantities import MilliGpu
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName, QueueName
+
+Rule = Literal["drain", "converge"]
+"""`drain`: a queue has its jobs leave. `converge`: a `max` was lowered below what a queue holds, and its time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A job that a rule of `queue` makes leave, and what that throws away, in GPU-seconds."""
+
+    holder: Holder
+    rule: Rule
+    queue: QueueName
+    lost_gpu_s: float
+
+    @property
+    def name(self) -> JobName:
+        """The job's."""
+        return self.holder.job.name
+
+
+def departures(snapshot: Snapshot, policy: Policy) -> tuple[Departure, ...]:
+    """Who is to be asked to leave in this round, at most `evictions.perRound` jobs; the least harm first."""
+    if not _any_reason(snapshot, policy):
+        return ()
+    tree = QueueTree.of(policy)
+    shares = shares_of(snapshot, tree)
+    law = Law.of(snapshot, policy, shares)
+    drained = sorted(_drained(snapshot, policy, law), key=lambda known: (known.lost_gpu_s, known.name))
+    gone = [(known.holder.job.spec.queue, known.holder.charge) for known in drained]
+    leaving = {known.name for known in drained}
+    converging = _converging(snapshot, policy, law, shares.without(gone), leaving)
+    return (*drained, *converging)[: policy.scheduling.evictions.per_round]
+
+
+def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
+    drains = any(queue.stop_policy == "HoldAndDrain" for queue in policy.queues)
+    return drains or any(clock.deadline <= snapshot.time for clock in snapshot.in_flight.convergence)
+
+
+def _drained(snapshot: Snapshot, policy: Policy, law: Law) -> Iterator[Departure]:
+    for holder in holders_of(snapshot, policy, phases=("starting", "running")):
+        queue = draining(law.tree, holder.job.spec.queue)
+        if queue is not None:
+            yield Departure(holder, "drain", queue.name, law.lost_gpu_s(holder))
+
+
+def _converging(
+    snapshot: Snapshot, policy: Policy, law: Law, shares: Shares, leaving: set[JobName]
+) -> Sequence[Departure]:
+    """The least harmful that suffice, clock by clock; without those that can be spared in the end."""
+    overdue = [clock for clock in snapshot.in_flight.convergence if clock.deadline <= snapshot.time]
+    chosen: dict[JobName, Departure] = {}
+
+    def excess(clock: ConvergenceClock, without: Iterable[Departure]) -> int:
+        left = shares.without([(known.holder.job.spec.queue, known.holder.charge) for known in without])
+        return left.used.get(Line(clock.queue, clock.gpu_type), 0) - clock.limit
+
+    for clock in overdue:
+        for holder in _in_order_of_harm(clock, policy, law):
+            if excess(clock, chosen.values()) <= 0:
+                break
+            if holder.job.name not in leaving:
+                departure = Departure(holder, "converge", clock.queue, law.lost_gpu_s(holder))
+                chosen.setdefault(departure.name, departure)
+    helped = [clock for clock in overdue if excess(clock, chosen.values()) <= 0]
+    for known in reversed(list(chosen.values())):
+        others = [other for other in chosen.values() if other is not known]
+        mine = [clock for clock in overdue if known.holder.charge.get(clock.gpu_type) and known.queue == clock.queue]
+        if all(clock in helped for clock in mine) and all(excess(clock, others) <= 0 for clock in helped):
+            del chosen[known.name]
+    return list(chosen.values())
+
+
+def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: Law) -> list[Holder]:
+    """Who may be made to leave for a clock: borrowed work first, then by base priority, then by what is lost."""
+    evict = convergence_of(policy, law.tree, clock.queue).evict
+    found = []
+    for holder in law.holders:
+        path = law.tree.path(holder.job.spec.queue)
+        if clock.queue not in path or not holder.charge.get(clock.gpu_type):
+            continue
+        standing = law.standing_on(holder, path[: path.index(clock.queue) + 1])
+        may_leave = holder.priority_class.preemptible or (holder.priority_class.may_borrow and standing == "borrowed")
+        if evict == "all" or (evict == "preemptible" and may_leave):
+            rank = law.ranks[holder.job.spec.queue, holder.base_priority]
+            key = (STANDINGS.index(standing), rank, law.lost_gpu_s(holder), holder.gpus, holder.job.name)
+            found.append((key, holder))
+    return [holder for _, holder in sorted(found, key=lambda known: known[0])]
+
+
+def convergence_of(policy: Policy, tree: QueueTree, queue: QueueName) -> Convergence:
+    """How lowered limits of a queue heal: what the nearest queue on its path says, else the cluster."""
+    said = (tree.by_name[name].convergence for name in tree.path(queue))
+    return next((known for known in said if known is not None), policy.scheduling.convergence)
+
+
+def clocks_of(snapshot: Snapshot, policy: Policy, commit: str) -> tuple[ConvergenceClock, ...]:
+    """The clocks that run from now on, of those that ran before and for limits that `commit` is the first to break.
+
+    A limit lowered again has a clock of its own, and the first keeps its deadline; a limit raised in part keeps the
+    deadline too; one that is kept again, or that nobody is made to leave for, has no clock.
+    """
+    tree = QueueTree.of(policy)
+    shares = shares_of(snapshot, tree)
+    running: list[ConvergenceClock] = []
+    for line, limit in sorted(shares.ceiling.items()):
+        convergence = convergence_of(policy, tree, line.queue)
+        if shares.used.get(line, 0) > limit and convergence.evict != "none":
+            known = [c for c in snapshot.in_flight.convergence if (c.queue, c.gpu_type) == (line.queue, line.gpu_type)]
+            fresh = ConvergenceClock(
+                commit, line.queue, line.gpu_type, MilliGpu(limit), snapshot.time.after(convergence.within)
+            )
+            running += _still_running([*known, fresh], limit, shares.used[line])
+    return tuple(sorted(running, key=msgspec.structs.astuple))
+
+
+def _still_running(clocks: Iterable[ConvergenceClock], limit: int, used: int) -> Iterator[ConvergenceClock]:
+    """Of every limit still broken the clock that ends first; no clock asks for more than the limit as it is now."""
+    first: dict[int, ConvergenceClock] = {}
+    for clock in sorted(clocks, key=lambda clock: clock.deadline):
+        asks = max(clock.limit, limit)
+        if used > asks:
+            first.setdefault(asks, msgspec.structs.replace(clock, limit=MilliGpu(asks)))
+    yield from first.values()
