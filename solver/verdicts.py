@@ -86,9 +86,10 @@ class Waiting:
     def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""
         spec = job.spec
-        alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user)
+        options = as_open_at(admission.options, job, self.policy, self.now)
+        opens = fallback_opens(job, self.policy) if any(option.inside_only for option in options) else None
+        alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user, opens)
         if alike not in self._held:
-            options = as_open_at(admission.options, job, self.policy, self.now)
             constraints = self._constraints(job, options, [None] * len(options))
             self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
         return self._held[alike]
