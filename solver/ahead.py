@@ -38,7 +38,8 @@ forecasts are late by a few ends rather than the round by seconds."""
 class World:
     """What is held and what is free at one instant of the future.
 
-    `wanted_behind`: demand of those that are not played ahead. `endless`: who holds what for nobody knows how long.
+    `wanted_behind`: demand of those that are not played ahead. `openings`: when further GPU types open to somebody.
+    `endless`: who holds what for nobody knows how long.
     """
 
     policy: Policy
@@ -53,6 +54,7 @@ class World:
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
+    openings: list[Instant] = field(default_factory=list)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
 
     @classmethod
@@ -95,10 +97,16 @@ class World:
         return world
 
     def instants(self, until: Instant, stops: Iterable[Instant] = ()) -> Iterator[Instant]:
-        """Let jobs end, and say when, until nothing ends any more before `until`; what ends up to a stop, before it is passed."""
+        """Let jobs end and types open, and say when, until nothing of the kind happens any more before `until`.
+
+        What ends up to a stop does so before it is passed.
+        """
         stride, ahead = -(-len(self.ends) // ROUNDS_MAX), sorted(stops)
-        while self.ends and self.ends[0][0] <= until:
-            now = self.ends[0][0]
+        while (now := self._next_instant()) is not None and now <= until:
+            if self.openings and self.openings[0] == now:
+                self.openings.pop(0)
+                yield now
+                continue
             stop = next((at for at in ahead if at >= now), until)
             for _ in range(stride):
                 if self.ends and self.ends[0][0] <= min(stop, until):
@@ -106,6 +114,9 @@ class World:
             while self.ends and self.ends[0][0] == now:
                 self._end_next()
             yield now
+
+    def _next_instant(self) -> Instant | None:
+        return min((*self.openings[:1], *(end for end, _ in self.ends[:1])), default=None)
 
     def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""

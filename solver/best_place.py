@@ -43,7 +43,7 @@ def _place_cheapest(room: Room, spec: JobSpec, options: Sequence[Option], fit: F
         return None
     option = options[spot.way]
     task = _realise(room, spec.task_groups[number].name, option.shapes[number], spot.node, spot.left_milli)
-    return option, Placed((task,), preferred_met=True)
+    return option, Placed((task,), strain=0.0)
 
 
 def _realise(room: Room, group: str, shape: Shape, node: int, left_milli: int | None) -> TaskPlacement:

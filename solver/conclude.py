@@ -22,8 +22,9 @@ from solver.rules.entitlement import Headroom, Shares
 from solver.rules.options import Option
 from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
+from solver.strain import level_of
 from solver.views import place_in_view
-from solver.world.cluster import LEVELS, DeviceId, Level
+from solver.world.cluster import LEVELS, DeviceId, Level, is_wider
 from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
@@ -151,12 +152,12 @@ def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterab
 
 
 def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
-    asked = formulation.classes[number].topology
+    asked, level = formulation.classes[number].topology, level_of(room, start.placed.tasks)
     matching = [
         way
         for way in formulation.ways_of_class(number)
         if way.option.gpu_types == start.option.gpu_types
-        and way.preferred_met == start.placed.preferred_met
+        and not is_wider(level, way.level)
         and way.pool in (None, _pool_of(start.placed, room))
     ]
     if not matching:

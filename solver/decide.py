@@ -74,7 +74,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
     def alone(candidate: Candidate) -> bool:
         job, spec = candidate.job, candidate.job.spec
         return any(
-            (not candidate.inside_only or _inside(headroom, candidate, option))
+            (not candidate.is_inside_only(option) or _inside(headroom, candidate, option))
             and not headroom.blocking(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
             and fits(room, candidate, option)
@@ -91,7 +91,7 @@ def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
 
 def cell_level(classes: Sequence[JobClass]) -> Level:
     """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
-    asked = {level for known in classes for level in (known.topology.required, known.topology.preferred)}
+    asked = {level for known in classes for level in known.topology.levels}
     asked |= {bundle.within for known in classes for bundle in known.bundles if bundle}
     return "block" if asked & {"island", "rack", "block"} else "pool"
 

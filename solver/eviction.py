@@ -123,6 +123,8 @@ class MakingRoom:
         """Hold on to a start that was decided before, if nobody has been given its room since."""
         if not self.room.has_free(start.held) or self.headroom.blocking(start.queue, start.charge):
             return False
+        if start.inside_only and not self.headroom.entitled.holds(start.queue, start.charge):
+            return False
         self.starts.append(start)
         self._hold(start)
         return True
@@ -213,6 +215,8 @@ class MakingRoom:
     ) -> Headroom | None:
         """What is left for the taker once these have left; None where it would not be inside its share, or above a limit."""
         queue, charge = candidate.job.spec.queue, option.charge
+        if tier == "fair" and candidate.is_inside_only(option):
+            return None
         headroom = self._headroom_without(victims)
         # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
         own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])

@@ -96,7 +96,7 @@ class Explained:
 
     def _starting(self) -> Iterator[Verdict]:
         headroom = Headroom(self.decision.shares)
-        for start in sorted(self.decision.starts, key=lambda start: not start.candidate.inside_only):
+        for start in sorted(self.decision.starts, key=lambda start: not start.inside_only):
             job, gpus = start.candidate.job, MilliGpu(sum(start.charge.values()))
             entitled = MilliGpu(headroom.take(start.queue, start.charge))
             yield Starts(job.name, job.spec.queue, gpus, entitled)

@@ -14,6 +14,7 @@ from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, NoE
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge
 from solver.rules.fairshare import demand_of
+from solver.rules.fallback import fallback_opens
 from solver.world.cluster import GpuType
 from solver.world.inflight import Reservation
 from solver.world.quantities import Instant
@@ -28,7 +29,7 @@ def estimates(
 ) -> dict[JobName, AnyEstimate]:
     """When each of the first waiting jobs could start. `waiting` is in order; `world` is as the round leaves it.
 
-    Who is evicted is asked to leave in the world already. Whoever has a reservation starts when that says.
+    Who is evicted is asked to leave in the world already. Whoever has a reservation starts when that says at the latest.
     """
     held = {reservation.holder: reservation for reservation in reservations}
     first = [c for number, c in enumerate(waiting) if number < JOBS_MAX or c.job.name in held]
@@ -36,20 +37,30 @@ def estimates(
         return {}
     world.reservations = dict(held)
     world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[JOBS_MAX:] if c.job.name not in held)))
+    world.openings = sorted({fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)})
     horizon = world.policy.scheduling.eta_horizon
-    found: dict[JobName, AnyEstimate] = {}
+    found: dict[JobName, EarliestStart] = {}
     for at in world.instants(now.after(horizon)):
         left = [candidate for candidate in first if candidate.job.name not in found]
         if not left:
             break
         for start in world.round(left, at):
             found[start.candidate.job.name] = EarliestStart(at)
-    found |= {name: EarliestStart(reservation.start) for name, reservation in held.items()}
-    otherwise = BeyondHorizon(horizon) if world.ends else NoEndHelps()
+    for name, reservation in held.items():
+        found[name] = min(found.get(name, EarliestStart(reservation.start)), EarliestStart(reservation.start), key=_at)
+    otherwise = BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps()
     return {
         candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
         for candidate in first
     }
+
+
+def _at(estimate: EarliestStart) -> Instant:
+    return estimate.at
+
+
+def _waits_for_first_type(candidate: Candidate) -> bool:
+    return any(option.inside_only for option in candidate.options)
 
 
 def _by_queue(wanted: Iterable[tuple[QueueName, Charge]]) -> list[tuple[QueueName, Charge]]:

@@ -88,7 +88,9 @@ class _HandedOut:
     def allows(self, candidate: Candidate, option: Option) -> bool:
         """Nothing but room could keep the gang from starting this way."""
         job, charge = candidate.job, option.charge
-        if candidate.inside_only and self.headroom.entitled.part(job.spec.queue, charge) < sum(charge.values()):
+        if candidate.is_inside_only(option) and self.headroom.entitled.part(job.spec.queue, charge) < sum(
+            charge.values()
+        ):
             return False
         return not (
             self.headroom.blocking(job.spec.queue, charge)

@@ -58,7 +58,7 @@ def _allowed(start: Start, number: int, missing: int, headroom: Headroom, users:
         return {gpu_type: milli for gpu_type, milli in cost.items() if milli}
 
     def inside(more: int) -> bool:
-        if start.candidate.inside_only:
+        if start.inside_only:
             return headroom.entitled.part(queue, charge(more)) == sum(charge(more).values())
         return lines is None or lines(headroom).part(queue, charge(more)) > lines(headroom).part(
             queue, charge(more - 1)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
 from solver.rules.options import Option
+from solver.strain import strain_of, strains_at
 from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
@@ -32,10 +33,10 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A gang on its devices, and whether its preferred level was met."""
+    """A gang on its devices, and what it pays per GPU for lying further apart than it wishes (solver/strain)."""
 
     tasks: tuple[TaskPlacement, ...]
-    preferred_met: bool
+    strain: float
 
 
 def place(
@@ -43,8 +44,9 @@ def place(
 ) -> Placed | None:
     """Take room for so many tasks of each group (None: the least it starts with) and say where; or take nothing, for None.
 
-    Domains are tried from the level the job asks for (else from the closest) to the widest it allows, in each level
-    the one that the gang fills best. `within` narrows the nodes, as a hint from the program.
+    Domains are tried from the levels the job prefers, then from the closest, to the widest it allows, in each level the
+    one where it pays least for slow links, and of those the one that it fills best.
+    `within` narrows the nodes, as a hint from the program.
     """
     gangs = _gangs(room, spec, option, within, tasks or least_tasks(spec))
     able = [gang for gang in gangs if gang.fits_somewhere()]
@@ -52,7 +54,7 @@ def place(
         for gang in able:
             placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
             if placed is not None:
-                return Placed(placed, _preferred_met(room, spec.effective_topology, placed))
+                return Placed(placed, strain_of(room, spec.effective_topology, placed))
     return None
 
 
@@ -83,23 +85,16 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
         slots = room.slots(group.shape, group.gpu_type, within=near & room.open_nodes) * near
         chosen = more_tasks(room, slots, most + first - len(own), group.bundle, limits.of_group(number), own)
         tasks += _realise(room, group, chosen, len(own))
-    return Placed(tuple(tasks), _preferred_met(room, asked, tuple(tasks)))
+    return Placed(tuple(tasks), strain_of(room, asked, tuple(tasks)))
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
-    # The preferred level first, then from the closest to the required one: a gang that states no
+    # The preferred levels first, then from the closest to the required one: a gang that states no
     # preference is still better off close together, and the cluster less fragmented.
     allowed = [level for level in (*LEVELS, None) if not is_wider(level, asked.required)]
-    if asked.preferred in allowed:
-        yield asked.preferred
+    if asked.communication == "normal":
+        yield from (level for level in asked.wishes if level in allowed)
     yield from allowed
-
-
-def _preferred_met(room: Room, asked: TopologyRequest, tasks: tuple[TaskPlacement, ...]) -> bool:
-    if asked.preferred is None:
-        return True
-    domains = room.topology[asked.preferred].of_node
-    return len({int(domains[room.index[task.node]]) for task in tasks}) == 1
 
 
 class ServedGroup(NamedTuple):
@@ -156,7 +151,8 @@ class _Gang:
         if not len(candidates):
             return None
         free = np.bincount(domains.of_node, weights=self.room.free_gpus * self.allowed, minlength=count)
-        for domain in candidates[np.argsort(free[candidates], kind="stable")]:
+        strains = strains_at(self.room.topology, self.spec.effective_topology, level)
+        for domain in candidates[np.lexsort((free[candidates], strains[candidates]))]:
             placed = self.place_among(self.allowed & (domains.of_node == domain))
             if placed is not None:
                 return placed

@@ -20,6 +20,7 @@ from solver.placement import place
 from solver.plan.plan import Reserve, Step, Unreserve
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.fallback import fallback_opens
 from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.users import UserRoom
@@ -135,7 +136,7 @@ class _Book:
 
     def _earliest(self, candidate: Candidate, options: Sequence[Option], before: Instant | None) -> _Booked | None:
         """At the first instant at which it can start anywhere, `before` an instant where one is given."""
-        for at in self._instants():
+        for at in self._instants(candidate, options):
             if before is not None and at >= before:
                 return None
             moment, until = self._moment(at), self._until(candidate, at)
@@ -149,10 +150,12 @@ class _Book:
                     return _Booked(Reservation(candidate.job.name, placed.tasks, at, until), candidate, option)
         return None
 
-    def _instants(self) -> Sequence[Instant]:
+    def _instants(self, candidate: Candidate, options: Sequence[Option]) -> Sequence[Instant]:
+        """When something ends, or a further type opens to the gang."""
         ends = {booked.reservation.until for booked in self.booked}
         last = self._now.after(self.policy.scheduling.eta_horizon)
-        known = {moment.at for moment in self.moments} | {end for end in ends if end is not None and end <= last}
+        opens = {fallback_opens(candidate.job, self.policy) for option in options if option.inside_only}
+        known = {moment.at for moment in self.moments} | {at for at in ends | opens if at is not None and at <= last}
         return sorted(at for at in known if at > self._now)
 
     def _moment(self, at: Instant) -> _Moment:
@@ -182,7 +185,8 @@ class _Book:
             headroom.take(booked.candidate.job.spec.queue, booked.option.charge)
             users.take(booked.candidate.job, booked.option.charge)
         queue, charge = candidate.job.spec.queue, option.charge
-        if candidate.inside_only and headroom.entitled.part(queue, charge) < _total(charge):
+        early = option.inside_only and at < fallback_opens(candidate.job, self.policy)
+        if (candidate.inside_only or early) and headroom.entitled.part(queue, charge) < _total(charge):
             return False
         return not headroom.blocking(queue, charge) and not users.blocking(candidate.job, charge)
 

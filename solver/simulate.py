@@ -23,6 +23,7 @@ from solver.plan.plan import (
     Withdraw,
 )
 from solver.program.optimiser import Optimiser
+from solver.rules.fallback import fallback_opens
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
@@ -82,9 +83,10 @@ class Round:
 class Replay:
     """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
 
-    A round is held when something arrived or ended, at most one per `cadence`: what a control plane with that debounce
-    would have decided, without its latencies. Starting and leaving take no time, and nothing breaks. Who is evicted has
-    done what its checkpoints saved, and takes the policy's restart cost longer when it runs again.
+    A round is held when something arrived, ended, or came to accept further GPU types, at most one per `cadence`: what a
+    control plane with that debounce would have decided, without its latencies. Starting and leaving take no time, and
+    nothing breaks. Who is evicted has done what its checkpoints saved, and takes the policy's restart cost longer when it
+    runs again.
     """
 
     nodes: tuple[Node, ...]
@@ -95,6 +97,7 @@ class Replay:
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
     _ends: list[tuple[Instant, JobName, int]] = field(default_factory=list)
+    _openings: list[Instant] = field(default_factory=list)
     _promises: dict[JobName, Intent] = field(default_factory=dict)
     _reserved: dict[JobName, Reservation] = field(default_factory=dict)
     _mig_changes: list[Counter] = field(default_factory=list)
@@ -107,6 +110,8 @@ class Replay:
         position, earliest = 0, Instant(0)
         while (now := self._next_event(arrivals, position, earliest)) is not None and now <= until:
             self._end_jobs(now)
+            while self._openings and self._openings[0] <= now:
+                heapq.heappop(self._openings)
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
                 self._accrue(now)
@@ -124,6 +129,7 @@ class Replay:
 
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
+        times += self._openings[:1]
         if self._promises:
             times.append(earliest)
         if position < len(arrivals):
@@ -162,6 +168,8 @@ class Replay:
             job = arrivals[position].job
             self._live[job.name] = job
             self._durations[job.name] = arrivals[position].duration
+            if fallback_opens(job, self.policy) > job.submitted_at:
+                heapq.heappush(self._openings, fallback_opens(job, self.policy))
             self.runs[job.name] = Run(job.name, job.spec.queue, job.spec.gpus, job.submitted_at)
             position += 1
         return position

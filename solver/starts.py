@@ -45,6 +45,11 @@ class Start:
         return self.candidate.job.spec.queue
 
     @property
+    def inside_only(self) -> bool:
+        """Whether all of it must lie inside its guarantee."""
+        return self.candidate.is_inside_only(self.option)
+
+    @property
     def shapes(self) -> dict[str, Shape]:
         """What a task of each group takes."""
         groups = self.candidate.job.spec.task_groups
@@ -57,8 +62,8 @@ class Start:
 
     @property
     def misfit(self) -> float:
-        """How far from its wishes, in GPUs: down its list of types, and outside its preferred level."""
-        return misfit(self.option.worth + self.growth, self.option, self.placed.preferred_met)
+        """How far from its wishes, in GPUs: down its list of types, and further apart."""
+        return misfit(self.option.worth + self.growth, self.option, self.placed.strain)
 
 
 def held_by(spec: JobSpec, option: Option, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:
@@ -67,9 +72,9 @@ def held_by(spec: JobSpec, option: Option, tasks: Iterable[TaskPlacement]) -> It
     return ((task, shapes[task.group]) for task in tasks)
 
 
-def misfit(gpus: float, option: Option, preferred_met: bool) -> float:
+def misfit(gpus: float, option: Option, strain: float) -> float:
     """What the fit layer makes small, for a gang of so many GPUs."""
-    return gpus * (option.fallback + (not preferred_met))
+    return gpus * (option.fallback + strain)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -88,7 +93,7 @@ class Segment:
 
 def segments_of(candidate: Candidate, option: Option, charge: Charge) -> Iterable[tuple[Segment, int]]:
     """The segments that a gang of a size falls into, and its milli-GPU in each: those it starts with, those it has grown by."""
-    queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.inside_only
+    queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.is_inside_only(option)
     for gpu_type, milli in sorted(charge.items()):
         least = option.charge[gpu_type]
         yield Segment(may_borrow, layer, candidate.band, queue, gpu_type), least

@@ -17,6 +17,7 @@ from solver.plan.reasons import (
     BeyondGuarantee,
     Bundles,
     Capacity,
+    FallbackLater,
     HostResources,
     NoRoom,
     Outranked,
@@ -31,6 +32,7 @@ from solver.plan.reasons import (
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.entry import back_off_ends
+from solver.rules.fallback import as_open_at, fallback_opens, types_of
 from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.strict import Lines
@@ -81,7 +83,7 @@ class Waiting:
     def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
         behind = tuple(self._lines.blocker(candidate, option) for option in candidate.options)
-        alike = (candidate.likeness, behind)
+        alike = (candidate.likeness, behind, self._opens_late(candidate))
         if alike not in self._known:
             self._known[alike] = tuple(dict.fromkeys(self._explain(candidate, behind)))
         return self._known[alike]
@@ -89,9 +91,11 @@ class Waiting:
     def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""
         spec = job.spec
-        alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user)
+        options = as_open_at(admission.options, job, self.policy, self.now)
+        opens = fallback_opens(job, self.policy) if any(option.inside_only for option in options) else None
+        alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user, opens)
         if alike not in self._held:
-            constraints = self._constraints(job, admission.options, [None] * len(admission.options))
+            constraints = self._constraints(job, options, [None] * len(options))
             self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
         return self._held[alike]
 
@@ -121,7 +125,10 @@ class Waiting:
         `behind`: whom of its strict queue it would delay under each.
         """
         binding = [
-            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option, first, against))
+            (
+                *(self._beyond_guarantee(job, option) if inside_only else self._too_early(job, options, option)),
+                *self._binding(job, option, first, against),
+            )
             for option, first in zip(options, behind, strict=True)
         ]
         return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
@@ -145,6 +152,17 @@ class Waiting:
             if held.holder in (telling or against):
                 gpus = MilliGpu(sum(task.gpus for task in held.tasks))
                 yield ReservedFor(held.holder, held.start, gpus)
+
+    def _opens_late(self, candidate: Candidate) -> Instant | None:
+        """When the types are open to it that are not yet; None: all are."""
+        early = any(option.inside_only for option in candidate.options)
+        return fallback_opens(candidate.job, self.policy) if early else None
+
+    def _too_early(self, job: Job, options: Sequence[Option], option: Option) -> Iterable[FallbackLater]:
+        """A type further down the wish list that is not open to it yet, and of which it is not guaranteed enough."""
+        if option.inside_only and not self._headroom.entitled.holds(job.spec.queue, option.charge):
+            first = min(options, key=lambda known: known.fallback)
+            yield FallbackLater(tuple(types_of(first)), tuple(types_of(option)), fallback_opens(job, self.policy))
 
     def _beyond_guarantee(self, job: Job, option: Option) -> Iterable[BeyondGuarantee]:
         """The guarantee on its path that has the least left, where that is too little."""
@@ -177,6 +195,8 @@ class Waiting:
         if not self.starts or Headroom(self.shares).blocking(job.spec.queue, option.charge):
             return False
         if UserRoom(self.shares.users).blocking(job, option.charge):
+            return False
+        if option.inside_only and not Headroom(self.shares).entitled.holds(job.spec.queue, option.charge):
             return False
         return fits(self.before, candidate, option)
 

@@ -75,8 +75,9 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
 
 def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
     topology = spec.topology
-    levels = (("required", topology.required), ("preferred", topology.preferred))
+    levels = (("required", topology.required), *(("preferred", level) for level in topology.wishes))
     wished = [f"{word} one {level}" for word, level in levels if level]
+    wished += ["bound by communication"] if topology.communication == "bound" else []
     wished += _kept(topology.group, topology.spread)
     for group in spec.task_groups:
         own = [f"required one {group.topology.required}"] if group.topology.required else []

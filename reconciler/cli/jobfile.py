@@ -95,10 +95,14 @@ def job_in_file(path: str, name: str | None, queue: str | None) -> NamedJob:
     return NamedJob(JobName(name or job.name), spec)
 
 
-def _topology_of(written: Iterable[str]) -> dict[str, str]:
-    """`required=rack` and `preferred=island` as the fields they are."""
-    wishes = dict(_pairs(written, "--topology", "required=LEVEL or preferred=LEVEL"))
-    if wishes.keys() - {"required", "preferred"} or set(wishes.values()) - set(LEVELS):
+def _topology_of(written: Iterable[str]) -> dict[str, str | list[str]]:
+    """`required=rack` and `preferred=island` as the fields they are; preferred several times is a list."""
+    pairs = list(_pairs(written, "--topology", "required=LEVEL or preferred=LEVEL"))
+    wishes: dict[str, str | list[str]] = dict(pairs)
+    preferred = [level for name, level in pairs if name == "preferred"]
+    if len(preferred) > 1:
+        wishes["preferred"] = preferred
+    if {name for name, _ in pairs} - {"required", "preferred"} or {level for _, level in pairs} - set(LEVELS):
         raise click.BadParameter(
             f"expected required=LEVEL or preferred=LEVEL with a level of {', '.join(LEVELS)}", param_hint="--topology"
         )

@@ -9,7 +9,7 @@ from itertools import islice
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Problem, did_you_mean
 from reconciler.documents.topology import Position, TopologySpec, positions, topology_problems
-from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
+from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.world.document import Document
 from solver.world.mig_layout import model_of_type
 from solver.world.mig_table import MigModelName
@@ -70,7 +70,8 @@ def declared_nodes(pools: Pools, topologies: Topologies, layouts: FixedLayouts) 
         topology = topology_of.get(pool.name)
         placed = positions(topology, names) if topology else {}
         fixed = layouts.get(pool.name, ())
-        nodes += (_node(pool, name, placed.get(name, {}), fixed) for name in names)
+        links = topology.bandwidth if topology else Links()
+        nodes += (_node(pool, name, placed.get(name, {}), links, fixed) for name in names)
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 
@@ -108,7 +109,11 @@ def gpus_by_type(pools: Pools) -> dict[GpuType, MilliGpu]:
 
 
 def _node(
-    pool: Declared[NodePoolSpec], name: NodeName, position: Position, layouts: Sequence[tuple[MigInstance, ...]]
+    pool: Declared[NodePoolSpec],
+    name: NodeName,
+    position: Position,
+    links: Links,
+    layouts: Sequence[tuple[MigInstance, ...]],
 ) -> Node:
     spec = pool.value
     return Node(
@@ -129,6 +134,7 @@ def _node(
         island=position.get("island", ""),
         rack=position.get("rack", ""),
         block=position.get("block", ""),
+        links=links,
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.world.cluster import NodeName
+from solver.world.cluster import LEVELS as EVERY_LEVEL
+from solver.world.cluster import Links, NodeName
 from solver.world.document import Document
 
 DomainLevel = Literal["island", "rack", "block"]
@@ -38,6 +40,7 @@ class TopologySpec(Document, frozen=True):
     """The `spec` of a Topology document: regular, or domain by domain."""
 
     pool: str
+    bandwidth: Links = Links()
     shape: TopologyShape | None = None
     domains: tuple[Domain, ...] | None = None
 
@@ -63,6 +66,7 @@ def positions(topology: TopologySpec, nodes: list[NodeName]) -> dict[NodeName, P
 def topology_problems(declared: Declared[TopologySpec], nodes: list[NodeName]) -> Iterator[Problem]:
     """What is wrong with a topology, given the nodes of its pool."""
     domains = declared.value.domains or ()
+    yield from _bandwidth_problems(declared)
     yield from _name_problems(declared, set(nodes))
     by_name = {domain.name: domain for domain in domains}
     for index, domain in enumerate(domains):
@@ -89,6 +93,17 @@ def _around(domain: Domain, by_name: dict[str, Domain]) -> Position:
         around[step.level] = step.name
         step = by_name.get(step.parent or "")
     return around
+
+
+def _bandwidth_problems(declared: Declared[TopologySpec]) -> Iterator[Problem]:
+    links = declared.value.bandwidth
+    for closer, wider in pairwise(EVERY_LEVEL):
+        if links.at(wider) > links.at(closer):
+            at: Path = ("spec", "bandwidth", wider)
+            message = (
+                f"the bandwidth of a {wider} ({links.at(wider):g}) is above that of a {closer} ({links.at(closer):g})"
+            )
+            yield declared.problem(at, "bandwidth-rises", message, "What is further apart has no faster link.")
 
 
 def _name_problems(declared: Declared[TopologySpec], nodes: set[NodeName]) -> Iterator[Problem]:

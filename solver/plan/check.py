@@ -14,6 +14,8 @@ from solver.plan.check_departures import departure_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
 from solver.plan.check_evictions import eviction_violations
+from solver.plan.check_fallback import fallback_violations
+from solver.plan.check_fit import fit_violations
 from solver.plan.check_gangs import gang_violations
 from solver.plan.check_mig import mig_violations
 from solver.plan.check_order import order_violations
@@ -47,7 +49,14 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         return
     for rule in (verdict_violations, size_violations):
         yield from rule(snapshot, plan)
-    for judge in (gang_violations, eviction_violations, departure_violations, order_violations, reservation_violations):
+    for judge in (
+        gang_violations,
+        eviction_violations,
+        departure_violations,
+        order_violations,
+        reservation_violations,
+        fallback_violations,
+    ):
         yield from judge(snapshot, policy, plan)
     world, steps = with_parts_apart(snapshot, plan)
     for judge in (entry_violations, mig_violations, sharing_violations):
@@ -201,7 +210,8 @@ class _Court:
             yield Violation("estimate", name, problem)
 
     def _certificate(self) -> Iterable[Violation]:
-        """A plan never beats its own bound: where it does, the model is wrong."""
+        """A plan has the fit it claims, and never beats its own bound: where it does, the model is wrong."""
+        yield from fit_violations(self.snapshot, self.plan)
         for layer in self.plan.certificate.layers:
             if layer.value > layer.bound + 1e-5 * max(1.0, abs(layer.bound)):
                 yield Violation("bound", layer.name, f"value {layer.value} is above its bound {layer.bound}")

@@ -215,6 +215,17 @@ class BeyondGuarantee(Reason, frozen=True, tag="beyond-guarantee"):
         return f"{left}, this job needs {self.wanted}: {why}"
 
 
+class FallbackLater(Reason, frozen=True, tag="fallback-later"):
+    """GPU types further down its wish list are not open to it yet, and of theirs too few are left of its guarantee."""
+
+    first: tuple[GpuType, ...]
+    then: tuple[GpuType, ...]
+    until: Instant
+
+    def __str__(self) -> str:
+        return f"waits for {' and '.join(self.first)} until {self.until}, then for {' and '.join(self.then)} too"
+
+
 class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
     """It fits and nothing outranks it: the round ran out of its budget before it found the place."""
 
@@ -239,6 +250,7 @@ AnyReason = (
     | Outranked
     | AwaitsRelease
     | BeyondGuarantee
+    | FallbackLater
     | RoundCutShort
     | UnknownQueue
     | UnknownPriorityClass

@@ -32,10 +32,9 @@ class JobClass:
     options: tuple[Option, ...]
     members: tuple[Candidate, ...]
 
-    @property
-    def inside_only(self) -> bool:
-        """Whether it starts only inside its guarantee."""
-        return self.members[0].inside_only
+    def is_inside_only(self, option: Option) -> bool:
+        """Whether it starts this way only inside its guarantee."""
+        return self.members[0].is_inside_only(option)
 
     @property
     def against(self) -> Against:

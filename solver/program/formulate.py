@@ -29,6 +29,7 @@ from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
+from solver.strain import ladder
 from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.held import NOBODY, Against, seen
 from solver.world.quantities import MILLI_PER_GPU
@@ -173,14 +174,16 @@ class Formulation:
         for way, column in self.ways.items():
             known = self.classes[way.job_class]
             worth = way.option.worth
-            unfit = misfit(worth, way.option, way.preferred_met)
-            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit)
+            unfit = misfit(worth, way.option, way.strain)
+            inside_only = known.is_inside_only(way.option)
+            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit, inside_only)
         for growth, column in self.growth.items():
             way, known = growth.way, self.classes[growth.way.job_class]
             ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
             gpus = shape.cost / MILLI_PER_GPU
-            unfit = misfit(gpus, way.option, way.preferred_met)
-            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: shape.cost}, gpus, unfit)
+            unfit = misfit(gpus, way.option, way.strain)
+            inside_only = known.is_inside_only(way.option)
+            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: shape.cost}, gpus, unfit, inside_only)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
@@ -199,16 +202,12 @@ class Formulation:
             yield user_line, charge[user_line.gpu_type], self.shares.users.room(user_line)
 
     def _ways(self, number: int, job_class: JobClass, option: Option) -> Iterable[Way]:
-        asked = job_class.topology
-        levels: list[tuple[Level | None, bool]] = [(asked.required, True)]
-        if asked.preferred is not None and is_wider(asked.required, asked.preferred):
-            levels = [(asked.preferred, True), (asked.required, False)]
-        for level, met in levels:
+        for level, strain in ladder(self.cells.room.topology, job_class.topology):
             if level == "pool" and is_wider(level, self.cells.level):
                 pools = range(len(self.cells.room.topology["pool"].names))
-                yield from (Way(number, option, level, pool, met) for pool in pools)
+                yield from (Way(number, option, level, pool, strain) for pool in pools)
             else:
-                yield Way(number, option, level, None, met)
+                yield Way(number, option, level, None, strain)
 
     def _demand_by_kind(self) -> dict[Kind, list[tuple[int, float]]]:
         demand: dict[Kind, list[tuple[int, float]]] = defaultdict(list)
@@ -274,7 +273,7 @@ class Formulation:
         for taker in self._takers():
             for gpu_type, milli in taker.charge.items():
                 known = taker.job_class
-                segment = Segment(not known.inside_only, taker.layer, known.band, known.queue, gpu_type)
+                segment = Segment(not taker.inside_only, taker.layer, known.band, known.queue, gpu_type)
                 takers[segment].append((taker.column, milli / MILLI_PER_GPU))
         return takers
 

@@ -37,7 +37,7 @@ class Way:
     option: Option
     level: Level | None
     pool: int | None
-    preferred_met: bool
+    strain: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,10 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A column that takes GPUs: gangs, or what they grow by. `charge`, `worth` and `misfit` are those of one of it."""
+    """A column that takes GPUs: gangs, or what they grow by. `charge`, `worth` and `misfit` are those of one of it.
+
+    `inside_only`: it takes them inside guarantees or not at all.
+    """
 
     column: int
     job_class: JobClass
@@ -58,3 +61,4 @@ class Taker:
     charge: Charge
     worth: float
     misfit: float
+    inside_only: bool

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from solver.rules.dominance import Beside, beside_wanted, dominant_share
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.entry import may_borrow
+from solver.rules.fallback import as_open_at
 from solver.rules.options import Option
 from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
@@ -82,6 +83,10 @@ class Candidate:
     strict: bool = False
     against: Against = NOBODY
 
+    def is_inside_only(self, option: Option) -> bool:
+        """Whether it starts this way only inside its guarantee: it may not borrow, or is too early for these types."""
+        return self.inside_only or option.inside_only
+
     @property
     def weight(self) -> float:
         """What one of its GPUs counts for: between 1 (last in the order) and 1.07 (first)."""
@@ -114,7 +119,7 @@ def in_order(
     jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, shares: Shares, now: Instant
 ) -> tuple[Candidate, ...]:
     """Sort admissible jobs into the order in which they are served; `now` is what waiting is counted up to."""
-    admitted = list(jobs)
+    admitted = [(job, as_open_at(choices, job, policy, now)) for job, choices in jobs]
     options = {job.name: choices for job, choices in admitted}
     layers = _sub_layers([job for job, _ in admitted], policy, shares.tree)
     ordered = _ordered([job for job, _ in admitted], layers, options, policy, shares, now)

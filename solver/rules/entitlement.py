@@ -195,6 +195,10 @@ class Inside:
         """How much of the charge lies inside the lines of the whole path."""
         return sum(self._part(queue, gpu_type, milli) for gpu_type, milli in charge.items())
 
+    def holds(self, queue: QueueName, charge: Charge) -> bool:
+        """Whether the charge lies inside to the last GPU."""
+        return self.part(queue, charge) == sum(charge.values())
+
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns the part of it that lies inside."""
         total = 0

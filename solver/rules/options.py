@@ -23,6 +23,7 @@ class Option:
     (a group that names no type likes all of them equally).
 
     `shapes`: what a task of each group takes under it; `charge`: what it costs to start; `wanted`: what it costs at its full size.
+    `inside_only`: it is too early for these types, unless the gang lies inside its guarantee (rules/fallback).
     """
 
     gpu_types: tuple[GpuType | None, ...]
@@ -30,6 +31,7 @@ class Option:
     shapes: tuple[Shape, ...]
     charge: Charge = field(hash=False)
     wanted: Charge = field(hash=False)
+    inside_only: bool = False
 
     @property
     def worth(self) -> float:

@@ -81,7 +81,7 @@ class PriorityClass(Document, frozen=True):
     job borrows can be taken back.
 
     `aging_per_hour`: bands of order that a job moves up for each hour it waits.
-    `default_time_limit` holds for jobs that state none of their own.
+    `default_time_limit` holds for jobs that state none of their own, and so does `fallback_after` (None: what the policy says).
     """
 
     name: str
@@ -89,6 +89,7 @@ class PriorityClass(Document, frozen=True):
     slo_class: SloClass = "standard"
     aging_per_hour: float = 0.0
     default_time_limit: Duration | None = None
+    fallback_after: Duration | None = None
     preemptible: bool = True
     may_borrow: bool = False
     protection: Protection = Protection()
@@ -163,6 +164,7 @@ class SchedulingPolicy(Document, frozen=True):
 
     `eta_horizon`: how far ahead earliest starts are looked for. `reclaim_within`: how long protections and the limit of
     evictions per round may delay work inside a guarantee.
+    `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
@@ -173,6 +175,7 @@ class SchedulingPolicy(Document, frozen=True):
     reclaim: Reclaim = "fair-share"
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()
+    fallback_after: Duration = Duration(0)
     convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
     solver: SolverLimits = SolverLimits()

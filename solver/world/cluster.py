@@ -47,6 +47,19 @@ class Gpu(Document, frozen=True):
     instances: tuple[MigInstance, ...] | None = None
 
 
+class Links(Document, frozen=True):
+    """GB/s that each GPU has towards those with which it shares a domain of a level, and no closer one."""
+
+    island: float = 900.0
+    rack: float = 50.0
+    block: float = 50.0
+    pool: float = 50.0
+
+    def at(self, level: Level) -> float:
+        """That of one level."""
+        return {"island": self.island, "rack": self.rack, "block": self.block, "pool": self.pool}[level]
+
+
 class Node(Document, frozen=True):
     """One machine: the unit of placement and of failure.
 
@@ -63,6 +76,7 @@ class Node(Document, frozen=True):
     island: str = ""
     rack: str = ""
     block: str = ""
+    links: Links = Links()
     ready: bool = True
     cordoned: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, NewType
 
-from solver.world.cluster import DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
+from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 
@@ -138,15 +138,29 @@ class TaskGroup(Document, frozen=True):
 
 
 class TopologyRequest(Document, frozen=True):
-    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for.
+    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for;
+    of several levels each counts. `communication` bound: it is as fast as its slowest link, and pays for a slow one.
 
     `group`: how the tasks of each group are bundled that does not say it itself. `spread` counts the tasks of all groups.
     """
 
     required: Level | None = None
-    preferred: Level | None = None
+    preferred: Level | tuple[Level, ...] | None = None
     group: Bundle | None = None
     spread: Spread | None = None
+    communication: Literal["normal", "bound"] = "normal"
+
+    @property
+    def wishes(self) -> tuple[Level, ...]:
+        """The preferred levels, the closest first."""
+        written = (self.preferred,) if isinstance(self.preferred, str) else self.preferred or ()
+        return tuple(level for level in LEVELS if level in written)
+
+    @property
+    def levels(self) -> frozenset[Level]:
+        """The levels that make a difference to it."""
+        every = LEVELS if self.communication == "bound" else self.wishes
+        return frozenset((*every, *((self.required,) if self.required else ())))
 
 
 class Checkpoint(Document, frozen=True):
@@ -160,6 +174,7 @@ class JobSpec(Document, frozen=True):
     """The `spec` of a Job document.
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
+    `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     """
 
     queue: QueueName
@@ -168,6 +183,7 @@ class JobSpec(Document, frozen=True):
     topology: TopologyRequest = TopologyRequest()
     time_limit: Duration | None = None
     checkpoint: Checkpoint | None = None
+    fallback_after: Duration | None = None
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 

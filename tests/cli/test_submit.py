@@ -56,7 +56,7 @@ def test_stdin_is_a_file(quorate: Quorate, site: Site, monkeypatch: pytest.Monke
 def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     options = (
         "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi "
-        "--time-limit 90m --topology required=rack --topology preferred=island --env A=1=2 --env B="
+        "--time-limit 90m --topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B="
     )
     assert quorate(*SHORT, *options.split(), "--", "python", "train.py", "--lr", "0.1").exit_code == 0
     assert json.loads(encode(site.store.jobs.job(JobName("short")).spec)) == {
@@ -70,7 +70,7 @@ def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
             }
         ],
         "timeLimit": "90m",
-        "topology": {"required": "rack", "preferred": "island"},
+        "topology": {"required": "rack", "preferred": ["island", "rack"]},
         "command": ["python", "train.py", "--lr", "0.1"],
         "env": {"A": "1=2", "B": ""},
     }

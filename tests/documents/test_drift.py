@@ -85,6 +85,9 @@ def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: st
     if len(members) == 1:
         yield from differences(members[0], schema, base, at, frozenset())
         return
+    if "oneOf" not in schema:
+        yield from scalar_or_list_differences(members, schema, base, at)
+        return
     ways = {}
     for way in schema["oneOf"]:
         inner, inner_base = followed(way, base)
@@ -99,6 +102,17 @@ def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: st
             inner, inner_base = ways.pop(tag)
             yield from struct_differences(member, inner, inner_base, f"{at}<{member.tag}>", frozenset())
     yield from (f"{at}: no type for {tag}" for tag in ways)
+
+
+def scalar_or_list_differences(members: list[inspect.Type], schema: Schema, base: str, at: str) -> Iterator[str]:
+    """A word, or a list of such words: the schema spells the word as a pattern."""
+    word, words = sorted(members, key=lambda member: isinstance(member, inspect.VarTupleType))
+    assert isinstance(word, inspect.LiteralType)
+    assert isinstance(words, inspect.VarTupleType)
+    allowed = f"^({'|'.join(map(str, word.values))})$"
+    if (schema.get("type"), sorted(schema.get("pattern", ""))) != (["string", "array"], sorted(allowed)):
+        yield f"{at}: {word.values} or a list of them in the type, {schema.get('pattern')} in the schema"
+    yield from differences(words.item_type, schema["items"], base, f"{at}[]", frozenset())
 
 
 def struct_differences(

@@ -70,6 +70,9 @@ def test_json_is_a_way_of_writing_a_job() -> None:
     [
         ("  command: [python, train.py]\n", "", ["7:7 no-command"]),
         ("  env: {", "  timeLimit: 0s\n  env: {", ["16:14 malformed"]),
+        ("preferred: rack", "preferred: cabinet", ["14:42 malformed"]),
+        ("preferred: rack", "preferred: [rack, cabinet]", ["14:49 unknown-value"]),
+        ("preferred: rack", "preferred: [rack, island], communication: loud", ["14:73 unknown-value"]),
         ("name: leader", "name: worker", ["10:13 duplicate-task-group"]),
         ("replicas: 4", "replicas: 0", ["8:17 out-of-range"]),
         ("replicas: 4", "replicas: 4\n      minReplicas: 5", ["9:20 min-above-replicas"]),

@@ -236,6 +236,14 @@ def test_explicit_domains_make_a_tree() -> None:
         ("{pool: big, domains: [{level: rack, name: big-01}]}", [("4:49", "duplicate-domain")]),
         ("{pool: big, domains: [{level: rack, name: a, parent: b}]}", [("4:60", "unknown-parent")]),
         (
+            "{pool: big, bandwidth: {rack: 1000}, domains: [{level: rack, name: a}]}",
+            [("4:37", "bandwidth-rises")],
+        ),
+        (
+            "{pool: big, bandwidth: {rack: 0}, domains: [{level: rack, name: a}]}",
+            [("4:37", "out-of-range")],
+        ),
+        (
             "{pool: big, domains: [{level: rack, name: a, parent: b}, {level: island, name: b}]}",
             [("4:60", "parent-not-wider")],
         ),

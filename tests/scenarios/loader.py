@@ -28,7 +28,7 @@ from solver.plan.plan import (
     Yields,
 )
 from solver.rules.policy import MigGeometry, Policy, PriorityClass, Queue, SchedulingPolicy, SharingPolicy, policy_of
-from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
+from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -159,6 +159,7 @@ def _pool(
     perIsland: int = 1,  # noqa: N803
     perRack: int = 0,  # noqa: N803
     perBlock: int = 0,  # noqa: N803
+    links: dict[str, float] | None = None,
     instances: dict[int, list[str]] | None = None,
 ) -> list[Node]:
     """`instances`: of the GPUs in MIG mode, by index on every node, each as PROFILE@START."""
@@ -185,6 +186,7 @@ def _pool(
             island=domain("island", number, perIsland),
             rack=domain("rack", number, perRack),
             block=domain("block", number, perBlock),
+            links=Links(**links or {}),
         )
         for number in range(nodes)
     ]

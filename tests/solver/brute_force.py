@@ -52,8 +52,8 @@ def best_values(
         for node in range(len(room.nodes))
     )
     choices = [
-        (None, *product(candidate.options, _wishes(candidate), _sizes(candidate.job.spec)))
-        if candidate.sub_layer in sub_layers
+        (None, *product(candidate.options, dict.fromkeys(_strains(candidate, room.nodes)), _sizes(candidate.job.spec)))
+        if {candidate.sub_layer, *((candidate.sub_layer.of_growth,) if candidate.can_grow else ())} <= set(sub_layers)
         else (None,)
         for candidate in candidates
     ]
@@ -81,8 +81,27 @@ def _divided(room: Room, node: int) -> Divided:
     return tuple(sorted((gpu.domain or "", gpu.free_milli) for gpu in room.shared.get(node, ()) if gpu.healthy))
 
 
-def _wishes(candidate: Candidate) -> tuple[bool, ...]:
-    return (True, False) if candidate.job.spec.effective_topology.preferred else (True,)
+def _strains(candidate: Candidate, nodes: Sequence[Node]) -> tuple[float, ...]:
+    """What a gang may come to pay for being apart, by level; the links of all pools are alike in these worlds."""
+    return tuple({level: _strain(candidate, nodes, level) for level in _levels(candidate)}.values())
+
+
+def _levels(candidate: Candidate) -> list[Level | None]:
+    every: list[Level | None] = ["island", "rack", "block", "pool", None]
+    required = candidate.job.spec.effective_topology.required
+    return every[: every.index(required) + 1]
+
+
+def _strain(candidate: Candidate, nodes: Sequence[Node], level: Level | None) -> float:
+    """One for each preferred level that is closer, and where communication binds 900 GB/s by the link of the level."""
+    asked, order = candidate.job.spec.effective_topology, ("island", "rack", "block", "pool", None)
+    wanted = {asked.preferred} if isinstance(asked.preferred, str) else set(asked.preferred or ())
+    strain = float(sum(order.index(wish) < order.index(level) for wish in wanted))
+    if asked.communication == "bound":
+        links = nodes[0].links
+        gb_per_s = {"island": links.island, "rack": links.rack, "block": links.block}.get(level or "", links.pool)
+        strain += max(0.0, 900 / gb_per_s - 1)
+    return strain
 
 
 def _sizes(spec: JobSpec) -> Iterator[tuple[int, ...]]:
@@ -106,7 +125,7 @@ def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
     return all(
         inside.take(start.queue, start.charge) == sum(start.charge.values())
         for start in starts
-        if start.candidate.inside_only
+        if start.candidate.inside_only or start.option.inside_only
     )
 
 
@@ -162,8 +181,9 @@ def _gang(start: Start, room: Room, free: Free, views: Seen) -> Iterator[tuple[F
     nodes = room.nodes
     asked = start.candidate.job.spec.effective_topology
     levels: list[Level] = [level for level in (asked.required,) if level]
-    if start.placed.preferred_met and asked.preferred:
-        levels.append(asked.preferred)
+    widest = [at for at in _levels(start.candidate) if _strain(start.candidate, nodes, at) <= start.placed.strain][-1]
+    if widest is not None:
+        levels.append(widest)
     domains = {tuple(node.domain(level) for level in levels) for node in nodes}
     known = set()
     for domain in sorted(domains):

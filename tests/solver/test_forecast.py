@@ -57,15 +57,18 @@ def replayed(held: Replay, jobs: list[Job], hours: dict[JobName, int] | None = N
     return list(held.rounds([TraceJob(one, lasts[one.name]) for one in jobs], FAR))
 
 
-def without_evictions(policy: Policy) -> Policy:
-    """The same policy for a world where nobody may be evicted: a forecast does not foresee who will be."""
+def foreseeable(policy: Policy) -> Policy:
+    """The same policy where nobody may be evicted and nothing is reserved: a forecast does not foresee for whom that will be."""
     limits = msgspec.structs.replace(policy.scheduling.evictions, per_round=0)
-    scheduling = msgspec.structs.replace(policy.scheduling, evictions=limits, reclaim_within=Duration(1_000_000 * HOUR))
+    never = Duration(1_000_000 * HOUR)
+    scheduling = msgspec.structs.replace(
+        policy.scheduling, evictions=limits, reclaim_within=never, reservations=Reservations(0)
+    )
     return msgspec.structs.replace(policy, scheduling=scheduling)
 
 
 @settings(max_examples=200, deadline=None)
-@given(snapshots(nodes_max=4, jobs_max=12), policies().map(without_evictions), st.data())
+@given(snapshots(nodes_max=4, jobs_max=12), policies().map(foreseeable), st.data())
 def test_a_forecast_is_what_happens_where_every_job_runs_to_its_limit(
     snapshot: Snapshot, policy: Policy, data: st.DataObject
 ) -> None:

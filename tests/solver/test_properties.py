@@ -25,10 +25,11 @@ many = settings(max_examples=150, deadline=None)
 
 
 def protecting_what_just_started(policy: Policy) -> Policy:
-    """The same policy, under which every job runs for a while before it is evicted."""
+    """The same policy, under which every job runs for a while before it is evicted, and a queue drains in one round."""
     protected = Protection(Duration(60_000))
     classes = (msgspec.structs.replace(known, protection=protected) for known in policy.priority_classes)
-    scheduling = msgspec.structs.replace(policy.scheduling, reclaim_within=Duration(10**10))
+    evictions = msgspec.structs.replace(policy.scheduling.evictions, per_round=None)
+    scheduling = msgspec.structs.replace(policy.scheduling, reclaim_within=Duration(10**10), evictions=evictions)
     return msgspec.structs.replace(policy, priority_classes=tuple(classes), scheduling=scheduling)
 
 

@@ -192,10 +192,12 @@ def jobs(
         draw(st.sampled_from([known.name for known in CLASSES])),
         TopologyRequest(
             draw(st.sampled_from([None, None, "rack", "block"])),
-            draw(st.sampled_from([None, None, "island", "rack"])),
-            *(draw(closeness())[1:] if close else ()),
+            draw(st.sampled_from([None, None, "island", "rack", ("island", "rack"), ("block", "rack")])),
+            *(draw(closeness())[1:] if close else (None, None)),
+            "bound" if draw(st.integers(0, 5)) == 5 else "normal",
         ),
         draw(st.sampled_from([None, None, Duration(HOUR_MS), Duration(9 * HOUR_MS)])),
+        fallback_after=draw(st.sampled_from([None, None, None, Duration(2 * HOUR_MS)])),
     )
     return Job(
         JobName(f"job-{number}"),

@@ -1,0 +1,57 @@
+"""Counts the fit layer again: how far what a plan starts and promises lies from its wishes, from nodes and documents alone.
+
+Part of the checker, and as slow and obvious. It needs every bound job and node to be in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from solver.plan.plan import Bind, Nominate, Plan
+from solver.plan.violation import Violation
+from solver.world.cluster import GpuType, Level, Node, NodeName
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, TaskPlacement
+
+NVLINK_GB_PER_S = 900
+
+
+def fit_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
+    """The certificate claims another fit than the plan has."""
+    jobs = {job.name: job for job in snapshot.jobs}
+    nodes = {node.name: node for node in snapshot.nodes}
+    # What was promised before is bound as it was promised, and in no layer of this round.
+    promised = {intent.job for intent in snapshot.in_flight.nominations}
+    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in promised]
+    fit = 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes) for step in steps)
+    for layer in plan.certificate.layers:
+        if layer.name == "fit" and abs(layer.value - fit) > 1e-5 * max(1.0, abs(fit)):
+            yield Violation("fit", "fit", f"the certificate says {layer.value}, the plan has {fit}")
+
+
+def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> float:
+    """GPUs, times the places down the wish list of types and what they pay for being apart."""
+    known = {node.gpu_type for node in nodes.values() if node.gpu_type}
+    down = 0
+    for group in job.spec.task_groups:
+        used: GpuType | None = next((nodes[task.node].gpu_type for task in tasks if task.group == group.name), None)
+        if group.shape.uses_gpus and used in group.shape.gpu_types:
+            down += [wish for wish in group.shape.gpu_types if wish in known].index(used)
+    milli = sum(task.gpus for task in tasks)
+    # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
+    return (milli or 1) / 1000 * (down + _apart(job, [nodes[task.node] for task in tasks]))
+
+
+def _apart(job: Job, hosts: Sequence[Node]) -> float:
+    topology, alone = job.spec.topology, sum(group.replicas for group in job.spec.task_groups) == 1
+    if alone:
+        return 0.0
+    order: tuple[Level, ...] = ("island", "rack", "block", "pool")
+    together = [level for level in order if len({host.domain(level) for host in hosts}) == 1]
+    wanted = {topology.preferred} if isinstance(topology.preferred, str) else set(topology.preferred or ())
+    missed = sum(level in order[: len(order) - len(together)] for level in wanted)
+    if topology.communication == "normal":
+        return missed
+    level = together[0] if together else "pool"
+    slowest = min(host.links.at(level) for host in hosts)
+    return missed + max(0.0, NVLINK_GB_PER_S / slowest - 1)

@@ -1,0 +1,115 @@
+"""How far apart a gang may be costs it something in the last layer alone, and the checker counts that again."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from solver.certify import better
+from solver.plan.check import violations
+from solver.plan.plan import Bind, LayerResult, Plan
+from solver.program.highs import optimise
+from solver.rules.policy import Policy, Queue, policy_of
+from solver.solve import solve
+from solver.world.cluster import Level, Links, Node
+from solver.world.quantities import Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, QueueName, TopologyRequest
+from tests.solver.brute_force import best_values
+from tests.solver.test_against_brute_force import both, world_of
+from tests.solver.worlds import job, node, policies, snapshots
+
+POLICY = policy_of((Queue(QueueName("q")),))
+NODES = [node(f"n{number}", 8, rack=f"r{number // 2}", block=f"b{number // 4}") for number in range(8)]
+EXAMPLES = 400
+
+
+NOTHING: tuple[dict[str, object], ...] = ({"preferred": None, "communication": "normal"},)
+WISHES: tuple[dict[str, object], ...] = (
+    {"preferred": ("island", "rack"), "communication": "normal"},
+    {"preferred": None, "communication": "bound"},
+    {"preferred": "rack", "communication": "bound"},
+)
+
+
+def with_wishes(snapshot: Snapshot, wishes: tuple[dict[str, object], ...]) -> Snapshot:
+    """The world, in which jobs wish these in turn."""
+
+    def changed(known: Job, wish: dict[str, object]) -> Job:
+        topology = msgspec.structs.replace(known.spec.topology, **wish)
+        return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, topology=topology))
+
+    jobs = (changed(known, wishes[place % len(wishes)]) for place, known in enumerate(snapshot.jobs))
+    return msgspec.structs.replace(snapshot, jobs=tuple(jobs))
+
+
+def test_wishes_take_nothing_from_the_layers_above() -> None:
+    counts = {"rounds": 0, "as good": 0, "with wishes": 0}
+
+    @seed(2026)
+    @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(snapshots(nodes_max=4, jobs_max=3, held_one_in=8), policies())
+    def compare(snapshot: Snapshot, policy: Policy) -> None:
+        answer, _, reached = both(with_wishes(snapshot, WISHES), policy)
+        best = best_values(*world_of(with_wishes(snapshot, NOTHING), policy))
+        assert not better(reached[:-1], best[:-1])
+        counts["rounds"] += 1
+        counts["as good"] += not better(best[:-1], reached[:-1])
+        specs = [start.candidate.job.spec for start in answer.starts]
+        counts["with wishes"] += any(spec.effective_topology.levels for spec in specs)
+
+    compare()
+    assert counts["with wishes"] >= 30
+    assert counts["as good"] >= 0.985 * counts["rounds"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "preferred", "communication", "strain"),
+    [
+        (("n0", "n0"), ("island", "rack"), "normal", 0.0),
+        (("n0", "n1"), ("island", "rack"), "normal", 1.0),
+        (("n0", "n2"), ("island", "rack"), "normal", 2.0),
+        (("n0", "n2"), "island", "normal", 1.0),
+        (("n0", "n1"), None, "bound", 900 / 100 - 1),
+        (("n0", "n2"), None, "bound", 900 / 50 - 1),
+        (("n0", "n4"), None, "bound", 900 / 25 - 1),
+        (("n0", "n1"), "island", "bound", 900 / 100),
+    ],
+)
+def test_the_strain_worked_out_by_hand(
+    hosts: tuple[str, str], preferred: Level | tuple[Level, ...] | None, communication: str, strain: float
+) -> None:
+    """Two tasks of four GPUs; elsewhere nothing is free."""
+    links = Links(rack=100, block=50, pool=25)
+    nodes = [closed(msgspec.structs.replace(known, links=links), hosts) for known in NODES]
+    topology = TopologyRequest(preferred=preferred, communication=communication)  # type: ignore[arg-type]
+    made = job("gang", "q", 2, 4 if hosts[0] == hosts[1] else 8)
+    gang = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, topology=topology))
+    snapshot = snapshot_of(Instant(0), nodes, [gang])
+    for optimiser in (None, optimise):
+        plan = solve(snapshot, POLICY, optimiser)
+        assert [len(step.tasks) for step in plan.steps if isinstance(step, Bind)] == [2]
+        assert fit_of(plan).value == pytest.approx(-strain * gang.spec.gpus / 1000)
+        assert violations(snapshot, POLICY, plan) == ()
+        claimed = with_fit(plan, fit_of(plan).value - 1)
+        assert [found.rule for found in violations(snapshot, POLICY, claimed)] == ["fit"]
+
+
+def closed(known: Node, but: tuple[str, ...]) -> Node:
+    """The node, cordoned unless it is named."""
+    return msgspec.structs.replace(known, cordoned=known.name not in but)
+
+
+def fit_of(plan: Plan) -> LayerResult:
+    """The last layer."""
+    return next(layer for layer in plan.certificate.layers if layer.name == "fit")
+
+
+def with_fit(plan: Plan, value: float) -> Plan:
+    """The plan, claiming another fit."""
+    layers = tuple(
+        msgspec.structs.replace(layer, value=value) if layer.name == "fit" else layer
+        for layer in plan.certificate.layers
+    )
+    return msgspec.structs.replace(plan, certificate=msgspec.structs.replace(plan.certificate, layers=layers))
