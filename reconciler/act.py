@@ -9,12 +9,15 @@ import msgspec
 
 from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopGang
 from reconciler.control import ControlPlane
+from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.settle import (
     STOP_GRACE,
     AskToStop,
     Cancel,
+    ConfirmGrown,
     ConfirmRunning,
+    ConfirmShrunk,
     Fail,
     Forget,
     GiveBack,
@@ -37,7 +40,7 @@ from solver.world.cluster import Node
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName
+from solver.world.workload import JobName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,10 @@ class Leader:
             case Withdraw(job):
                 self.plane.ledger.withdraw(self.epoch, job)
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
-            case Shrink() | Grow():
-                raise AssertionError(f"{step.job}: gangs change their size on no backend yet, and no round wants it")
+            case Shrink():
+                self._shrink(step)
+            case Grow():
+                return self._grow(step)
             case Repartition(_, device):
                 # Policies are read without MigGeometry here (without_mig), so that no round wants this.
                 raise AssertionError(f"no backend partitions GPUs, {device} neither")
@@ -116,11 +121,39 @@ class Leader:
         intent = Intent("stop", step.job, step.attempt, now, until, beneficiary=whom, evicts=True)
         self._stop(intent, _why_evicted(step))
 
+    def _shrink(self, step: Shrink) -> None:
+        now = self.plane.clock.now()
+        until = now.after(step.grace)
+        intent = Intent("shrink", step.job, step.attempt, now, until, step.tasks, step.beneficiary)
+        self.plane.ledger.ask(self.epoch, intent)
+        self._note("asked-to-shrink", step.job, f"{_named(step.tasks)} leave: {_why_evicted(step)}")
+        # Not asked again where the ledger knows of a shrink already: the order is for what it says.
+        self._send_for(intent.id)
+
+    def _grow(self, step: Grow) -> bool:
+        now = self.plane.clock.now()
+        intent = Intent("grow", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        try:
+            self.plane.ledger.grow(self.epoch, intent)
+        except ClaimRefusedError as refused:
+            self._note("grow-refused", step.job, str(refused))
+            return False
+        self._note("grows", step.job, f"{_named(step.tasks)} join on {_nodes(step.tasks)}")
+        self._send_for(intent.id)
+        return True
+
+    def _send_for(self, asked: str) -> None:
+        """Send the order for an intent as it stands in the ledger."""
+        intent = next((intent for intent in self.plane.ledger.intents() if intent.id == asked), None)
+        claim = next((claim for claim in self.plane.ledger.claims() if intent and claim.job == intent.job), None)
+        if intent and claim:
+            self._send(order_of(intent, claim, self.plane.jobs.job(intent.job)))
+
     def _nominate(self, step: Nominate) -> None:
         now = self.plane.clock.now()
         intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         self.plane.ledger.nominate(self.epoch, intent)
-        self._note("promised", step.job, f"{', '.join(sorted({task.node for task in step.tasks}))}, once they are free")
+        self._note("promised", step.job, f"{_nodes(step.tasks)}, once they are free")
 
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
@@ -131,9 +164,7 @@ class Leader:
         except ClaimRefusedError as refused:
             self._note("bind-refused", step.job, str(refused))
             return False
-        self._note(
-            "bound", step.job, f"attempt {step.attempt} on {', '.join(sorted({task.node for task in step.tasks}))}"
-        )
+        self._note("bound", step.job, f"attempt {step.attempt} on {_nodes(step.tasks)}")
         self._send(StartGang(step.job, step.attempt, step.tasks, self.plane.jobs.job(step.job).spec))
         return True
 
@@ -142,6 +173,12 @@ class Leader:
             case ConfirmRunning(job, attempt, at):
                 self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
                 self._note("running", job, f"all tasks of attempt {attempt} run")
+            case ConfirmGrown(job, attempt):
+                self.plane.ledger.confirm_grown(self.epoch, job, attempt)
+                self._note("grown", job, f"all tasks that joined attempt {attempt} run")
+            case ConfirmShrunk(job, attempt):
+                self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
+                self._note("shrunk", job, f"nothing of the tasks runs that were to leave attempt {attempt}")
             case AskToStop(job, attempt, cause):
                 self._ask_to_stop(job, attempt, cause)
             case Succeed(job):
@@ -196,7 +233,15 @@ class Leader:
         self.plane.history.record_event(Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder))
 
 
-def _why_evicted(step: Evict) -> str:
+def _nodes(tasks: Iterable[TaskPlacement]) -> str:
+    return ", ".join(sorted({task.node for task in tasks}))
+
+
+def _named(tasks: Iterable[TaskPlacement]) -> str:
+    return ", ".join(f"{task.group}/{task.index}" for task in tasks)
+
+
+def _why_evicted(step: Evict | Shrink) -> str:
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
     return f"it gives up {step.gpus} GPUs{whom} ({step.means}); {lost}"

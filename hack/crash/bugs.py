@@ -15,7 +15,8 @@ from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.jobs import settle
-from reconciler.jobs.settle import Cancel, Fail, Forget, GiveBack, Holding, Send, Settlement, Succeed
+from reconciler.jobs.holding import Holding
+from reconciler.jobs.settle import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
 from reconciler.store.sql import database, ledger
 from reconciler.store.sql.ledger import SqlLedger
 from solver.plan.plan import Bind

@@ -51,6 +51,8 @@ def test_a_control_plane_killed_at_once_leaves_its_tasks_to_the_next(world: Loca
     killed = subprocess.run([sys.executable, "-c", code, str(world.state), str(tmp_path / "order")])
     assert killed.returncode == -signal.SIGKILL
     eventually(lambda: states(world) == ["running", "running"])
+    for index in (0, 1):
+        world.starts(JOB, 1, "worker", index)  # A stop could end it before it has come to signing.
     world.backend.submit(order, ONE)
     world.backend.submit(stop("job"), ONE)
     eventually(lambda: is_stopped(world))
