@@ -15,6 +15,7 @@ from reconciler.jobs.settle import (
     STOP_GRACE,
     AskToStop,
     Cancel,
+    Confirmation,
     ConfirmGrown,
     ConfirmRunning,
     ConfirmShrunk,
@@ -127,27 +128,22 @@ class Leader:
         intent = Intent("shrink", step.job, step.attempt, now, until, step.tasks, step.beneficiary)
         self.plane.ledger.ask(self.epoch, intent)
         self._note("asked-to-shrink", step.job, f"{_named(step.tasks)} leave: {_why_evicted(step)}")
-        # Not asked again where the ledger knows of a shrink already: the order is for what it says.
-        self._send_for(intent.id)
+        # What the ledger says is what is ordered: it keeps a shrink that it knew before, and none of a gang that has ended.
+        claim = next((claim for claim in self.plane.ledger.claims() if claim.job == step.job), None)
+        if claim is not None and intent in self.plane.ledger.intents():
+            self._send(order_of(intent, claim, self.plane.jobs.job(step.job)))
 
     def _grow(self, step: Grow) -> bool:
         now = self.plane.clock.now()
         intent = Intent("grow", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         try:
-            self.plane.ledger.grow(self.epoch, intent)
+            claim = self.plane.ledger.grow(self.epoch, intent)
         except ClaimRefusedError as refused:
             self._note("grow-refused", step.job, str(refused))
             return False
         self._note("grows", step.job, f"{_named(step.tasks)} join on {_nodes(step.tasks)}")
-        self._send_for(intent.id)
+        self._send(order_of(intent, claim, self.plane.jobs.job(step.job)))
         return True
-
-    def _send_for(self, asked: str) -> None:
-        """Send the order for an intent as it stands in the ledger."""
-        intent = next((intent for intent in self.plane.ledger.intents() if intent.id == asked), None)
-        claim = next((claim for claim in self.plane.ledger.claims() if intent and claim.job == intent.job), None)
-        if intent and claim:
-            self._send(order_of(intent, claim, self.plane.jobs.job(intent.job)))
 
     def _nominate(self, step: Nominate) -> None:
         now = self.plane.clock.now()
@@ -170,15 +166,8 @@ class Leader:
 
     def _apply(self, settlement: Settlement) -> None:
         match settlement:
-            case ConfirmRunning(job, attempt, at):
-                self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
-                self._note("running", job, f"all tasks of attempt {attempt} run")
-            case ConfirmGrown(job, attempt):
-                self.plane.ledger.confirm_grown(self.epoch, job, attempt)
-                self._note("grown", job, f"all tasks that joined attempt {attempt} run")
-            case ConfirmShrunk(job, attempt):
-                self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
-                self._note("shrunk", job, f"nothing of the tasks runs that were to leave attempt {attempt}")
+            case ConfirmRunning() | ConfirmGrown() | ConfirmShrunk():
+                self._confirm(settlement)
             case AskToStop(job, attempt, cause):
                 self._ask_to_stop(job, attempt, cause)
             case Succeed(job):
@@ -200,6 +189,18 @@ class Leader:
                 self._forget(job, attempt)
             case Send(order):
                 self._send(order)
+
+    def _confirm(self, seen: Confirmation) -> None:
+        match seen:
+            case ConfirmRunning(job, attempt, at):
+                self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
+                self._note("running", job, f"all tasks of attempt {attempt} run")
+            case ConfirmGrown(job, attempt):
+                self.plane.ledger.confirm_grown(self.epoch, job, attempt)
+                self._note("grown", job, f"all tasks that joined attempt {attempt} run")
+            case ConfirmShrunk(job, attempt):
+                self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
+                self._note("shrunk", job, f"nothing runs of the tasks that were to leave attempt {attempt}")
 
     def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
         now = self.plane.clock.now()

@@ -116,19 +116,8 @@ class ConfirmShrunk:
     attempt: int
 
 
-Settlement = (
-    ConfirmRunning
-    | ConfirmGrown
-    | ConfirmShrunk
-    | AskToStop
-    | Succeed
-    | Fail
-    | TimeOut
-    | Cancel
-    | GiveBack
-    | Forget
-    | Send
-)
+Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
+Settlement = Confirmation | AskToStop | Succeed | Fail | TimeOut | Cancel | GiveBack | Forget | Send
 
 
 def settlements(
