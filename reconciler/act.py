@@ -33,12 +33,25 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Release, Repartition, Shrink, Step, Withdraw
+from solver.plan.plan import (
+    Bind,
+    Evict,
+    Grow,
+    Nominate,
+    Plan,
+    Release,
+    Repartition,
+    Reserve,
+    Shrink,
+    Step,
+    Unreserve,
+    Withdraw,
+)
 from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
 from solver.world.cluster import Node
-from solver.world.inflight import Intent
+from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, TaskPlacement
@@ -102,11 +115,8 @@ class Leader:
                 self._ask_to_stop(job, attempt, "it did not become ready in time")
             case Evict():
                 self._evict(step)
-            case Nominate():
-                self._nominate(step)
-            case Withdraw(job):
-                self.plane.ledger.withdraw(self.epoch, job)
-                self._note("withdrawn", job, "what it was promised is not to be had any more")
+            case Nominate() | Withdraw() | Reserve() | Unreserve():
+                self._keep_free(step)
             case Shrink():
                 self._shrink(step)
             case Grow():
@@ -115,6 +125,20 @@ class Leader:
                 # Policies are read without MigGeometry here (without_mig), so that no round wants this.
                 raise AssertionError(f"no backend partitions GPUs, {device} neither")
         return True
+
+    def _keep_free(self, step: Nominate | Withdraw | Reserve | Unreserve) -> None:
+        match step:
+            case Nominate():
+                self._nominate(step)
+            case Withdraw(job):
+                self.plane.ledger.withdraw(self.epoch, job)
+                self._note("withdrawn", job, "what it was promised is not to be had any more")
+            case Reserve(job, tasks, start, until):
+                self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
+                self._note("reserved", job, f"{_nodes(tasks)} from {start}")
+            case Unreserve(job):
+                self.plane.ledger.unreserve(self.epoch, job)
+                self._note("unreserved", job, "nothing is held for it any more")
 
     def _evict(self, step: Evict) -> None:
         now = self.plane.clock.now()

@@ -40,7 +40,12 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> 
             plane.ledger.evictions(),
             served,
         ),
-        InFlight(intents=intents, usage=plane.ledger.past_use().usage, convergence=plane.ledger.clocks()),
+        InFlight(
+            intents=intents,
+            reservations=plane.ledger.reservations(),
+            usage=plane.ledger.past_use().usage,
+            convergence=plane.ledger.clocks(),
+        ),
     )
 
 

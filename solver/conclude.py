@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from solver.best_place import place_best
 from solver.fit import Fit
 from solver.greedy import greedy
-from solver.placement import Mask, Placed, least_tasks, place
-from solver.program.capacity import Opened
+from solver.placement import Mask, Placed, least_tasks
+from solver.program.capacity import Circles, Opened
 from solver.program.cells import Cell, Cells
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
@@ -23,7 +22,9 @@ from solver.rules.entitlement import Headroom, Shares
 from solver.rules.options import Option
 from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
+from solver.views import place_in_view
 from solver.world.cluster import LEVELS, DeviceId, Level
+from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.workload import JobSpec, SharedShape
@@ -67,7 +68,7 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
     milli: dict[Segment, int] = defaultdict(int)
-    divided = {gpu.device for gpus in room.shared.values() for gpu in gpus}
+    divided = {view: set(_divided(cells.room)) for view, cells in formulation.views()}
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
@@ -75,8 +76,8 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
             values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
         for kind, domain in _flows_of(start, way, formulation, room):
             values[formulation.flows[kind][domain]] += 1
-        for key in _newly_divided(start, formulation.cells, divided):
-            values[formulation.opened[key]] += 1
+        for opened in _opened(start, formulation, divided):
+            values[formulation.opened[opened]] += 1
         for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] += count
     headroom = Headroom(formulation.shares)
@@ -125,8 +126,19 @@ def _place_in_line(
         order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
-def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[Opened]:
-    """The whole GPUs that a start is the first to have a part of; adds them to `divided`."""
+def _divided(room: Room) -> Iterable[DeviceId]:
+    return (gpu.device for gpus in room.shared.values() for gpu in gpus)
+
+
+def _opened(start: Start, formulation: Formulation, divided: Mapping[Against, set[DeviceId]]) -> Iterable[Opened]:
+    """The columns that count the GPUs it divides: one in every view of those whom its reservations hold back."""
+    for view, cells in formulation.views():
+        if view <= start.candidate.against:
+            yield from (Opened(view, *known) for known in _newly_divided(start, cells, divided[view]))
+
+
+def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[tuple[Cell, Circles]]:
+    """The whole GPUs that a start is the first of its view to have a part of; adds them to `divided`."""
     shapes = start.shapes
     for task in start.placed.tasks:
         shape, node = shapes[task.group], cells.room.index[task.node]
@@ -135,7 +147,7 @@ def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterab
             domain = cells.domain_of(node)
             local = cells.local(shape, domain)
             if isinstance(local, SharedShape):
-                yield Opened(Cell(domain, cells.room.nodes[node].gpu_type), local.circles)
+                yield Cell(domain, cells.room.nodes[node].gpu_type), local.circles
 
 
 def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
@@ -229,11 +241,9 @@ def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) ->
 
 def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
     for wanted in decided:
-        spec = wanted.candidate.job.spec
-        least = least_tasks(spec)
+        least = least_tasks(wanted.candidate.job.spec)
         for tasks in dict.fromkeys((wanted.tasks, least)):
-            placed = place(room, spec, wanted.option, wanted.within, tasks) if wanted.within is not None else None
-            chosen = (wanted.option, placed) if placed else place_best(room, spec, (wanted.option,), fit, tasks)
+            chosen = place_in_view(room, wanted.candidate, (wanted.option,), fit, tasks, wanted.within)
             if chosen is not None:
                 yield Start(wanted.candidate, *chosen, tasks)
                 break

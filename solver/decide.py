@@ -9,7 +9,6 @@ from solver.certify import better, entitled_unproven, layer_results, loose_bound
 from solver.conclude import point_of, starts_of
 from solver.fit import Fit
 from solver.greedy import greedy
-from solver.placement import place
 from solver.plan.plan import Certificate, Stage
 from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
@@ -22,6 +21,7 @@ from solver.rules.policy import SolverLimits
 from solver.rules.strict import behind_nobody
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
+from solver.views import fits
 from solver.world.cluster import Level
 from solver.world.room import Room
 
@@ -77,7 +77,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
             (not candidate.inside_only or _inside(headroom, candidate, option))
             and not headroom.blocking(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
-            and place(room.copy(), spec, option) is not None
+            and fits(room, candidate, option)
             for option in candidate.options
         )
 

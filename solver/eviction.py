@@ -22,6 +22,7 @@ from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import Law, Taker, Victim
 from solver.starts import Start
+from solver.world.held import seen
 from solver.world.parts import owner_of
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -204,7 +205,7 @@ class MakingRoom:
         room = (free or self.soon).copy()
         for victim in victims:
             _leave(room, victim.holder.job)
-        placed = place(room, candidate.job.spec, option)
+        placed = place(seen(room, candidate.against), candidate.job.spec, option)
         return None if placed is None else _Trial(option, victims, placed, headroom)
 
     def _allowed(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from solver.admission import Admission
+from solver.ahead import World
 from solver.concessions import Concession
 from solver.eviction import Promise
 from solver.forecast import estimates
@@ -14,13 +15,16 @@ from solver.nominations import Nomination, Nominations, Parts, held_parts, in_th
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Departs, Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
+from solver.reserve import reservations_after
 from solver.rules.demand import Candidate
 from solver.rules.departures import Rule
 from solver.rules.entitlement import Charge, Headroom, Inside, charge_of_tasks
 from solver.rules.policy import Policy
 from solver.rules.victims import Means
+from solver.starts import Start
 from solver.tiers import Decision
 from solver.verdicts import AHEAD_NAMED_MAX, Waiting
+from solver.world.inflight import Reservation
 from solver.world.parts import owner_of
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot
@@ -43,7 +47,31 @@ class Explained:
     decision: Decision
     leaving: Sequence[Concession]
 
-    def verdicts(self) -> Iterator[Verdict]:
+    @property
+    def provided(self) -> frozenset[JobName]:
+        """Who starts in this round or has been promised what it will start with: nothing need be reserved for it."""
+        starts = {start.candidate.job.name for start in self.decision.starts}
+        return frozenset(starts | {promise.job.name for promise in self.decision.promises} | self.nominations.jobs)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What is reserved once all of it has come true."""
+        waiting = [candidate for candidate in self.candidates if candidate.job.name not in self.provided]
+        if not waiting:
+            return ()
+        known = self.snapshot.in_flight.reservations
+        return reservations_after(self._ahead(), self.policy, waiting, known, self.snapshot.time)
+
+    def _ahead(self) -> World:
+        decision, begins = self.decision, self._begins(self._waits_for())
+        after = decision.room.copy()
+        for start in self._started():
+            after.occupy(start.held)
+        return World.after_round(self.asked, self.policy, decision.shares, self._started(), begins, after)
+
+    def _started(self) -> tuple[Start, ...]:
+        return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+
+    def verdicts(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
         """One for every live job, in the order of their names."""
         waits_for = self._waits_for()
         said = {
@@ -52,7 +80,7 @@ class Explained:
                 self._leaving(),
                 self._promised(waits_for),
                 self._starting(),
-                self._waiting(waits_for),
+                self._waiting(reservations),
             )
             for verdict in verdicts
         }
@@ -133,8 +161,8 @@ class Explained:
         holds = ((job.name, task) for job in self.asked.jobs for task in job.placement)
         return of_devices or {name for name, task in holds if task.node in nodes and name in leaving}
 
-    def _waiting(self, waits_for: Mapping[JobName, Collection[JobName]]) -> Iterator[Verdict]:
-        starts = (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+    def _waiting(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
+        starts = self._started()
         room, after = self.decision.room, self.decision.room.copy()
         for start in starts:
             after.occupy(start.held)
@@ -147,11 +175,11 @@ class Explained:
             starts,
             self.decision.certificate.stage,
             self.candidates,
+            self.snapshot.in_flight.reservations,
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        shares = self.decision.shares
-        when = estimates(self.asked, self.policy, shares, waiting, starts, self._begins(waits_for), after)
+        when = estimates(self._ahead(), self.snapshot.time, waiting, reservations)
         for candidate in waiting:
             job = candidate.job
             yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))

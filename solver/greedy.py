@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from solver.best_place import place_best
 from solver.fit import Fit
 from solver.growth import grow_all
 from solver.placement import least_tasks
@@ -17,6 +16,7 @@ from solver.rules.options import Option
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.starts import Start
+from solver.views import place_in_view
 from solver.world.room import Room
 from solver.world.workload import QueueName
 
@@ -128,7 +128,7 @@ def _start(
         if eligible(handed_out.headroom, spec.queue, option.charge) and handed_out.allows(candidate, option)
     ]
     for _, equals in groupby(able, key=lambda option: option.fallback):
-        chosen = place_best(room, spec, tuple(equals), fit)
+        chosen = place_in_view(room, candidate, tuple(equals), fit)
         if chosen is not None:
             option, placed = chosen
             handed_out.take(candidate, option.charge)

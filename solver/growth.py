@@ -6,11 +6,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from solver.placement import grow
 from solver.rules.entitlement import Charge, Headroom, Inside
 from solver.rules.options import charge_of
 from solver.rules.users import UserRoom
 from solver.starts import Start
+from solver.views import grow_in_view
 from solver.world.room import Room
 
 Lines = Callable[[Headroom], Inside]
@@ -38,7 +38,7 @@ def _grown(start: Start, room: Room, headroom: Headroom, users: UserRoom, lines:
         allowed = _allowed(start, number, missing, headroom, users, lines)
         if not allowed:
             continue
-        placed = grow(room, start.candidate.job.spec, start.option, start.placed, number, allowed)
+        placed = grow_in_view(room, start.candidate, start.option, start.placed, number, allowed)
         before, count = start, len(placed.tasks) - len(start.placed.tasks)
         tasks = (*start.tasks[:number], start.tasks[number] + count, *start.tasks[number + 1 :])
         start = replace(start, placed=placed, tasks=tasks)

@@ -9,7 +9,19 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Release, Repartition, Shrink, Withdraw
+from solver.plan.plan import (
+    Bind,
+    Evict,
+    Grow,
+    Nominate,
+    Plan,
+    Release,
+    Repartition,
+    Reserve,
+    Shrink,
+    Unreserve,
+    Withdraw,
+)
 from solver.program.optimiser import Optimiser
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
@@ -17,7 +29,7 @@ from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
-from solver.world.inflight import Counter, InFlight, Intent, Usage
+from solver.world.inflight import Counter, InFlight, Intent, Reservation, Usage
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
@@ -84,6 +96,7 @@ class Replay:
     _durations: dict[JobName, Duration] = field(default_factory=dict)
     _ends: list[tuple[Instant, JobName, int]] = field(default_factory=list)
     _promises: dict[JobName, Intent] = field(default_factory=dict)
+    _reserved: dict[JobName, Reservation] = field(default_factory=dict)
     _mig_changes: list[Counter] = field(default_factory=list)
     _usage: tuple[Usage, ...] = ()
     _usage_at: Instant = field(default_factory=lambda: Instant(0))
@@ -98,7 +111,10 @@ class Replay:
             if any(job.phase == "pending" for job in self._live.values()):
                 self._accrue(now)
                 in_flight = InFlight(
-                    intents=tuple(self._promises.values()), usage=self._usage, counters=tuple(self._mig_changes)
+                    intents=tuple(self._promises.values()),
+                    reservations=tuple(self._reserved.values()),
+                    usage=self._usage,
+                    counters=tuple(self._mig_changes),
                 )
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
                 plan = solve(snapshot, self.policy, self.optimiser)
@@ -160,10 +176,8 @@ class Replay:
                     self._bind(step, now)
                 case Evict():
                     self._evict(step, now)
-                case Nominate(job, attempt, tasks, deadline):
-                    self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
-                case Withdraw(job):
-                    del self._promises[job]
+                case Nominate() | Withdraw() | Reserve() | Unreserve():
+                    self._keep(step, now)
                 case Shrink() | Grow():
                     self._resize(step, now)
                 case Repartition():
@@ -171,8 +185,22 @@ class Replay:
                 case Release():
                     raise AssertionError(f"{step.job} is released, but starting takes no time here")
 
+    def _keep(self, step: Nominate | Withdraw | Reserve | Unreserve, now: Instant) -> None:
+        """What is promised to jobs that wait, and what is reserved for them."""
+        match step:
+            case Nominate(job, attempt, tasks, deadline):
+                self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
+                self._reserved.pop(job, None)
+            case Withdraw(job):
+                del self._promises[job]
+            case Reserve(job, tasks, start, until):
+                self._reserved[job] = Reservation(job, tasks, start, until)
+            case Unreserve(job):
+                del self._reserved[job]
+
     def _bind(self, step: Bind, now: Instant) -> None:
         self._promises.pop(step.job, None)
+        self._reserved.pop(step.job, None)
         self._live[step.job] = msgspec.structs.replace(
             self._live[step.job],
             phase="running",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from solver.admission import Admission, Gate
 from solver.concessions import concessions, with_asked
 from solver.explained import Explained
+from solver.holds import ends_in, held_back, is_live, kept_for
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
-from solver.rules.demand import in_order
+from solver.reserve import reserving_steps
+from solver.rules.demand import Candidate, in_order
 from solver.rules.departures import departures
 from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
@@ -22,7 +24,7 @@ from solver.rules.tree import QueueTree
 from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
 from solver.world.parts import shrinking_apart
-from solver.world.room import Room
+from solver.world.room import Reserved, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
 
@@ -35,20 +37,40 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     world = nominations.snapshot
     shares, admissions = standing(world, policy)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
+    candidates, reserved = standing_back(world, policy, candidates, shares)
     decision = decide_with_evictions(
-        world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing)
+        world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing), reserved
     )
     jobs = {job.name: job for job in world.jobs}
     yielding = tuple(known for p in decision.promises for known in concessions(p.victims, jobs, p.job.name))
     asked = with_asked(world, yielding, policy)
     explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, (*departing, *yielding))
+    reservations = explained.reservations()
     return Plan(
         snapshot.digest,
         policy.digest,
-        tuple(steps_of(world, policy, (*departing, *yielding), nominations, decision)),
-        tuple(explained.verdicts()),
+        (
+            *steps_of(world, policy, (*departing, *yielding), nominations, decision),
+            *reserving_steps(snapshot.in_flight.reservations, reservations, explained.provided),
+        ),
+        tuple(explained.verdicts(reservations)),
         decision.certificate,
     )
+
+
+def standing_back(
+    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], shares: Shares
+) -> tuple[tuple[Candidate, ...], Reserved]:
+    """The candidates with whose reservations hold them back, and what these keep."""
+    competing_for = {candidate.job.name for candidate in candidates}
+    held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
+    if not held:
+        return tuple(candidates), {}
+    sharing, ends = sharing_of(policy, shares.tree, snapshot.nodes), ends_in(snapshot)
+    room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot))
+    live = [known for known in held if is_live(known, room)]
+    kept = kept_for(live, {job.name: job for job in snapshot.jobs}, ends)
+    return held_back(candidates, live, ends, policy, shares, room, snapshot.time), kept
 
 
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:

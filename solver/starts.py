@@ -11,7 +11,7 @@ from solver.rules.entitlement import Charge, Headroom, Inside, Shares
 from solver.rules.options import Option, charge_of
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import QueueName, Shape, TaskPlacement
+from solver.world.workload import JobSpec, QueueName, Shape, TaskPlacement
 
 ENTITLED = "entitled."
 FAIR = "fair."
@@ -53,13 +53,18 @@ class Start:
     @property
     def held(self) -> Iterator[tuple[TaskPlacement, Shape]]:
         """Its tasks, each with what it takes."""
-        shapes = self.shapes
-        return ((task, shapes[task.group]) for task in self.placed.tasks)
+        return held_by(self.candidate.job.spec, self.option, self.placed.tasks)
 
     @property
     def misfit(self) -> float:
         """How far from its wishes, in GPUs: down its list of types, and outside its preferred level."""
         return misfit(self.option.worth + self.growth, self.option, self.placed.preferred_met)
+
+
+def held_by(spec: JobSpec, option: Option, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:
+    """Tasks of a gang served this way, each with what it takes."""
+    shapes = {group.name: shape for group, shape in zip(spec.task_groups, option.shapes, strict=True)}
+    return ((task, shapes[task.group]) for task in tasks)
 
 
 def misfit(gpus: float, option: Option, preferred_met: bool) -> float:

@@ -33,7 +33,7 @@ from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
 from solver.world.partitions import PoolRules
 from solver.world.parts import owner_of
-from solver.world.room import DomainOf, Room
+from solver.world.room import DomainOf, Reserved, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
 
@@ -124,17 +124,19 @@ def decide_with_evictions(
     candidates: Sequence[Candidate],
     shares: Shares,
     optimiser: Optimiser | None,
-    departing: frozenset[JobName] = frozenset(),
+    departing: frozenset[JobName],
+    reserved: Reserved,
 ) -> Decision:
     """Decide a round tier by tier. `departing`: who is evicted in this round in any case.
 
     Victims are chosen by search, not by the program; so where somebody waits, the round decided without the program is
-    looked at as well, and where it evicts and is better, it stands.
+    looked at as well, and where it evicts and is better, it stands. `reserved`: what reservations keep from those whom they
+    hold back.
     """
-    decision = _decide(snapshot, policy, candidates, shares, optimiser, departing)
+    decision = _decide(snapshot, policy, candidates, shares, optimiser, departing, reserved)
     if optimiser is None or len(decision.starts) == len(candidates):
         return decision
-    other = _decide(snapshot, policy, candidates, shares, None, departing)
+    other = _decide(snapshot, policy, candidates, shares, None, departing, reserved)
     sub_layers = sub_layers_of(candidates)
     return other if other.promises and _served(other, sub_layers) > _served(decision, sub_layers) else decision
 
@@ -146,10 +148,12 @@ def _decide(
     shares: Shares,
     optimiser: Optimiser | None,
     departing: frozenset[JobName],
+    reserved: Reserved,
 ) -> Decision:
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
     # What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
     room, soon = Room.of(snapshot, sharing.domain, mig), soon_free(snapshot, sharing.domain, mig.unchanging())
+    room.reserved = soon.reserved = reserved
     fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
     this = _Round(
         snapshot, policy, optimiser, departing, tuple(candidates), room, soon, shares, starts=[], promises=[], fit=fit

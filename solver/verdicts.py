@@ -21,6 +21,7 @@ from solver.plan.reasons import (
     NoRoom,
     Outranked,
     QuotaMax,
+    ReservedFor,
     RoundCutShort,
     StrictOrder,
     TooClose,
@@ -37,7 +38,10 @@ from solver.rules.tree import Line
 from solver.rules.turns import ordering_of
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
+from solver.views import fits
 from solver.world.cluster import GpuType
+from solver.world.held import NOBODY, Against, seen
+from solver.world.inflight import Reservation
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.workload import Job, JobName, JobSpec, MigShape, QueueName, Shape, TaskGroup
@@ -58,6 +62,7 @@ class Waiting:
     starts: Sequence[Start]
     stage: str
     candidates: Sequence[Candidate]
+    reservations: Sequence[Reservation] = ()
     _headroom: Headroom = field(init=False)
     _users: UserRoom = field(init=False)
     _lines: Lines = field(init=False)
@@ -91,36 +96,55 @@ class Waiting:
         return self._held[alike]
 
     def _explain(self, candidate: Candidate, behind: Sequence[JobName | None]) -> Iterable[AnyReason]:
-        constraints = self._constraints(candidate.job, candidate.options, behind, inside_only=candidate.inside_only)
+        constraints = self._constraints(
+            candidate.job, candidate.options, behind, inside_only=candidate.inside_only, against=candidate.against
+        )
         if not constraints:
             yield RoundCutShort(self.stage)
         elif not all(isinstance(reason, StrictOrder) for reason in constraints) and any(
-            self._would_have_fitted(candidate.job, option) for option in candidate.options
+            self._would_have_fitted(candidate, option) for option in candidate.options
         ):
             yield self._outranked(candidate)
         yield from constraints
 
     def _constraints(
-        self, job: Job, options: Sequence[Option], behind: Sequence[JobName | None], *, inside_only: bool = False
+        self,
+        job: Job,
+        options: Sequence[Option],
+        behind: Sequence[JobName | None],
+        *,
+        inside_only: bool = False,
+        against: Against = NOBODY,
     ) -> tuple[AnyReason, ...]:
         """What binds a job under every one of its options; () where it could start under one of them.
 
         `behind`: whom of its strict queue it would delay under each.
         """
         binding = [
-            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option, first))
+            (*(self._beyond_guarantee(job, option) if inside_only else ()), *self._binding(job, option, first, against))
             for option, first in zip(options, behind, strict=True)
         ]
         return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
 
-    def _binding(self, job: Job, option: Option, first: JobName | None) -> Iterable[AnyReason]:
+    def _binding(self, job: Job, option: Option, first: JobName | None, against: Against) -> Iterable[AnyReason]:
         if first is not None:
             yield StrictOrder(job.spec.queue, ordering_of(self.shares.tree, job.spec.queue).by, first)
         for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
         for user_line in self._users.blocking(job, option.charge):
             yield self._user_max(user_line, option.charge[user_line.gpu_type])
-        yield from _lack_of_room(self.after, job.spec, option)
+        lack = list(_lack_of_room(self.after, job.spec, option))
+        yield from lack or self._reserved(job.spec, option, against)
+
+    def _reserved(self, spec: JobSpec, option: Option, against: Against) -> Iterable[ReservedFor]:
+        """The reservations that alone keep a gang from its room; all that hold it back where only several together do."""
+        if place(seen(self.after, against).copy(), spec, option) is not None:
+            return
+        telling = {holder for holder in against if place(seen(self.after, {holder}), spec, option) is None}
+        for held in self.reservations:
+            if held.holder in (telling or against):
+                gpus = MilliGpu(sum(task.gpus for task in held.tasks))
+                yield ReservedFor(held.holder, held.start, gpus)
 
     def _beyond_guarantee(self, job: Job, option: Option) -> Iterable[BeyondGuarantee]:
         """The guarantee on its path that has the least left, where that is too little."""
@@ -148,12 +172,13 @@ class Waiting:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
         return entry.origin if entry else ""
 
-    def _would_have_fitted(self, job: Job, option: Option) -> bool:
+    def _would_have_fitted(self, candidate: Candidate, option: Option) -> bool:
+        job = candidate.job
         if not self.starts or Headroom(self.shares).blocking(job.spec.queue, option.charge):
             return False
         if UserRoom(self.shares.users).blocking(job, option.charge):
             return False
-        return place(self.before.copy(), job.spec, option) is not None
+        return fits(self.before, candidate, option)
 
     def _outranked(self, candidate: Candidate) -> Outranked:
         types = {gpu_type for option in candidate.options for gpu_type in option.charge}

@@ -14,7 +14,7 @@ Moment = Literal["before", "after"]
 
 WRITES = {
     "jobs": ("finish",),
-    "ledger": ("lead", "resign", "claim", "ask", "confirm_running", "release"),
+    "ledger": ("lead", "resign", "claim", "ask", "confirm_running", "release", "reserve"),
     "history": ("record_round", "record_event"),
     "backend": ("submit", "forget"),
 }

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Repartition, Shrink, Step, Withdraw
+from solver.plan.plan import (
+    Bind,
+    Evict,
+    Grow,
+    Nominate,
+    Release,
+    Repartition,
+    Reserve,
+    Shrink,
+    Step,
+    Unreserve,
+    Withdraw,
+)
 from solver.world.workload import TaskPlacement
 
 
@@ -19,8 +31,10 @@ def step_line(step: Step) -> str:
             return f"promise  {step.job}: {_where(step.tasks)}, once they are free"
         case Release():
             return f"release  {step.job}: attempt {step.attempt} did not become ready in time"
-        case Withdraw():
-            return f"withdraw {step.job}: what it was promised is not to be had any more"
+        case Withdraw() | Unreserve():
+            return _no_longer(step)
+        case Reserve():
+            return f"reserve  {step.job}: {_where(step.tasks)} from {step.start}"
         case Evict():
             return f"evict    {step.job}: {_given_up(step)}"
         case Shrink():
@@ -28,6 +42,12 @@ def step_line(step: Step) -> str:
         case Repartition(node, device, instances):
             made = " + ".join(f"{one.profile}@{one.start}" for one in instances or ())
             return f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}"
+
+
+def _no_longer(step: Withdraw | Unreserve) -> str:
+    if isinstance(step, Withdraw):
+        return f"withdraw {step.job}: what it was promised is not to be had any more"
+    return f"unhold   {step.job}: nothing is reserved for it any more"
 
 
 def _where(tasks: Iterable[TaskPlacement]) -> str:

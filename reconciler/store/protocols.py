@@ -16,7 +16,7 @@ from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.document import Document, digest
-from solver.world.inflight import ConvergenceClock, Intent, Usage
+from solver.world.inflight import ConvergenceClock, Intent, Reservation, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec, TaskPlacement
@@ -190,6 +190,18 @@ class Ledger(Protocol):
 
     def withdraw(self, epoch: Epoch, job: JobName) -> None:
         """Take back what a job was promised. Idempotent. Raises StaleEpochError."""
+
+    def reserve(self, epoch: Epoch, reservation: Reservation) -> None:
+        """Keep devices for a waiting gang, in place of what was kept. A claim or a promise of the gang ends it.
+
+        Without effect for a job that has ended or holds something. Raises StaleEpochError.
+        """
+
+    def unreserve(self, epoch: Epoch, holder: JobName) -> None:
+        """Nothing is kept for a gang any more. Idempotent. Raises StaleEpochError."""
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What is kept for gangs that wait, sorted by holder."""
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""

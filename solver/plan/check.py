@@ -1,7 +1,7 @@
 """Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
 
 Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums, slow and obvious on purpose. A plan with a
-violation is never acted on. Rules whose subject does not exist yet (reclaim, reservations) come with it.
+violation is never acted on. Rules whose subject does not exist yet come with it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from solver.plan.check_gangs import gang_violations
 from solver.plan.check_mig import mig_violations
 from solver.plan.check_order import order_violations
 from solver.plan.check_parts import size_violations, with_parts_apart
+from solver.plan.check_reservations import reservation_violations
 from solver.plan.check_sharing import Owners, sharing_violations
 from solver.plan.check_verdicts import verdict_violations
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink, Withdraw
@@ -46,7 +47,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         return
     for rule in (verdict_violations, size_violations):
         yield from rule(snapshot, plan)
-    for judge in (gang_violations, eviction_violations, departure_violations, order_violations):
+    for judge in (gang_violations, eviction_violations, departure_violations, order_violations, reservation_violations):
         yield from judge(snapshot, policy, plan)
     world, steps = with_parts_apart(snapshot, plan)
     for judge in (entry_violations, mig_violations, sharing_violations):

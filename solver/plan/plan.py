@@ -10,7 +10,7 @@ from solver.rules.departures import Rule
 from solver.rules.victims import Means
 from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.document import API_VERSION, Document, digest
-from solver.world.quantities import Duration, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
 Stage = Literal["none", "greedy", "mip"]
@@ -116,7 +116,22 @@ class Withdraw(Document, frozen=True, tag_field="step", tag="withdraw"):
     attempt: int
 
 
-Step = Bind | Release | Repartition | Evict | Shrink | Grow | Nominate | Withdraw
+class Reserve(Document, frozen=True, tag_field="step", tag="reserve"):
+    """These devices are kept for the waiting gang from `start`, for as long as it may run, and no others are."""
+
+    job: JobName
+    tasks: tuple[TaskPlacement, ...]
+    start: Instant
+    until: Instant | None = None
+
+
+class Unreserve(Document, frozen=True, tag_field="step", tag="unreserve"):
+    """Nothing is kept for the gang any more."""
+
+    job: JobName
+
+
+Step = Bind | Release | Repartition | Evict | Shrink | Grow | Nominate | Withdraw | Reserve | Unreserve
 
 
 def _part(gpus: MilliGpu, keeps: MilliGpu) -> str:

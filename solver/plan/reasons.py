@@ -162,6 +162,17 @@ class TooClose(Reason, frozen=True, tag="spread"):
         return f"{wanted}; there is room for {self.tasks_that_fit}"
 
 
+class ReservedFor(Reason, frozen=True, tag="reserved-for"):
+    """It would fit now, but might still run at the instant from which what it would use is held for another gang."""
+
+    holder: JobName
+    start: Instant
+    gpus: MilliGpu
+
+    def __str__(self) -> str:
+        return f"would not end before {self.start}, from when {self.gpus} GPUs are held for {self.holder}"
+
+
 class Outranked(Reason, frozen=True, tag="outranked"):
     """It would fit now, but jobs that come before it start in this round and take the room."""
 
@@ -224,6 +235,7 @@ AnyReason = (
     | Topology
     | Bundles
     | TooClose
+    | ReservedFor
     | Outranked
     | AwaitsRelease
     | BeyondGuarantee

@@ -12,6 +12,7 @@ from solver.program.cells import Cell, Cells, bare, cost_in_slots, gpus_alone, r
 from solver.program.classes import Group
 from solver.program.ways import Kind
 from solver.world.cluster import GpuType, is_wider
+from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import Circle, MigShape, Shape, SharedShape
 
@@ -26,17 +27,19 @@ Circles = tuple[Circle, ...]
 
 
 class Opened(NamedTuple):
-    """Whole GPUs of a cell that are divided for one trust domain."""
+    """Whole GPUs of a cell that are divided for one trust domain, by those whom these reservations hold back."""
 
+    view: Against
     cell: Cell
     circles: Circles
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityRows:
-    """Rows over `flows`: for each kind, its column per domain."""
+    """Rows over `flows`: for each kind, its column per domain. `cells`: the room that all of them see, `view`."""
 
     builder: ProgramBuilder
+    view: Against
     cells: Cells
     flows: Mapping[Kind, Mapping[int, int]]
     opened: dict[Opened, int] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class CapacityRows:
                 continue
             if reference.circles not in columns:
                 columns[reference.circles] = self.builder.column(self.cells.slots(ONE_GPU, cell))
-                self.opened[Opened(cell, reference.circles)] = columns[reference.circles]
+                self.opened[Opened(self.view, cell, reference.circles)] = columns[reference.circles]
             taken = [
                 (column, float(_cost([part for part in parts if isinstance(part[0], SharedShape)], reference)))
                 for column, parts in flows

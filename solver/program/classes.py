@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.options import Option
+from solver.world.held import Against
 from solver.world.workload import Bundle, QueueName, Shape, TopologyRequest
 
 Group = tuple[Shape, int]
@@ -35,6 +36,11 @@ class JobClass:
     def inside_only(self) -> bool:
         """Whether it starts only inside its guarantee."""
         return self.members[0].inside_only
+
+    @property
+    def against(self) -> Against:
+        """Whose reservations hold it back."""
+        return self.members[0].against
 
     @property
     def strict(self) -> bool:

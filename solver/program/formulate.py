@@ -30,6 +30,7 @@ from solver.rules.tree import Line
 from solver.rules.users import UserLine
 from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
 from solver.world.cluster import GpuType, Level, is_wider
+from solver.world.held import NOBODY, Against, seen
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import Shape
 
@@ -50,6 +51,7 @@ class Formulation:
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
     all_started: dict[int, int] = field(default_factory=dict)
+    _seen: dict[Against, Cells] = field(default_factory=dict)
     _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
 
     def state(self) -> Program:
@@ -60,7 +62,9 @@ class Formulation:
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
             self.builder.equal(summed([*takers, *flowing]), 0.0)
         self._growth_near_its_gangs()
-        CapacityRows(self.builder, self.cells, self.flows, self.opened).state()
+        for view, cells in self.views():
+            flows = {kind: columns for kind, columns in self.flows.items() if kind.against >= view}
+            CapacityRows(self.builder, view, cells, flows, self.opened).state()
         self._quota_rows()
         self.all_started = LineRows(self.builder, self.classes, self.ways).state()
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
@@ -71,7 +75,7 @@ class Formulation:
     def kinds_of(self, way: Way) -> Iterable[tuple[Kind, int]]:
         """What a gang served this way sends into cells, and how many of it."""
         if self.kept_at(way):
-            yield Kind(way.level, None, tuple(self._parts(way))), 1
+            yield Kind(way.level, None, tuple(self._parts(way)), self.classes[way.job_class].against), 1
         else:
             for group in range(len(way.option.gpu_types)):
                 yield from self.kinds_of_group(way, group)
@@ -86,12 +90,13 @@ class Formulation:
             return
         shape, (_, count), bundle = way.option.shapes[group], known.groups[group], known.bundles[group]
         if bundle is None or is_wider(bundle.within, self.cells.level):
-            yield Kind(None, way.pool, ((bare(shape), gpu_type, 1),)), count
+            yield Kind(None, way.pool, ((bare(shape), gpu_type, 1),), known.against), count
             return
         full, rest = divmod(count, bundle.tasks)
         for size, times in ((bundle.tasks, full), (rest, 1)):
             if size and times:
-                yield Kind(bundle.within if size > 1 else None, way.pool, ((bare(shape), gpu_type, size),)), times
+                level = bundle.within if size > 1 else None
+                yield Kind(level, way.pool, ((bare(shape), gpu_type, size),), known.against), times
 
     def kind_of_growth(self, growth: Growth) -> Kind:
         """What each task that a gang grows by sends into cells."""
@@ -99,7 +104,18 @@ class Formulation:
         gpu_type = way.option.gpu_types[growth.group]
         if gpu_type is None:
             raise AssertionError("a group without GPUs has no column to grow by")
-        return Kind(self.kept_at(way), way.pool, ((bare(way.option.shapes[growth.group]), gpu_type, 1),))
+        part = (bare(way.option.shapes[growth.group]), gpu_type, 1)
+        return Kind(self.kept_at(way), way.pool, (part,), self.classes[way.job_class].against)
+
+    def views(self) -> Iterable[tuple[Against, Cells]]:
+        """Each set of reservations that holds somebody back, with the cells of the room beside what they keep."""
+        for view in sorted({NOBODY, *(known.against for known in self.classes)}, key=sorted):
+            yield view, self._cells_of(view)
+
+    def _cells_of(self, view: Against) -> Cells:
+        if view not in self._seen:
+            self._seen[view] = Cells(seen(self.cells.room, view), self.cells.level) if view else self.cells
+        return self._seen[view]
 
     def kept_at(self, way: Way) -> Level | None:
         """The level at which whole gangs flow; None: their tasks flow one by one."""
@@ -213,10 +229,10 @@ class Formulation:
 
     def _most_in(self, kind: Kind, part: Part, domain: int) -> int:
         shape, gpu_type, count = part
-        cell = Cell(domain, gpu_type)
-        if kind.level is None or kind.level == self.cells.level:
-            return self.cells.slots(shape, cell) // count
-        return self.cells.bundles(shape, count, kind.level, cell)
+        cell, cells = Cell(domain, gpu_type), self._cells_of(kind.against)
+        if kind.level is None or kind.level == cells.level:
+            return cells.slots(shape, cell) // count
+        return cells.bundles(shape, count, kind.level, cell)
 
     def _quota_rows(self) -> None:
         terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)

@@ -9,6 +9,7 @@ from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Charge
 from solver.rules.options import Option
 from solver.world.cluster import GpuType, Level
+from solver.world.held import NOBODY, Against
 from solver.world.workload import Shape
 
 Part = tuple[Shape, GpuType, int]
@@ -17,11 +18,15 @@ Part = tuple[Shape, GpuType, int]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`."""
+    """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`.
+
+    `against`: whose reservations hold it back.
+    """
 
     level: Level | None
     pool: int | None
     parts: tuple[Part, ...]
+    against: Against = NOBODY
 
 
 @dataclass(frozen=True, slots=True)

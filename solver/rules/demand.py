@@ -21,6 +21,7 @@ from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
 from solver.rules.turns import Seniority, in_turn, ordering_of, with_those_behind
 from solver.world.cluster import GpuType
+from solver.world.held import NOBODY, Against
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, QueueName
 
@@ -69,7 +70,7 @@ class Candidate:
 
     `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
     what one can't have, none of them can. `inside_only`: it may start only inside its guarantee at every level. `strict`: it
-    may not delay one of its queue that comes earlier and waits.
+    may not delay one of its queue that comes earlier and waits. `against`: the holders whose reservations hold it back.
     """
 
     job: Job
@@ -79,6 +80,7 @@ class Candidate:
     likeness: int
     inside_only: bool = False
     strict: bool = False
+    against: Against = NOBODY
 
     @property
     def weight(self) -> float:

@@ -152,6 +152,12 @@ class SolverLimits(Document, frozen=True):
     seed: int = 0
 
 
+class Reservations(Document, frozen=True):
+    """For how many gangs that can't start devices are kept, on each GPU type; 0: for none."""
+
+    per_gpu_type: int = 1
+
+
 class SchedulingPolicy(Document, frozen=True):
     """The settings of the whole cluster; a repository has one.
 
@@ -163,6 +169,7 @@ class SchedulingPolicy(Document, frozen=True):
     default_priority_class: str = ""
     start_deadline: Duration = Duration(300_000)
     eta_horizon: Duration = Duration(7 * 86_400_000)
+    reservations: Reservations = Reservations()
     reclaim: Reclaim = "fair-share"
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()

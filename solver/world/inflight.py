@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.world.cluster import GpuType, NodeName
+from solver.world.cluster import GpuType
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
@@ -40,13 +40,15 @@ class Intent(Document, frozen=True):
 
 
 class Reservation(Document, frozen=True):
-    """Capacity held for a gang or a queue until an instant."""
+    """The devices kept for the waiting gang `holder` from `start`, for as long as it may run; `until` None: for ever.
 
-    holder: str
-    nodes: tuple[NodeName, ...]
-    gpus_per_node: int
+    Before `start` others may use them, if they will have ended by then.
+    """
+
+    holder: JobName
+    tasks: tuple[TaskPlacement, ...]
     start: Instant
-    until: Instant
+    until: Instant | None = None
 
 
 class AgingBand(Document, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -15,22 +15,15 @@ from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import (
-    JobName,
-    MigShape,
-    MigSlot,
-    QueueName,
-    Shape,
-    SharedShape,
-    TaskPlacement,
-    TrustDomain,
-)
+from solver.world.workload import JobName, MigShape, MigSlot, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 DomainOf = Callable[[str, QueueName], TrustDomain]
 """The trust domain of a queue in a pool."""
+
+Reserved = Mapping[JobName, tuple[tuple[TaskPlacement, Shape], ...]]
 
 SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 """A task without GPUs, CPU or memory fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""
@@ -43,6 +36,7 @@ class Room:
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
     (`partitions`), or somebody's.
     Nodes that take no new work have no room at all. Mutable: a round takes from it; `copy` first to try things out.
+    `reserved`: what is kept for each holder of a reservation from those whom it holds back (`solver/world/held`).
     """
 
     nodes: tuple[Node, ...]
@@ -57,6 +51,7 @@ class Room:
     index: dict[NodeName, int]
     shared: dict[int, SharedGpus] = field(default_factory=dict)
     partitions: Partitions = field(default_factory=Partitions)
+    reserved: Reserved = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -119,6 +114,7 @@ class Room:
             self.index,
             dict(self.shared),
             self.partitions.copy(),
+            self.reserved,
         )
 
     def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:

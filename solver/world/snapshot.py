@@ -76,9 +76,10 @@ def _sorted_in_flight(in_flight: InFlight) -> InFlight:
     return msgspec.structs.replace(
         in_flight,
         intents=tuple(sorted(in_flight.intents, key=lambda intent: intent.id)),
+        reservations=tuple(sorted(in_flight.reservations, key=lambda held: held.holder)),
         **{
             field: tuple(sorted(getattr(in_flight, field), key=msgspec.structs.astuple))
-            for field in ("reservations", "aging", "usage", "durations", "counters", "convergence")
+            for field in ("aging", "usage", "durations", "counters", "convergence")
         },
     )
 

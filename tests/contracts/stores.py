@@ -16,7 +16,7 @@ from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, History, JobSource, Ledger
 from reconciler.store.sql.store import open_store
 from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Intent, IntentKind
+from solver.world.inflight import Intent, IntentKind, Reservation
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
 
@@ -123,3 +123,9 @@ def intent_of(claim: Claim, kind: IntentKind = "start") -> Intent:
 def take(stores: Stores, epoch: Epoch, claim: Claim) -> None:
     """Claim with the start intent."""
     stores.ledger.claim(epoch, claim, intent_of(claim))
+
+
+def reservation_of(name: str, node: str) -> Reservation:
+    """One GPU kept for a job from an hour ahead, for a minute."""
+    tasks = (TaskPlacement("worker", 0, NodeName(node), (DeviceId(f"{node}/0"),)),)
+    return Reservation(JobName(name), tasks, NOW.after(3_600_000), NOW.after(3_660_000))

@@ -15,7 +15,7 @@ from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.inflight import ConvergenceClock, Intent, Usage
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
-from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
+from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, reservation_of, submit, take
 
 
 def test_one_leads_until_the_lease_ends(stores: Stores) -> None:
@@ -332,6 +332,8 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
         lambda: stores.ledger.keep_past_use(stale, PastUse((), NOW)),
         lambda: stores.ledger.nominate(stale, promise_to("b")),
         lambda: stores.ledger.withdraw(stale, JobName("b")),
+        lambda: stores.ledger.reserve(stale, reservation_of("b", "n1")),
+        lambda: stores.ledger.unreserve(stale, JobName("b")),
     )
     for write in writes:
         with pytest.raises(StaleEpochError):
@@ -348,6 +350,45 @@ def test_claims_and_intents_are_sorted(stores: Stores) -> None:
         take(stores, epoch, claim_of(name, f"g{number}"))
     assert [claim.job for claim in stores.ledger.claims()] == ["a", "b", "c"]
     assert [intent.id for intent in stores.ledger.intents()] == ["start/a/1", "start/b/1", "start/c/1"]
+
+
+def test_a_reservation_is_kept_replaced_and_given_up(stores: Stores) -> None:
+    for name in ("b", "a"):
+        submit(stores, name)
+    epoch = lead(stores)
+    for name in ("b", "a"):
+        stores.ledger.reserve(epoch, reservation_of(name, "n1"))
+    moved = reservation_of("a", "n2")
+    stores.ledger.reserve(epoch, moved)
+    stores.reopen()
+    assert stores.ledger.reservations() == (moved, reservation_of("b", "n1"))
+    stores.ledger.unreserve(epoch, JobName("a"))
+    stores.ledger.unreserve(epoch, JobName("a"))
+    assert stores.ledger.reservations() == (reservation_of("b", "n1"),)
+
+
+def test_a_claim_or_a_promise_ends_what_was_reserved_for_its_gang_and_for_no_other(stores: Stores) -> None:
+    for name in ("a", "b", "c"):
+        submit(stores, name)
+    epoch = lead(stores)
+    for name in ("a", "b", "c"):
+        stores.ledger.reserve(epoch, reservation_of(name, "n1"))
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.reserve(epoch, reservation_of("a", "n1"))  # said again after a crash: it waits no more
+    stores.ledger.nominate(epoch, promise_to("c"))
+    assert stores.ledger.reservations() == (reservation_of("b", "n1"),)
+
+
+def test_nothing_is_reserved_for_a_job_that_has_ended_or_never_was(stores: Stores) -> None:
+    for name in ("a", "b"):
+        submit(stores, name)
+    epoch = lead(stores)
+    stores.ledger.reserve(epoch, reservation_of("b", "n1"))
+    for name in ("a", "b"):
+        stores.jobs.finish(epoch, JobName(name), JobOutcome("cancelled", NOW))
+    for name in ("a", "nobody"):
+        stores.ledger.reserve(epoch, reservation_of(name, "n1"))
+    assert stores.ledger.reservations() == ()
 
 
 def test_clocks_are_kept_until_they_are_replaced(stores: Stores) -> None:

@@ -19,8 +19,10 @@ from solver.plan.plan import (
     Plan,
     Release,
     Repartition,
+    Reserve,
     Shrink,
     Step,
+    Unreserve,
     Waits,
     Withdraw,
     Yields,
@@ -88,6 +90,8 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
             return f"release {step.job}  attempt {step.attempt}"
         case Withdraw():
             return f"take    what {step.job} was promised"
+        case Reserve() | Unreserve():
+            return _reserved(step)
         case Evict():
             whom = f"  for {step.beneficiary}" if step.beneficiary else ""
             return f"evict   {step.job}{whom}  # {step.means}, in {step.grace}"
@@ -98,6 +102,12 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
             return f"grow    {step.job}  by {_places(step.tasks)}"
         case Nominate():
             return f"promise {step.job}  {_places(step.tasks)}"
+
+
+def _reserved(step: Reserve | Unreserve) -> str:
+    if isinstance(step, Unreserve):
+        return f"unhold  {step.job}"
+    return f"reserve {step.job}  {_places(step.tasks)} from {step.start}"
 
 
 def _places(tasks: Sequence[TaskPlacement]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
-from solver.world.inflight import InFlight, Intent
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Reserve, Unreserve, Withdraw
+from solver.world.inflight import InFlight, Intent, Reservation
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job
 
@@ -42,7 +42,15 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
             time_limit=bind.time_limit,
         )
 
-    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*kept, *stops, *promises))
+    reserved = {held.holder: held for held in snapshot.in_flight.reservations}
+    for step in plan.steps:
+        if isinstance(step, Reserve):
+            reserved[step.job] = Reservation(step.job, step.tasks, step.start, step.until)
+        elif isinstance(step, Bind | Nominate | Unreserve):
+            reserved.pop(step.job, None)
+    in_flight = msgspec.structs.replace(
+        snapshot.in_flight, intents=(*kept, *stops, *promises), reservations=tuple(reserved.values())
+    )
     return snapshot_of(now, snapshot.nodes, map(after, snapshot.jobs), in_flight)
 
 
@@ -58,4 +66,5 @@ def victims_gone(snapshot: Snapshot) -> Snapshot:
         )
 
     intents = tuple(intent for intent in snapshot.in_flight.intents if intent.job not in gone)
-    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), InFlight(intents=intents))
+    in_flight = InFlight(intents=intents, reservations=snapshot.in_flight.reservations)
+    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), in_flight)

@@ -12,6 +12,7 @@ from solver.rules.options import Option
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
+from solver.world.held import NOBODY, Against, seen
 from solver.world.mig import Geometry, Placed, is_valid, mig_model
 from solver.world.mig_gpus import MigRule
 from solver.world.mig_layout import realisations
@@ -26,6 +27,10 @@ States = tuple[tuple[Geometry | None, Geometry], ...]
 
 Free = tuple[tuple[int, int, Divided, States, int], ...]
 """Whole free GPUs, CPU, divided GPUs and GPUs in MIG mode per node, and how many of those were made whole."""
+
+
+Seen = tuple[tuple[Against, tuple[tuple[int, int], ...]], ...]
+"""For each set of reservations that holds somebody back, the whole GPUs and CPU per node that are left beside what they keep."""
 
 
 def best_values(
@@ -52,6 +57,8 @@ def best_values(
         else (None,)
         for candidate in candidates
     ]
+    beside = ((view, seen(room, view)) for view in sorted({c.against for c in candidates} - {NOBODY}, key=sorted))
+    views = tuple((view, tuple(zip(r.free_gpus.tolist(), r.free_cpu.tolist(), strict=True))) for view, r in beside)
     best = layer_values((), sub_layers, shares)
     for chosen in product(*choices):
         starts = [
@@ -60,7 +67,12 @@ def best_values(
             if choice
         ]
         values = layer_values(starts, sub_layers, shares)
-        if values > best and _lawful(starts, shares) and _in_line(starts, candidates) and _fits(starts, room, free):
+        if (
+            values > best
+            and _lawful(starts, shares)
+            and _in_line(starts, candidates)
+            and _fits(starts, room, free, views)
+        ):
             best = values
     return best
 
@@ -125,27 +137,44 @@ def _delays(later: Candidate, option: Option, earlier: Candidate) -> bool:
     return False
 
 
-def _fits(starts: Sequence[Start], room: Room, free: Free) -> bool:
+def _fits(starts: Sequence[Start], room: Room, free: Free, views: Seen) -> bool:
     if not starts:
         return True
     first, rest = starts[0], starts[1:]
-    return any(_fits(rest, room, left) for left in _gang(first, room, free))
+    return any(_fits(rest, room, *left) for left in _gang(first, room, free, views))
 
 
-def _gang(start: Start, room: Room, free: Free) -> Iterator[Free]:
+def _beside(start: Start, views: Seen, hosts: tuple[int, ...]) -> Seen | None:
+    """What its tasks leave to those whom the same reservations hold back; None where that is too little for itself."""
+    left = []
+    for view, nodes in views:
+        after = [list(node) for node in nodes]
+        for (shape, _), host in zip(_tasks(start), hosts, strict=True) if view <= start.candidate.against else ():
+            after[host][0] -= shape.gpus
+            after[host][1] -= shape.cpu
+            if (shape.gpus and after[host][0] < 0) or (shape.cpu and after[host][1] < 0):
+                return None
+        left.append((view, tuple((gpus, cpu) for gpus, cpu in after)))
+    return tuple(left)
+
+
+def _gang(start: Start, room: Room, free: Free, views: Seen) -> Iterator[tuple[Free, Seen]]:
     nodes = room.nodes
     asked = start.candidate.job.spec.effective_topology
     levels: list[Level] = [level for level in (asked.required,) if level]
     if start.placed.preferred_met and asked.preferred:
         levels.append(asked.preferred)
     domains = {tuple(node.domain(level) for level in levels) for node in nodes}
-    seen = set()
+    known = set()
     for domain in sorted(domains):
         allowed = [i for i, node in enumerate(nodes) if tuple(node.domain(level) for level in levels) == domain]
         for left, hosts in _place(_tasks(start), room, allowed, free, ()):
-            if left not in seen and _apart(start, [nodes[host] for host in hosts]):
-                seen.add(left)
-                yield left
+            beside = _beside(start, views, hosts)
+            if beside is None or (left, beside) in known:
+                continue
+            if _apart(start, [nodes[host] for host in hosts]):
+                known.add((left, beside))
+                yield left, beside
 
 
 def _apart(start: Start, hosts: Sequence[Node]) -> bool:

@@ -10,7 +10,7 @@ from solver import forecast
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import Held
-from solver.rules.policy import Policy, Queue, policy_of
+from solver.rules.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.simulate import Replay, Round, TraceJob
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
@@ -101,9 +101,9 @@ def test_an_early_end_can_make_a_job_start_later_than_forecast() -> None:
     """The counterexample to "never later": list scheduling has anomalies (R. L. Graham, 1966).
 
     The pair would start at hour 2, when both runners end at their limits. One ends after an hour instead, `small` takes its
-    node for five hours, and the pair, for which nothing is held, waits for that.
+    node for five hours, and the pair, for which nothing is reserved, waits for that.
     """
-    policy = policy_of((Queue(QueueName("a")),))
+    policy = policy_of((Queue(QueueName("a")),), scheduling=SchedulingPolicy(reservations=Reservations(0)))
     held = Replay((node("n1", 2), node("n2", 2)), policy, None, Duration(1))
     jobs = [
         limited(job("x1", "a", 1, 2), 2),

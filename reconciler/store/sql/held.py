@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
-from reconciler.store.protocols import Claim, ClaimRefusedError
+from reconciler.store.protocols import ClaimRefusedError
 from reconciler.store.sql.tables import attempts, claims, holdings
 from solver.world.cluster import DeviceId
-from solver.world.document import encode
 from solver.world.quantities import MILLI_PER_GPU, Instant
 from solver.world.workload import JobName, TaskPlacement
 
@@ -38,23 +37,13 @@ def hold(connection: Connection, job: JobName, tasks: Iterable[TaskPlacement]) -
         connection.execute(insert(holdings), rows)
 
 
-def change_size(connection: Connection, claim: Claim, at: Instant) -> None:
-    """The claim has these tasks from `at` on; what it ran with those before is added up first."""
-    own = claims.c.job == claim.job
-    ran = _ran(connection, claim.job, claim.attempt, at)
-    tasks = encode(claim.tasks).decode()
-    connection.execute(update(claims).where(own).values(ran_gpu_ms=ran, sized_at=at, tasks=tasks, growth=claim.growth))
-    connection.execute(delete(holdings).where(holdings.c.job == claim.job))
-    hold(connection, claim.job, claim.tasks)
-
-
 def add_served(connection: Connection, job: JobName, attempt: int, at: Instant) -> None:
     """Keep what an attempt has run, whose claim is about to go."""
-    added = attempts.c.served_gpu_ms + _ran(connection, job, attempt, at)
+    added = attempts.c.served_gpu_ms + ran(connection, job, attempt, at)
     connection.execute(update(attempts).where(attempts.c.job == job).values(served_gpu_ms=added))
 
 
-def _ran(connection: Connection, job: JobName, attempt: int, at: Instant) -> int:
+def ran(connection: Connection, job: JobName, attempt: int, at: Instant) -> int:
     """GPU-milliseconds that an attempt has run until `at`, at all its sizes."""
     held = select(claims).where(claims.c.job == job, claims.c.attempt == attempt)
     claim = connection.execute(held).one_or_none()

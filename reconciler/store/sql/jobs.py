@@ -8,7 +8,7 @@ from reconciler.backend import Epoch
 from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.store.protocols import DuplicateJobError, UnknownJobError
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import jobs, nominations
+from reconciler.store.sql.tables import jobs, nominations, reservations
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
@@ -62,6 +62,7 @@ class SqlJobSource:
             live = (jobs.c.name == name) & jobs.c.ended_at.is_(None)
             connection.execute(update(jobs).where(live).values(ended_at=outcome.at, outcome=encode(outcome).decode()))
             connection.execute(delete(nominations).where(nominations.c.job == name))
+            connection.execute(delete(reservations).where(reservations.c.holder == name))
 
     def _read(self, connection: Connection, name: JobName) -> JobRecord:
         row = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()

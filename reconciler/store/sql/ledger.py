@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -11,7 +10,8 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.held import add_served, change_size, hold, refuse_held
+from reconciler.store.sql.held import add_served, hold, refuse_held
+from reconciler.store.sql.sizes import change_size, refuse_growth, without
 from reconciler.store.sql.tables import (
     attempts,
     claims,
@@ -21,9 +21,10 @@ from reconciler.store.sql.tables import (
     kept,
     leadership,
     nominations,
+    reservations,
 )
 from solver.world.document import encode
-from solver.world.inflight import ConvergenceClock, Intent
+from solver.world.inflight import ConvergenceClock, Intent, Reservation
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
 
@@ -67,6 +68,7 @@ class SqlLedger:
             _set_last_attempt(connection, claim)
             _insert_intent(connection, intent)
             connection.execute(delete(nominations).where(nominations.c.job == claim.job))
+            connection.execute(delete(reservations).where(reservations.c.holder == claim.job))
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
         """Record an intent; the first of an id stays."""
@@ -83,15 +85,34 @@ class SqlLedger:
         """Promise a waiting job devices, in place of what it was promised before."""
         with self._database.writing(epoch) as connection:
             connection.execute(delete(nominations).where(nominations.c.job == intent.job))
-            live = select(jobs.c.name).where(jobs.c.name == intent.job, jobs.c.ended_at.is_(None))
-            holds = select(claims.c.job).where(claims.c.job == intent.job)
-            if connection.execute(live).first() and not connection.execute(holds).first():
+            connection.execute(delete(reservations).where(reservations.c.holder == intent.job))
+            if _waits(connection, intent.job):
                 connection.execute(insert(nominations).values(job=intent.job, intent=encode(intent).decode()))
 
     def withdraw(self, epoch: Epoch, job: JobName) -> None:
         """What the job was promised is free for others."""
         with self._database.writing(epoch) as connection:
             connection.execute(delete(nominations).where(nominations.c.job == job))
+
+    def reserve(self, epoch: Epoch, reservation: Reservation) -> None:
+        """Keep devices for a waiting gang, in place of what was kept."""
+        with self._database.writing(epoch) as connection:
+            holder, text = reservation.holder, encode(reservation).decode()
+            connection.execute(delete(reservations).where(reservations.c.holder == holder))
+            if _waits(connection, holder):
+                connection.execute(insert(reservations).values(holder=holder, reservation=text))
+
+    def unreserve(self, epoch: Epoch, holder: JobName) -> None:
+        """The reservation goes."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(reservations).where(reservations.c.holder == holder))
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Every reservation, sorted by holder."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(reservations.c.reservation)).scalars().all()
+        found = (self._database.read_document(text, Reservation) for text in stored)
+        return tuple(sorted(found, key=lambda reservation: reservation.holder))
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done."""
@@ -112,11 +133,8 @@ class SqlLedger:
             claim = self._claim_of(connection, intent)
             if claim is None:
                 raise ClaimRefusedError(f"{intent.job} does not hold attempt {intent.attempt}")
-            _refuse_unless_settled(connection, claim)
-            tasks = (*claim.tasks, *intent.tasks)
-            _refuse_twins(claim.job, tasks)
-            refuse_held(connection, claim.job, intent.tasks)
-            grown = msgspec.structs.replace(claim, tasks=tasks, growth=claim.growth + 1)
+            refuse_growth(connection, claim, intent.tasks)
+            grown = msgspec.structs.replace(claim, tasks=(*claim.tasks, *intent.tasks), growth=claim.growth + 1)
             change_size(connection, grown, intent.asked_at)
             _insert_intent(connection, intent)
             return grown
@@ -133,12 +151,12 @@ class SqlLedger:
             claim = self._claim_of(connection, shrink) if shrink else None
             if shrink is None or claim is None:
                 return
-            gone = {(task.group, task.index) for task in shrink.tasks}
-            change_size(connection, msgspec.structs.replace(claim, tasks=_without(claim.tasks, gone)), at)
+            shrunk = msgspec.structs.replace(claim, tasks=without(claim.tasks, shrink.tasks))
+            change_size(connection, shrunk, at)
             connection.execute(delete(intents).where(intents.c.id == shrink.id))
             grow = self._intent(connection, f"grow/{job}/{attempt}")
             if grow is not None:
-                joining = _without(grow.tasks, gone)
+                joining = without(grow.tasks, shrink.tasks)
                 connection.execute(delete(intents).where(intents.c.id == grow.id))
                 if joining:
                     _insert_intent(connection, msgspec.structs.replace(grow, tasks=joining))
@@ -240,33 +258,17 @@ def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
         raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} is not the next; its last was {last}")
 
 
-def _refuse_unless_settled(connection: Connection, claim: Claim) -> None:
-    """Refuse to let a gang grow that does not simply run."""
-    job = f"attempt {claim.attempt} of {claim.job}"
-    if connection.execute(select(jobs.c.ended_at).where(jobs.c.name == claim.job)).scalar_one() is not None:
-        raise ClaimRefusedError(f"{claim.job} has ended")
-    if claim.running_since is None:
-        raise ClaimRefusedError(f"{job} does not run yet")
-    asked = set(connection.execute(select(intents.c.id).where(intents.c.job == claim.job)).scalars())
-    for kind, is_busy in (("stop", "is being stopped"), ("grow", "still grows")):
-        if f"{kind}/{claim.job}/{claim.attempt}" in asked:
-            raise ClaimRefusedError(f"{job} {is_busy}")
-
-
-def _refuse_twins(job: JobName, tasks: tuple[TaskPlacement, ...]) -> None:
-    for (group, index), count in Counter((task.group, task.index) for task in tasks).items():
-        if count > 1:
-            raise ClaimRefusedError(f"{job} has a task {group}/{index} already")
-
-
-def _without(tasks: tuple[TaskPlacement, ...], gone: set[tuple[str, int]]) -> tuple[TaskPlacement, ...]:
-    return tuple(task for task in tasks if (task.group, task.index) not in gone)
-
-
 def _set_last_attempt(connection: Connection, claim: Claim) -> None:
     known = connection.execute(update(attempts).where(attempts.c.job == claim.job).values(last=claim.attempt))
     if not known.rowcount:
         connection.execute(insert(attempts).values(job=claim.job, last=claim.attempt, served_gpu_ms=0))
+
+
+def _waits(connection: Connection, job: JobName) -> bool:
+    """Whether the job is live and holds nothing."""
+    live = select(jobs.c.name).where(jobs.c.name == job, jobs.c.ended_at.is_(None))
+    holds = select(claims.c.job).where(claims.c.job == job)
+    return bool(connection.execute(live).first()) and not connection.execute(holds).first()
 
 
 def _insert_intent(connection: Connection, intent: Intent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -83,6 +83,13 @@ nominations = Table(
     metadata,
     Column("job", String, ForeignKey("jobs.name"), primary_key=True),
     Column("intent", Text, nullable=False),
+)
+
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("holder", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("reservation", Text, nullable=False),
 )
 
 evictions = Table(

@@ -1,0 +1,127 @@
+"""S10: judges by plain sums whether a plan leaves reservations what they hold.
+
+Part of the checker, and as slow and obvious. Nobody who would still be there when a reservation starts is given a device of
+it, or CPU and memory that its gang will need there. Work that lies inside guarantees, each judged alone, is left out: it may take
+what is reserved for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from solver.plan.plan import Bind, Nominate, Plan, Reserve
+from solver.plan.violation import Violation
+from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, use_by_line
+from solver.rules.policy import Policy
+from solver.rules.tree import Line, QueueTree
+from solver.world.cluster import Node, NodeName
+from solver.world.inflight import Reservation
+from solver.world.quantities import Instant
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobName, Shape, TaskPlacement
+
+
+def reservation_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """Every start on what is reserved for another that will not be gone in time; every reservation of nothing."""
+    court = _Court(snapshot, policy, plan)
+    yield from court.taken()
+    yield from court.made()
+
+
+@dataclass(frozen=True, slots=True)
+class _Court:
+    snapshot: Snapshot
+    policy: Policy
+    plan: Plan
+
+    def taken(self) -> Iterator[Violation]:
+        """Devices, CPU and memory that are given to somebody who would still be there."""
+        pending = {job.name for job in self.snapshot.pending}
+        open_nodes = {node.name: node for node in self.snapshot.nodes if node.ready and not node.cordoned}
+        placed = [step for step in self.plan.steps if isinstance(step, Bind | Nominate)]
+        inside = {step.job for step in placed if self._is_entitled(step.job, step.tasks)}
+        for held in self.snapshot.in_flight.reservations:
+            if held.holder not in pending or not {task.node for task in held.tasks} <= open_nodes.keys():
+                continue
+            start = max(held.start, self.snapshot.time)
+            staying = [
+                step
+                for step in placed
+                if step.job not in inside | {held.holder} and not self._gone(step.job, self.snapshot.time, start)
+            ]
+            devices = {device for task in held.tasks for device in task.devices}
+            for step in staying:
+                for device in sorted(devices & {device for task in step.tasks for device in task.devices}):
+                    problem = f"has {device}, which is reserved for {held.holder} from {held.start}"
+                    yield Violation("S10", step.job, problem)
+            for name in sorted({task.node for task in held.tasks}):
+                yield from self._host(held, open_nodes[name], staying, start)
+
+    def made(self) -> Iterator[Violation]:
+        """What is reserved anew is for somebody who waits, from an instant to come, on devices that there are."""
+        provided = {step.job for step in self.plan.steps if isinstance(step, Bind | Nominate)}
+        waiting = {job.name for job in self.snapshot.pending} - provided
+        there = {(node.name, gpu.id) for node in self.snapshot.nodes for gpu in node.gpus}
+        for step in self.plan.steps:
+            if isinstance(step, Reserve):
+                if step.job not in waiting:
+                    yield Violation("S10", step.job, "has a reservation and does not wait")
+                if step.start <= self.snapshot.time:
+                    yield Violation("S10", step.job, f"has a reservation from {step.start}, which is not to come")
+                if not {(task.node, device) for task in step.tasks for device in task.devices} <= there:
+                    yield Violation("S10", step.job, "has a reservation of devices that are not there")
+
+    def _host(
+        self, held: Reservation, node: Node, staying: Iterable[Bind | Nominate], start: Instant
+    ) -> Iterator[Violation]:
+        """CPU and memory of one node when the reservation starts."""
+        needed = self._of(held.holder, held.tasks, node.name)
+        given = [self._of(step.job, step.tasks, node.name) for step in staying]
+        still = [
+            self._of(job.name, job.placement, node.name)
+            for job in self.snapshot.jobs
+            if job.placement and not self._ends_by(job, start)
+        ]
+        for what, has in enumerate((int(node.cpu), int(node.memory))):
+            before = needed[what] + sum(one[what] for one in still)
+            more = sum(one[what] for one in given)
+            if more and before <= has < before + more:
+                problem = f"finds too little {('CPU', 'memory')[what]} on {node.name} at {held.start}"
+                yield Violation("S10", held.holder, problem)
+
+    def _gone(self, name: JobName, begins: Instant, by: Instant) -> bool:
+        limit = self.policy.time_limit(self._job(name))
+        return limit is not None and begins + limit <= by
+
+    def _ends_by(self, job: Job, by: Instant) -> bool:
+        stops = {
+            (intent.job, intent.attempt): intent.deadline
+            for intent in self.snapshot.in_flight.intents
+            if intent.kind == "stop"
+        }
+        deadline = stops.get((job.name, job.attempt))
+        if deadline is not None:
+            return deadline <= by
+        began = self.snapshot.time if job.started_at is None else job.started_at
+        return job.time_limit is not None and began + job.time_limit <= by
+
+    def _of(self, name: JobName, tasks: Iterable[TaskPlacement], node: NodeName) -> tuple[int, int]:
+        shapes = {group.name: group.shape for group in self._job(name).spec.task_groups}
+        mine = [shapes.get(task.group, Shape()) for task in tasks if task.node == node]
+        return sum(int(shape.cpu) for shape in mine), sum(int(shape.memory) for shape in mine)
+
+    def _job(self, name: JobName) -> Job:
+        return next(job for job in self.snapshot.jobs if job.name == name)
+
+    def _is_entitled(self, name: JobName, tasks: Iterable[TaskPlacement]) -> bool:
+        """Whether all its GPUs lie inside the guarantees of its queue and of all above it, beside what is held."""
+        tree, queue = QueueTree.of(self.policy), self._job(name).spec.queue
+        guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self.snapshot, tree)
+        charge = charge_of_tasks(tasks, self.snapshot.gpu_types)
+        return any(charge.values()) and all(
+            used.get(line, 0) + milli <= guaranteed.get(line, 0)
+            for gpu_type, milli in charge.items()
+            if milli
+            for line in (Line(above, gpu_type) for above in tree.path(queue))
+        )

@@ -1,0 +1,215 @@
+"""Which gangs that can't start have devices kept for them after a round, and from when.
+
+On each GPU type the first K of the policy: work that lies inside guarantees beside what has no known end, then whoever has a
+reservation already, then in the order of the round. Each is held at its earliest start, beside what is held for those before
+it. A reservation stays as it is until its gang starts, unless it became impossible, or could start earlier by a fifth of the
+wait that is left. Gangs that a ceiling holds back have none: the room would stay idle for a queue that may not use it.
+(EASY backfilling with several reservations; D. Lifka, "The ANL/IBM SP scheduling system", 1995.)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from solver.ahead import World, has_gpus
+from solver.holds import is_live, lies_inside, may_run_around
+from solver.placement import place
+from solver.plan.plan import Reserve, Step, Unreserve
+from solver.rules.demand import Candidate
+from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.options import Option
+from solver.rules.policy import Policy
+from solver.rules.users import UserRoom
+from solver.starts import held_by
+from solver.world.cluster import GpuType
+from solver.world.inflight import Reservation
+from solver.world.quantities import Instant
+from solver.world.room import Room
+from solver.world.workload import JobName, MigShape, SharedShape, TaskPlacement
+
+CONSIDERED_MAX = 20
+"""Waiting gangs for which an earliest start is looked for, in the order described above."""
+
+MOVES_FOR = 5
+"""A reservation moves where it saves at least one part in so many of the wait that is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What is free, and where the queues stand, from an instant until something else ends."""
+
+    at: Instant
+    room: Room
+    shares: Shares
+
+
+@dataclass(frozen=True, slots=True)
+class _Booked:
+    """A reservation that stands, with whose it is and how it is served."""
+
+    reservation: Reservation
+    candidate: Candidate
+    option: Option
+
+
+def reservations_after(
+    world: World, policy: Policy, waiting: Sequence[Candidate], known: Iterable[Reservation], now: Instant
+) -> tuple[Reservation, ...]:
+    """The reservations that hold once a round's starts have come true. `world`: as the round leaves it; it is played through."""
+    most = policy.scheduling.reservations.per_gpu_type
+    able = [candidate for candidate in waiting if _is_whole(candidate)]
+    if not most or not able:
+        return ()
+    by_holder = {held.holder: held for held in known}
+    stops = sorted({held.start for held in by_holder.values()})
+    moments = [_Moment(now, world.room.copy(), world.shares_now())]
+    ahead = world.instants(now.after(policy.scheduling.eta_horizon), stops)
+    moments += [_Moment(at, world.room.copy(), world.shares_now()) for at in ahead]
+    last = moments[-1].shares
+    book = _Book(policy, moments)
+    standing = {
+        c.job.name: (not lies_inside(last, c.job.spec.queue, c.options[0].charge), c.job.name not in by_holder)
+        for c in able
+    }
+    for candidate in sorted(able, key=lambda candidate: standing[candidate.job.name])[:CONSIDERED_MAX]:
+        book.enter(candidate, by_holder.get(candidate.job.name), most)
+    return tuple(sorted((booked.reservation for booked in book.booked), key=lambda held: held.holder))
+
+
+def reserving_steps(
+    before: Iterable[Reservation], after: Iterable[Reservation], provided: Iterable[JobName]
+) -> Iterable[Step]:
+    """What to make true so that `after` holds; what was held for those `provided` for goes with their binds and promises."""
+    known, wanted = {held.holder: held for held in before}, {held.holder: held for held in after}
+    for holder in sorted(known.keys() - wanted.keys() - set(provided)):
+        yield Unreserve(holder)
+    for holder, held in sorted(wanted.items()):
+        if known.get(holder) != held:
+            yield Reserve(holder, held.tasks, held.start, held.until)
+
+
+@dataclass(slots=True)
+class _Book:
+    """Reservations made so far, over what is free when."""
+
+    policy: Policy
+    moments: Sequence[_Moment]
+    booked: list[_Booked] = field(default_factory=list)
+    _count: Counter[GpuType] = field(default_factory=Counter)
+
+    def enter(self, candidate: Candidate, known: Reservation | None, most: int) -> None:
+        """Keep devices for a gang, where fewer than `most` have a reservation on the types that it would use."""
+        options = [o for o in candidate.options if all(self._count[gpu_type] < most for gpu_type in o.charge)]
+        kept = self._kept(candidate, known, options) if known is not None else None
+        found = self._earliest(candidate, options, kept.reservation.start if kept else None)
+        booked = found if found and (kept is None or self._is_worth_moving(kept, found)) else kept
+        if booked is not None:
+            self.booked.append(booked)
+            self._count.update(dict.fromkeys(booked.option.charge, 1))
+
+    @property
+    def _now(self) -> Instant:
+        return self.moments[0].at
+
+    def _is_worth_moving(self, kept: _Booked, found: _Booked) -> bool:
+        left = kept.reservation.start - self._now
+        return (kept.reservation.start - found.reservation.start) * MOVES_FOR >= left
+
+    def _kept(self, candidate: Candidate, known: Reservation, options: Sequence[Option]) -> _Booked | None:
+        """The reservation as it is, if the gang can still start there and then."""
+        moment = self._moment(known.start)
+        if known.start <= self._now or not is_live(known, moment.room):
+            return None
+        room = self._room(moment, known.start, self._until(candidate, known.start))
+        for option in options:
+            if (
+                _is_served_so(known, candidate, option, room)
+                and self._is_lawful(candidate, option, moment, known.start)
+                and room.has_free(held_by(candidate.job.spec, option, known.tasks))
+            ):
+                return _Booked(known, candidate, option)
+        return None
+
+    def _earliest(self, candidate: Candidate, options: Sequence[Option], before: Instant | None) -> _Booked | None:
+        """At the first instant at which it can start anywhere, `before` an instant where one is given."""
+        for at in self._instants():
+            if before is not None and at >= before:
+                return None
+            moment, until = self._moment(at), self._until(candidate, at)
+            if not has_gpus(candidate, moment.room):
+                continue
+            for option in options:
+                if not self._is_lawful(candidate, option, moment, at):
+                    continue
+                placed = place(self._room(moment, at, until), candidate.job.spec, option)
+                if placed is not None and not _in_mig_mode(moment.room, placed.tasks):
+                    return _Booked(Reservation(candidate.job.name, placed.tasks, at, until), candidate, option)
+        return None
+
+    def _instants(self) -> Sequence[Instant]:
+        ends = {booked.reservation.until for booked in self.booked}
+        last = self._now.after(self.policy.scheduling.eta_horizon)
+        known = {moment.at for moment in self.moments} | {end for end in ends if end is not None and end <= last}
+        return sorted(at for at in known if at > self._now)
+
+    def _moment(self, at: Instant) -> _Moment:
+        return self.moments[max(0, bisect_right(self.moments, at, key=lambda moment: moment.at) - 1)]
+
+    def _until(self, candidate: Candidate, start: Instant) -> Instant | None:
+        limit = self.policy.time_limit(candidate.job)
+        return None if limit is None else start.after(limit)
+
+    def _beside(self, start: Instant, until: Instant | None) -> Iterable[_Booked]:
+        """The reservations whose gangs would run at the same time."""
+        for booked in self.booked:
+            other = booked.reservation
+            if not (may_run_around(until, other.start) or may_run_around(other.until, start)):
+                yield booked
+
+    def _room(self, moment: _Moment, start: Instant, until: Instant | None) -> Room:
+        room = moment.room.copy()
+        for booked in self._beside(start, until):
+            room.occupy(held_by(booked.candidate.job.spec, booked.option, booked.reservation.tasks))
+        return room
+
+    def _is_lawful(self, candidate: Candidate, option: Option, moment: _Moment, at: Instant) -> bool:
+        """Whether nothing but room could keep the gang from starting then."""
+        headroom, users = Headroom(moment.shares), UserRoom(moment.shares.users)
+        for booked in self._beside(at, self._until(candidate, at)):
+            headroom.take(booked.candidate.job.spec.queue, booked.option.charge)
+            users.take(booked.candidate.job, booked.option.charge)
+        queue, charge = candidate.job.spec.queue, option.charge
+        if candidate.inside_only and headroom.entitled.part(queue, charge) < _total(charge):
+            return False
+        return not headroom.blocking(queue, charge) and not users.blocking(candidate.job, charge)
+
+
+def _is_served_so(known: Reservation, candidate: Candidate, option: Option, room: Room) -> bool:
+    """Whether what is kept is for a gang of this size, on the types of the option."""
+    sizes = Counter(task.group for task in known.tasks)
+    used = {task.group: room.nodes[room.index[task.node]].gpu_type for task in known.tasks if task.devices}
+    return all(
+        sizes[group.name] == group.least and (gpu_type is None or not group.least or used.get(group.name) == gpu_type)
+        for group, gpu_type in zip(candidate.job.spec.task_groups, option.gpu_types, strict=True)
+    )
+
+
+def _total(charge: Charge) -> int:
+    return sum(charge.values())
+
+
+def _is_whole(candidate: Candidate) -> bool:
+    """Whether it uses GPUs, and all of them whole: parts of GPUs are not reserved."""
+    shapes = [shape for option in candidate.options for shape in option.shapes]
+    return all(not isinstance(shape, SharedShape | MigShape) for shape in shapes) and all(
+        _total(option.charge) for option in candidate.options
+    )
+
+
+def _in_mig_mode(room: Room, tasks: Iterable[TaskPlacement]) -> bool:
+    """Whether some of the devices would have to be made whole first."""
+    instances = {gpu.id: gpu.instances for node in room.nodes for gpu in node.gpus}
+    return any(instances[device] is not None for task in tasks for device in task.devices)
