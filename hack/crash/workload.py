@@ -62,7 +62,7 @@ class FixedPolicy:
 
 
 def workload(chance: random.Random, start: Instant) -> tuple[Happening, ...]:
-    """Five to eight gangs that don't all fit at once, some failing, some cancelled, and perhaps a node that dies."""
+    """Five to eight gangs that don't all fit at once, some elastic, some failing, some cancelled, and perhaps a node that dies."""
     happenings = []
     for number in range(chance.randint(5, 8)):
         name, at = f"job-{number}", start.after(chance.randint(0, USERS_BUSY_MS // 2))
@@ -96,6 +96,8 @@ def _command(chance: random.Random) -> tuple[str, ...]:
 
 
 def _spec(chance: random.Random, command: tuple[str, ...]) -> JobSpec:
-    group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
+    replicas = chance.randint(1, 3)
+    least = chance.randint(1, replicas) if chance.random() < 0.5 else None
+    group = TaskGroup("worker", replicas, Shape(gpus=chance.randint(1, 2)), min_replicas=least)
     limit = Duration(chance.randint(1_000, 20_000)) if chance.random() < 0.3 else None
     return JobSpec(chance.choice(QUEUES), (group,), time_limit=limit, command=command)
