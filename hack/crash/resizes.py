@@ -34,9 +34,9 @@ def resize(leader: Leader, chance: random.Random) -> None:
         if "grow" in own:
             if own["grow"].deadline <= now:
                 steps.append(_shrink(claim, own["grow"].tasks, "overdue"))
-        elif chance.random() < 0.3:
+        elif chance.random() < 0.6:
             steps += _grow(claim, spec, claims, intents)
-        elif chance.random() < 0.3 and len(claim.tasks) > spec.task_groups[0].least:
+        elif len(claim.tasks) > spec.task_groups[0].least:
             steps.append(_shrink(claim, (chance.choice(claim.tasks),), "converge"))
     leader.act(Plan("", "", tuple(steps[:1]), (), Certificate("greedy", (), 0.0, "none", 0)))
 
