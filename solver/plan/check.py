@@ -47,10 +47,10 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         return
     for rule in (verdict_violations, size_violations):
         yield from rule(snapshot, plan)
-    for judge in (gang_violations, eviction_violations, departure_violations, order_violations, reservation_violations):
+    for judge in (gang_violations, eviction_violations, departure_violations, order_violations):
         yield from judge(snapshot, policy, plan)
     world, steps = with_parts_apart(snapshot, plan)
-    for judge in (entry_violations, mig_violations, sharing_violations):
+    for judge in (entry_violations, mig_violations, sharing_violations, reservation_violations):
         yield from judge(world, policy, steps)
     yield from _Court(world, policy, steps).findings()
 
