@@ -9,12 +9,16 @@ import msgspec
 
 from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopGang
 from reconciler.control import ControlPlane
+from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.settle import (
     STOP_GRACE,
     AskToStop,
     Cancel,
+    Confirmation,
+    ConfirmGrown,
     ConfirmRunning,
+    ConfirmShrunk,
     Fail,
     Forget,
     GiveBack,
@@ -50,7 +54,7 @@ from solver.world.cluster import Node
 from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName
+from solver.world.workload import JobName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,19 @@ class Leader:
                 self._ask_to_stop(job, attempt, "it did not become ready in time")
             case Evict():
                 self._evict(step)
+            case Nominate() | Withdraw() | Reserve() | Unreserve():
+                self._keep_free(step)
+            case Shrink():
+                self._shrink(step)
+            case Grow():
+                return self._grow(step)
+            case Repartition(_, device):
+                # Policies are read without MigGeometry here (without_mig), so that no round wants this.
+                raise AssertionError(f"no backend partitions GPUs, {device} neither")
+        return True
+
+    def _keep_free(self, step: Nominate | Withdraw | Reserve | Unreserve) -> None:
+        match step:
             case Nominate():
                 self._nominate(step)
             case Withdraw(job):
@@ -118,16 +135,10 @@ class Leader:
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
             case Reserve(job, tasks, start, until):
                 self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
-                self._note("reserved", job, f"{', '.join(sorted({task.node for task in tasks}))} from {start}")
+                self._note("reserved", job, f"{_nodes(tasks)} from {start}")
             case Unreserve(job):
                 self.plane.ledger.unreserve(self.epoch, job)
                 self._note("unreserved", job, "nothing is held for it any more")
-            case Shrink() | Grow():
-                raise AssertionError(f"{step.job}: gangs change their size on no backend yet, and no round wants it")
-            case Repartition(_, device):
-                # Policies are read without MigGeometry here (without_mig), so that no round wants this.
-                raise AssertionError(f"no backend partitions GPUs, {device} neither")
-        return True
 
     def _evict(self, step: Evict) -> None:
         now = self.plane.clock.now()
@@ -135,11 +146,34 @@ class Leader:
         intent = Intent("stop", step.job, step.attempt, now, until, beneficiary=whom, evicts=True)
         self._stop(intent, _why_evicted(step))
 
+    def _shrink(self, step: Shrink) -> None:
+        now = self.plane.clock.now()
+        until = now.after(step.grace)
+        intent = Intent("shrink", step.job, step.attempt, now, until, step.tasks, step.beneficiary)
+        self.plane.ledger.ask(self.epoch, intent)
+        self._note("asked-to-shrink", step.job, f"{_named(step.tasks)} leave: {_why_evicted(step)}")
+        # What the ledger says is what is ordered: it keeps a shrink that it knew before, and none of a gang that has ended.
+        claim = next((claim for claim in self.plane.ledger.claims() if claim.job == step.job), None)
+        if claim is not None and intent in self.plane.ledger.intents():
+            self._send(order_of(intent, claim, self.plane.jobs.job(step.job)))
+
+    def _grow(self, step: Grow) -> bool:
+        now = self.plane.clock.now()
+        intent = Intent("grow", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        try:
+            claim = self.plane.ledger.grow(self.epoch, intent)
+        except ClaimRefusedError as refused:
+            self._note("grow-refused", step.job, str(refused))
+            return False
+        self._note("grows", step.job, f"{_named(step.tasks)} join on {_nodes(step.tasks)}")
+        self._send(order_of(intent, claim, self.plane.jobs.job(step.job)))
+        return True
+
     def _nominate(self, step: Nominate) -> None:
         now = self.plane.clock.now()
         intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         self.plane.ledger.nominate(self.epoch, intent)
-        self._note("promised", step.job, f"{', '.join(sorted({task.node for task in step.tasks}))}, once they are free")
+        self._note("promised", step.job, f"{_nodes(step.tasks)}, once they are free")
 
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
@@ -150,17 +184,14 @@ class Leader:
         except ClaimRefusedError as refused:
             self._note("bind-refused", step.job, str(refused))
             return False
-        self._note(
-            "bound", step.job, f"attempt {step.attempt} on {', '.join(sorted({task.node for task in step.tasks}))}"
-        )
+        self._note("bound", step.job, f"attempt {step.attempt} on {_nodes(step.tasks)}")
         self._send(StartGang(step.job, step.attempt, step.tasks, self.plane.jobs.job(step.job).spec))
         return True
 
     def _apply(self, settlement: Settlement) -> None:
         match settlement:
-            case ConfirmRunning(job, attempt, at):
-                self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
-                self._note("running", job, f"all tasks of attempt {attempt} run")
+            case ConfirmRunning() | ConfirmGrown() | ConfirmShrunk():
+                self._confirm(settlement)
             case AskToStop(job, attempt, cause):
                 self._ask_to_stop(job, attempt, cause)
             case Succeed(job):
@@ -182,6 +213,18 @@ class Leader:
                 self._forget(job, attempt)
             case Send(order):
                 self._send(order)
+
+    def _confirm(self, seen: Confirmation) -> None:
+        match seen:
+            case ConfirmRunning(job, attempt, at):
+                self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
+                self._note("running", job, f"all tasks of attempt {attempt} run")
+            case ConfirmGrown(job, attempt):
+                self.plane.ledger.confirm_grown(self.epoch, job, attempt)
+                self._note("grown", job, f"all tasks that joined attempt {attempt} run")
+            case ConfirmShrunk(job, attempt):
+                self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
+                self._note("shrunk", job, f"nothing runs of the tasks that were to leave attempt {attempt}")
 
     def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
         now = self.plane.clock.now()
@@ -215,7 +258,15 @@ class Leader:
         self.plane.history.record_event(Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder))
 
 
-def _why_evicted(step: Evict) -> str:
+def _nodes(tasks: Iterable[TaskPlacement]) -> str:
+    return ", ".join(sorted({task.node for task in tasks}))
+
+
+def _named(tasks: Iterable[TaskPlacement]) -> str:
+    return ", ".join(f"{task.group}/{task.index}" for task in tasks)
+
+
+def _why_evicted(step: Evict | Shrink) -> str:
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
     return f"it gives up {step.gpus} GPUs{whom} ({step.means}); {lost}"

@@ -60,11 +60,52 @@ class StopGang(Document, frozen=True, tag_field="order", tag="stop"):
         return f"stop/{self.job}/{self.attempt}"
 
 
-Order = StartGang | StopGang
+class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
+    """These tasks run too, `beside` the others of an attempt that was started before.
+
+    `growth` counts from 1 within the attempt. A task may have been in it before and have left (StopTasks): with each
+    growth that names it, it lives once more.
+    """
+
+    job: JobName
+    attempt: int
+    growth: int
+    tasks: tuple[TaskPlacement, ...]
+    beside: tuple[TaskPlacement, ...]
+    spec: JobSpec
+
+    @property
+    def id(self) -> str:
+        """The name of the fact."""
+        return f"grow/{self.job}/{self.attempt}/{self.growth}"
+
+
+class StopTasks(Document, frozen=True, tag_field="order", tag="stop-tasks"):
+    """These tasks of an attempt don't run any more, as a stop would end them; the others go on.
+
+    What came into the attempt with a growth up to `growth` (0: with its start) ends, or never starts.
+    """
+
+    job: JobName
+    attempt: int
+    growth: int
+    tasks: tuple[TaskPlacement, ...]
+    grace: Duration
+
+    @property
+    def id(self) -> str:
+        """The name of the fact."""
+        return f"shrink/{self.job}/{self.attempt}/{self.growth}"
+
+
+Order = StartGang | StopGang | GrowGang | StopTasks
 
 
 class TaskStatus(Document, frozen=True):
-    """How one task of one attempt stands, as the backend last knew at `at`."""
+    """How one task of one attempt stands, as the backend last knew at `at`; `growth` with which it came (0: the start).
+
+    A later growth may let a task that has left begin again; nothing else does.
+    """
 
     job: JobName
     attempt: int
@@ -75,6 +116,18 @@ class TaskStatus(Document, frozen=True):
     at: Instant
     exit_code: int | None = None
     detail: str = ""
+    growth: int = 0
+
+
+class TaskLeft(Document, frozen=True):
+    """A task was told to leave and has: nothing of it runs, nor will, that came with a growth up to `growth`."""
+
+    job: JobName
+    attempt: int
+    group: str
+    index: int
+    growth: int
+    at: Instant
 
 
 class AttemptStopped(Document, frozen=True):
@@ -92,6 +145,7 @@ class Changes(Document, frozen=True):
     nodes: tuple[Node, ...] = ()
     tasks: tuple[TaskStatus, ...] = ()
     stopped: tuple[AttemptStopped, ...] = ()
+    left: tuple[TaskLeft, ...] = ()
 
 
 class Backend(Protocol):

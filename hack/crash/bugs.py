@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -12,16 +12,20 @@ import msgspec
 from hack.crash.harness import run_seed
 from reconciler import act
 from reconciler.act import Leader
-from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang
+from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopTasks
 from reconciler.backends.simulated.backend import SimulatedBackend
+from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.jobs import settle
-from reconciler.jobs.settle import Cancel, Fail, Forget, GiveBack, Holding, Send, Settlement, Succeed
+from reconciler.jobs.holding import Holding
+from reconciler.jobs.settle import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
+from reconciler.jobs.sighted import Attempt, TaskKey
 from reconciler.store.sql import database, ledger
 from reconciler.store.sql.ledger import SqlLedger
 from solver.plan.plan import Bind
+from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
-SEEDS_MAX = 60
+SEEDS_MAX = 100
 """Within how many seeds each bug must be found."""
 
 Patches = Iterable[Any]
@@ -109,6 +113,27 @@ def lost_orders_are_not_sent_again() -> Patches:
     yield _altered(lambda settlement: None if isinstance(settlement, Send) else settlement)
 
 
+def tasks_that_were_asked_to_leave_count_as_gone() -> Patches:
+    """Their devices are given away while they still run."""
+    yield mock.patch.object(Holding, "has_left", property(lambda holding: bool(holding.leaving)))
+
+
+def a_growth_on_its_way_starts_what_was_told_to_leave() -> Patches:
+    """The backend keeps no note of who was told to leave before it came."""
+    sound = SimulatedCluster._leave
+
+    def leave(cluster: SimulatedCluster, attempt: Any, order: StopTasks, at: Instant) -> None:
+        sound(cluster, attempt, order, at)
+        attempt.left.clear()
+
+    yield mock.patch.object(SimulatedCluster, "_leave", leave)
+
+
+def a_task_that_joins_again_is_taken_for_its_former_life() -> Patches:
+    """What was reported of it before it left decides about the gang it has joined again."""
+    yield mock.patch.object(Attempt, "of_tasks", _whatever_the_growth)
+
+
 BUGS: tuple[Callable[[], Patches], ...] = (
     the_stores_ignore_the_epoch,
     the_backend_ignores_the_epoch,
@@ -121,6 +146,9 @@ BUGS: tuple[Callable[[], Patches], ...] = (
     a_gang_is_started_before_it_is_claimed,
     forgetting_an_attempt_lets_it_start_again,
     lost_orders_are_not_sent_again,
+    tasks_that_were_asked_to_leave_count_as_gone,
+    a_growth_on_its_way_starts_what_was_told_to_leave,
+    a_task_that_joins_again_is_taken_for_its_former_life,
 )
 
 
@@ -156,6 +184,11 @@ def _altered(change: Callable[[Settlement], Settlement | None]) -> Any:
 def _reordered(comes_last: Callable[[Settlement], bool]) -> Any:
     sound = settle.settlements
     return mock.patch.object(act, "settlements", lambda *facts: sorted(sound(*facts), key=comes_last))
+
+
+def _whatever_the_growth(attempt: Attempt, came: Mapping[TaskKey, int]) -> Attempt:
+    known = tuple(task for task in attempt.tasks if (task.group, task.index) in came)
+    return Attempt(known, attempt.stopped, {key: growth for key, growth in attempt.left.items() if key in came})
 
 
 def _renumbered(settlement: Settlement) -> Settlement:

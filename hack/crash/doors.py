@@ -9,12 +9,26 @@ from typing import Any, Literal, cast
 from reconciler.backend import Backend, Epoch
 from reconciler.store.protocols import History, JobSource, Ledger
 from reconciler.store.sql.store import SqlStore
+from solver.world.workload import JobName
 
 Moment = Literal["before", "after"]
+TaskName = tuple[JobName, int, str, int]
+"""Job, attempt, group and index."""
 
 WRITES = {
     "jobs": ("finish",),
-    "ledger": ("lead", "resign", "claim", "ask", "confirm_running", "release", "reserve"),
+    "ledger": (
+        "lead",
+        "resign",
+        "claim",
+        "ask",
+        "confirm_running",
+        "release",
+        "reserve",
+        "grow",
+        "confirm_grown",
+        "confirm_shrunk",
+    ),
     "history": ("record_round", "record_event"),
     "backend": ("submit", "forget"),
 }
@@ -34,6 +48,8 @@ class Gates:
     stale_accepted: list[str] = field(default_factory=list)
     newest: dict[str, int] = field(default_factory=lambda: {"stores": 0, "backend": 0})
     """The newest epoch that the stores gave out, and the newest that the backend heard of."""
+    told_to_leave: set[TaskName] = field(default_factory=set)
+    """Tasks that a gang was ever to go on without."""
 
     def call(self, door: str, name: str, act: Callable[..., Any], *args: Any) -> Any:
         """One write, with a gate on either side."""
@@ -48,6 +64,8 @@ class Gates:
         self.at_gate(gate, moment)
 
     def _watch(self, door: str, name: str, args: tuple[Any, ...], result: Any) -> None:
+        if name == "ask" and args[1].kind == "shrink":
+            self.told_to_leave |= {(args[1].job, args[1].attempt, task.group, task.index) for task in args[1].tasks}
         receiver = "backend" if door == "backend" else "stores"
         if name == "lead":
             self.newest["stores"] = max(self.newest["stores"], result)

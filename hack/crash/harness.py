@@ -12,7 +12,9 @@ from sqlalchemy import event
 
 from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
+from hack.crash.resizes import resize
 from hack.crash.workload import NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, workload
+from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import SIMULATION_START, VirtualClock
@@ -74,6 +76,7 @@ class Run:
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
         self.gates = Gates(self._at_gate)
+        self.sizes = random.Random(f"sizes of {self.seed}")
         self.store = _open(self.path)
         self.plane = self._new_plane(self.store)
 
@@ -120,7 +123,9 @@ class Run:
     def _pass(self) -> None:
         self.passes += 1
         try:
-            one_pass(self.plane)
+            done = one_pass(self.plane)
+            if self.clock.now() < FAULTS_UNTIL or any(i.kind == "grow" for i in self.store.ledger.intents()):
+                resize(Leader(self.plane, done.epoch), self.sizes)
         except Killed:
             self.kills += 1
             self.store.close()  # it remembers nothing but its connections, and makes new ones
@@ -182,7 +187,7 @@ class Run:
         self.problems += judge.doubled_starts(ran)
         self.problems += judge.runs_after_success(ran, records)
         self.problems += judge.lost_jobs(submitted, records)
-        self.problems += judge.false_outcomes(ran, records, cancelled)
+        self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
         self.problems += judge.leftovers(ran, self.store.ledger)
 
 

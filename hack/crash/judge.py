@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 
+from hack.crash.doors import TaskName
 from reconciler.backends.simulated.cluster import Interval
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Ledger
@@ -34,8 +35,8 @@ def doubled_starts(ran: Iterable[Interval]) -> Iterable[str]:
 
 
 def runs_after_success(ran: Iterable[Interval], records: Iterable[JobRecord]) -> Iterable[str]:
-    """Jobs of which something began after an attempt had ended well as a whole."""
-    tasks = {record.name: record.spec.tasks for record in records}
+    """Jobs of one size of which something began after an attempt had ended well as a whole."""
+    rigid = {record.name: record.spec.tasks for record in records if _least(record) == record.spec.tasks}
     attempts: defaultdict[JobName, defaultdict[int, list[Interval]]] = defaultdict(lambda: defaultdict(list))
     for interval in ran:
         attempts[interval.job][interval.attempt].append(interval)
@@ -43,7 +44,7 @@ def runs_after_success(ran: Iterable[Interval], records: Iterable[JobRecord]) ->
         for attempt, intervals in by_attempt.items():
             well = [interval.end for interval in intervals if interval.state == "succeeded" and interval.end]
             later = [ran for other, rans in by_attempt.items() if other != attempt for ran in rans]
-            if len(well) == tasks[job] and any(ran.begin >= max(well) for ran in later):
+            if len(well) == rigid.get(job) and any(ran.begin >= max(well) for ran in later):
                 yield f"run again: {job} after attempt {attempt} had succeeded"
 
 
@@ -54,18 +55,26 @@ def lost_jobs(accepted: set[JobName], records: Iterable[JobRecord]) -> Iterable[
         yield f"lost: {job} has no outcome"
 
 
-def false_outcomes(ran: Iterable[Interval], records: Iterable[JobRecord], cancelled: set[JobName]) -> Iterable[str]:
-    """Outcomes that what really ran does not bear out."""
+def false_outcomes(
+    ran: Iterable[Interval], records: Iterable[JobRecord], cancelled: set[JobName], told_to_leave: set[TaskName]
+) -> Iterable[str]:
+    """Outcomes that what really ran does not bear out. How tasks end that were ever told to leave says nothing of a success."""
     states: defaultdict[JobName, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    staying: defaultdict[JobName, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     spans: defaultdict[JobName, defaultdict[int, list[Interval]]] = defaultdict(lambda: defaultdict(list))
     for interval in ran:
         states[interval.job][interval.attempt].append(interval.state)
+        told = (interval.job, interval.attempt, interval.group, interval.index) in told_to_leave
+        staying[interval.job][interval.attempt] += [] if told else [interval.state]
         spans[interval.job][interval.attempt].append(interval)
     for record in records:
         if record.outcome is None:
             continue
         attempts = states[record.name].values()
-        well = any(found == ["succeeded"] * record.spec.tasks for found in attempts)
+        well = any(
+            len(found) >= _least(record) and set(staying[record.name][number]) <= {"succeeded"}
+            for number, found in states[record.name].items()
+        )
         broken = any(state in ("failed", "lost") for found in attempts for state in found)
         too_long = any(_reached_limit(record, attempt) for attempt in spans[record.name].values())
         borne_out = {"succeeded": well, "failed": broken or too_long, "cancelled": record.name in cancelled}[
@@ -78,10 +87,15 @@ def false_outcomes(ran: Iterable[Interval], records: Iterable[JobRecord], cancel
 def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:
     """Some task ran until the limit, which counts from when all of them ran."""
     limit = record.spec.time_limit
-    if limit is None or len(attempt) < record.spec.tasks:
+    first = [interval.begin for interval in attempt if interval.growth == 0]
+    if limit is None or len(first) < _least(record):
         return False
-    reached_at = max(interval.begin for interval in attempt) + limit
+    reached_at = max(first) + limit
     return any(interval.end is not None and interval.end >= reached_at for interval in attempt)
+
+
+def _least(record: JobRecord) -> int:
+    return sum(group.least for group in record.spec.task_groups)
 
 
 def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:
@@ -96,4 +110,5 @@ def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:
 
 
 def _name(interval: Interval) -> str:
-    return f"{interval.job}/{interval.attempt} {interval.group}/{interval.index}"
+    growth = f" of growth {interval.growth}" if interval.growth else ""
+    return f"{interval.job}/{interval.attempt} {interval.group}/{interval.index}{growth}"

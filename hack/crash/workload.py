@@ -62,7 +62,7 @@ class FixedPolicy:
 
 
 def workload(chance: random.Random, start: Instant) -> tuple[Happening, ...]:
-    """Five to eight gangs that don't all fit at once, some failing, some cancelled, and perhaps a node that dies."""
+    """Five to eight gangs that don't all fit at once, some elastic, some failing, some cancelled, and perhaps a node that dies."""
     happenings = []
     for number in range(chance.randint(5, 8)):
         name, at = f"job-{number}", start.after(chance.randint(0, USERS_BUSY_MS // 2))
@@ -95,7 +95,15 @@ def _command(chance: random.Random) -> tuple[str, ...]:
             return ("sleep", span)
 
 
+def _longer(chance: random.Random, command: tuple[str, ...]) -> tuple[str, ...]:
+    """What an elastic gang runs: long enough for its size to change a few times."""
+    return command if command[-1] == "forever" else (*command[:-1], f"{chance.randint(20, 60)}s")
+
+
 def _spec(chance: random.Random, command: tuple[str, ...]) -> JobSpec:
-    group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
+    if chance.random() < 0.5:
+        group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
+    else:
+        group = TaskGroup("worker", chance.randint(2, 4), Shape(gpus=1), _longer(chance, command), min_replicas=1)
     limit = Duration(chance.randint(1_000, 20_000)) if chance.random() < 0.3 else None
     return JobSpec(chance.choice(QUEUES), (group,), time_limit=limit, command=command)

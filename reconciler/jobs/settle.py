@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.backend import Order, StartGang, StopGang, TaskStatus
+from reconciler.backend import Order, StopGang, TaskStatus
+from reconciler.jobs.holding import Holding
+from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import TERMINAL, JobRecord, JobState
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.jobs.states import require_transition, state_of
@@ -98,57 +100,24 @@ class Send:
     order: Order
 
 
-Settlement = ConfirmRunning | AskToStop | Succeed | Fail | TimeOut | Cancel | GiveBack | Forget | Send
+@dataclass(frozen=True, slots=True)
+class ConfirmGrown:
+    """Every task that joined the gang runs."""
+
+    job: JobName
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """One claim with everything that is known of it."""
+class ConfirmShrunk:
+    """Nothing runs of the tasks that were to leave the gang: their devices are free."""
 
-    record: JobRecord
-    claim: Claim
-    intents: tuple[Intent, ...]
-    attempt: Attempt
-    now: Instant
+    job: JobName
+    attempt: int
 
-    @property
-    def stopping(self) -> bool:
-        """It has been asked to stop."""
-        return self.stop is not None
 
-    @property
-    def stop(self) -> Intent | None:
-        """What was asked for when it was asked to stop."""
-        return next((intent for intent in self.intents if intent.kind == "stop"), None)
-
-    @property
-    def limit_reached(self) -> bool:
-        """It has run for as long as it may."""
-        reached_at = self.claim.limit_reached_at
-        return reached_at is not None and reached_at <= self.now
-
-    @property
-    def timed_out(self) -> bool:
-        """It was asked to stop because of its limit: then, and before any task had failed or all had ended by themselves."""
-        reached_at = self.claim.limit_reached_at
-        if self.stop is None or reached_at is None or self.stop.asked_at < reached_at:
-            return False
-        culprit = self.attempt.culprit
-        ended_before = all(task.at < self.stop.asked_at for task in self.attempt.tasks)
-        if self.attempt.all_succeeded(self.claim.tasks) and ended_before:
-            return False
-        return culprit is None or culprit.at >= self.stop.asked_at
-
-    @property
-    def evicted(self) -> bool:
-        """It was asked to leave and wait again, and that ended it: no task had failed before, and some task did not end well.
-
-        A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
-        """
-        if self.stop is None or not self.stop.evicts or self.attempt.all_succeeded(self.claim.tasks):
-            return False
-        culprit = self.attempt.culprit
-        return culprit is None or culprit.at >= self.stop.asked_at
+Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
+Settlement = Confirmation | AskToStop | Succeed | Fail | TimeOut | Cancel | GiveBack | Forget | Send
 
 
 def settlements(
@@ -172,8 +141,8 @@ def settlements(
 
 def settle(holding: Holding) -> tuple[Settlement, ...]:
     """What follows for one claim."""
-    job, attempt = holding.claim.job, holding.claim.attempt
-    if not holding.attempt.is_over(holding.claim.tasks):
+    job, attempt, stays = holding.claim.job, holding.claim.attempt, holding.stays
+    if not holding.is_over:
         return _settle_live(holding)
     done = (GiveBack(job, attempt), Forget(job, attempt))
     if holding.record.outcome is not None:
@@ -184,41 +153,63 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
         return (TimeOut(job, limit), *done)
     if holding.evicted and not holding.record.cancel_requested_by:
         return done
-    if holding.attempt.all_succeeded(holding.claim.tasks):
+    if stays.all_succeeded(holding.staying):
         return (Succeed(job), *done)
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
     if holding.record.cancel_requested_by and holding.stopping:
         return (Cancel(job, holding.record.cancel_requested_by), *done)
-    if holding.attempt.culprit is not None:
-        return (Fail(job, holding.attempt.culprit), *done)
+    if stays.culprit is not None:
+        return (Fail(job, stays.culprit), *done)
     if holding.stopping:
         return done
     return (AskToStop(job, attempt, "its tasks were stopped by somebody else"),)
 
 
 def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
-    job, attempt, known = holding.claim.job, holding.claim.attempt, holding.attempt
+    job, attempt, stays = holding.claim.job, holding.claim.attempt, holding.stays
     if holding.stopping:
         return tuple(_resent(holding, "stop"))
     if holding.record.outcome is not None:
         return (Send(StopGang(job, attempt, STOP_GRACE)),)
     if holding.record.cancel_requested_by:
         return (AskToStop(job, attempt, f"cancelled by {holding.record.cancel_requested_by}"),)
-    if known.culprit is not None:
-        return (AskToStop(job, attempt, f"{describe(known.culprit)}; a gang runs whole or not at all"),)
+    if stays.culprit is not None:
+        return (AskToStop(job, attempt, f"{describe(stays.culprit)}; a gang runs whole or not at all"),)
     if holding.limit_reached:
         return (AskToStop(job, attempt, f"its time limit of {holding.claim.time_limit} is over"),)
-    if holding.claim.running_since is None and known.all_run(holding.claim.tasks):
-        return (ConfirmRunning(job, attempt, max(task.at for task in known.tasks) if known.tasks else holding.now),)
-    if not known.knows_all(holding.claim.tasks):
-        return tuple(_resent(holding, "start"))
-    return ()
+    if holding.leaving and stays.all_succeeded(holding.staying):
+        return (AskToStop(job, attempt, "every task that was to stay has ended with exit code 0"),)
+    if holding.claim.running_since is None and stays.all_run(holding.staying):
+        return (ConfirmRunning(job, attempt, max((task.at for task in stays.tasks), default=holding.now)),)
+    return (
+        *(() if stays.knows_all(holding.staying) else _resent(holding, "start")),
+        *_settle_growth(holding),
+        *_settle_shrink(holding),
+    )
+
+
+def _settle_growth(holding: Holding) -> tuple[Settlement, ...]:
+    """Tasks that are to leave again before they have joined are the shrink's to settle."""
+    joining = holding.joining
+    if not joining:
+        return ()
+    if holding.stays.all_run(joining):
+        return (ConfirmGrown(holding.claim.job, holding.claim.attempt),)
+    return () if holding.stays.knows_all(joining) else tuple(_resent(holding, "grow"))
+
+
+def _settle_shrink(holding: Holding) -> tuple[Settlement, ...]:
+    if not holding.leaving:
+        return ()
+    if holding.has_left:
+        return (ConfirmShrunk(holding.claim.job, holding.claim.attempt),)
+    return tuple(_resent(holding, "shrink"))
 
 
 def _resent(holding: Holding, kind: str) -> Iterable[Settlement]:
     for intent in holding.intents:
         if intent.kind == kind and holding.now - intent.asked_at >= RESEND_AFTER:
-            yield Send(order_of(intent, holding.record))
+            yield Send(order_of(intent, holding.claim, holding.record))
 
 
 def _settle_unclaimed(job: JobName, attempt: int, known: Attempt) -> Iterable[Settlement]:
@@ -242,22 +233,9 @@ def _lawful(state: JobState, decided: tuple[Settlement, ...]) -> tuple[Settlemen
                 state = require_transition(job, state, "cancelled")
             case GiveBack(job) if state not in TERMINAL:
                 state = require_transition(job, state, "queued")
-            case GiveBack() | Forget() | Send():
+            case GiveBack() | Forget() | Send() | ConfirmGrown() | ConfirmShrunk():
                 pass
     return decided
-
-
-def order_of(intent: Intent, record: JobRecord) -> Order:
-    """The order that makes an intent true; the same every time."""
-    match intent.kind:
-        case "start":
-            return StartGang(intent.job, intent.attempt, intent.tasks, record.spec)
-        case "stop":
-            return StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at))
-        case "shrink" | "grow":
-            raise NotImplementedError(intent.id)
-        case "nominate":
-            raise ValueError(f"{intent.id} is a promise to a job that holds nothing: there is nothing to order")
 
 
 def describe(task: TaskStatus) -> str:

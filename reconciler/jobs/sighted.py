@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.backend import ENDED, Changes, TaskStatus
 from solver.world.cluster import Node, NodeName
 from solver.world.workload import JobName, TaskPlacement
 
 AttemptKey = tuple[JobName, int]
+TaskKey = tuple[str, int]
+"""Group and index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,23 @@ class Attempt:
 
     tasks: tuple[TaskStatus, ...] = ()
     stopped: bool = False
+    left: Mapping[TaskKey, int] = field(default_factory=dict)
+    """Tasks that were told to leave and have, and up to which growth what came is known to be gone."""
+
+    def of_tasks(self, came: Mapping[TaskKey, int]) -> Attempt:
+        """What is known of these tasks since the growth with which each came at the earliest."""
+        known = tuple(
+            task
+            for task in self.tasks
+            if (task.group, task.index) in came and task.growth >= came[task.group, task.index]
+        )
+        growth = dict(came) | {(task.group, task.index): task.growth for task in known}
+        left = {key: told for key, told in self.left.items() if key in growth and told >= growth[key]}
+        return Attempt(known, self.stopped, left)
+
+    def have_left(self, wanted: tuple[TaskPlacement, ...]) -> bool:
+        """Nothing of these tasks runs or ever will, whether they had started or not."""
+        return all((task.group, task.index) in self.left for task in wanted)
 
     def knows_all(self, wanted: tuple[TaskPlacement, ...]) -> bool:
         """The backend has reported every task."""
@@ -26,7 +45,10 @@ class Attempt:
 
     def is_over(self, wanted: tuple[TaskPlacement, ...]) -> bool:
         """No task runs or ever will. A lost task may run on somewhere, so only a finished stop vouches for it."""
-        certain = all(task.state in ENDED and task.state != "lost" for task in self.tasks)
+        certain = all(
+            (task.state in ENDED and task.state != "lost") or (task.group, task.index) in self.left
+            for task in self.tasks
+        )
         return self.stopped or (certain and self.knows_all(wanted))
 
     def all_run(self, wanted: tuple[TaskPlacement, ...]) -> bool:
@@ -57,8 +79,14 @@ class Sighted:
         tasks: defaultdict[AttemptKey, list[TaskStatus]] = defaultdict(list)
         for status in changes.tasks:
             tasks[status.job, status.attempt].append(status)
+        left: defaultdict[AttemptKey, dict[TaskKey, int]] = defaultdict(dict)
+        for gone in changes.left:
+            left[gone.job, gone.attempt][gone.group, gone.index] = gone.growth
         stopped = {(done.job, done.attempt) for done in changes.stopped}
-        attempts = {key: Attempt(tuple(tasks.get(key, ())), key in stopped) for key in sorted(stopped | set(tasks))}
+        attempts = {
+            key: Attempt(tuple(tasks.get(key, ())), key in stopped, left.get(key, {}))
+            for key in sorted(stopped | set(tasks) | set(left))
+        }
         return cls({node.name: node for node in changes.nodes}, attempts)
 
     def attempt(self, job: JobName, number: int) -> Attempt:

@@ -62,6 +62,7 @@ class Claim(Document, frozen=True):
     """One gang's hold on its devices, from the moment it is decided until its tasks are known to have ended.
 
     `time_limit` counts from `running_since`, and is fixed with the claim: a later policy does not shorten what runs.
+    An elastic gang has other `tasks` when its size changes; `growth` counts how often it grew.
     """
 
     job: JobName
@@ -70,6 +71,7 @@ class Claim(Document, frozen=True):
     since: Instant
     running_since: Instant | None = None
     time_limit: Duration | None = None
+    growth: int = 0
 
     @property
     def limit_reached_at(self) -> Instant | None:
@@ -173,9 +175,10 @@ class Ledger(Protocol):
         """
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
-        """Record an intent (a stop). Asking for the same id again keeps the first; one that `evicts` counts as an eviction.
+        """Record an intent (a stop, or a shrink). Asking for the same id again keeps the first.
 
-        Without effect on an attempt that holds nothing: there is nothing left to stop. Raises StaleEpochError.
+        One that `evicts` counts as an eviction. Without effect on an attempt that holds nothing: there is nothing left to
+        stop. Raises StaleEpochError.
         """
 
     def nominate(self, epoch: Epoch, intent: Intent) -> None:
@@ -202,6 +205,22 @@ class Ledger(Protocol):
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
+
+    def grow(self, epoch: Epoch, intent: Intent) -> Claim:
+        """All devices of more tasks for a gang that runs, and the intent to start them, in one transaction or not at all.
+
+        Returns the claim as it is then. It must run, and neither be stopping nor grow already. Raises ClaimRefusedError,
+        StaleEpochError.
+        """
+
+    def confirm_grown(self, epoch: Epoch, job: JobName, attempt: int) -> None:
+        """All tasks that joined run: the intent is done. Idempotent. Raises StaleEpochError."""
+
+    def confirm_shrunk(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """Nothing of the tasks that the shrink intent names runs: their devices are free, and the intent is done.
+
+        Those that were still to join do so no more. Idempotent. Raises StaleEpochError.
+        """
 
     def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """Nothing of this attempt runs: its devices are free, its intents done. Idempotent. Raises StaleEpochError.

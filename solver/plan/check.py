@@ -54,12 +54,11 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         eviction_violations,
         departure_violations,
         order_violations,
-        reservation_violations,
         fallback_violations,
     ):
         yield from judge(snapshot, policy, plan)
     world, steps = with_parts_apart(snapshot, plan)
-    for judge in (entry_violations, mig_violations, sharing_violations):
+    for judge in (entry_violations, mig_violations, sharing_violations, reservation_violations):
         yield from judge(world, policy, steps)
     yield from _Court(world, policy, steps).findings()
 

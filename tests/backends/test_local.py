@@ -20,7 +20,7 @@ from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Duration
 from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
-from tests.contracts.backend_world import start, stop
+from tests.contracts.backend_world import grow, start, stop, stop_workers
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 
 JOB = JobName("job")
@@ -51,6 +51,8 @@ def test_a_control_plane_killed_at_once_leaves_its_tasks_to_the_next(world: Loca
     killed = subprocess.run([sys.executable, "-c", code, str(world.state), str(tmp_path / "order")])
     assert killed.returncode == -signal.SIGKILL
     eventually(lambda: states(world) == ["running", "running"])
+    for index in (0, 1):
+        world.starts(JOB, 1, "worker", index)  # A stop could end it before it has come to signing.
     world.backend.submit(order, ONE)
     world.backend.submit(stop("job"), ONE)
     eventually(lambda: is_stopped(world))
@@ -215,6 +217,28 @@ def test_logs_are_read_in_pieces_and_outlive_forgetting(world: LocalWorld) -> No
     ]:
         with pytest.raises(KeyError, match="no task"):
             world.backend.read_log(job, attempt, group, index, offset=0, limit=1)
+
+
+def test_the_log_of_a_task_that_joins_again_goes_on(world: LocalWorld) -> None:
+    order = start(world, "job", world.shell("echo $QUORATE_NODE; exec sleep 600"), (0, (0,)))
+    world.backend.submit(order, ONE)
+    eventually(lambda: log(world) == b"n1\n")
+    world.backend.submit(stop_workers("job", 0), ONE)
+    eventually(lambda: bool(world.backend.changes(Cursor(0)).left))
+    world.backend.submit(grow(world, order, 1, (0, (1, (0,)))), ONE)
+    eventually(lambda: log(world) == b"n1\nn2\n")
+    world.backend.submit(stop("job"), ONE)
+    eventually(lambda: is_stopped(world))
+    world.backend.forget(JOB, 1, ONE)
+    assert log(world) == b"n1\nn2\n"
+
+
+def test_the_shorter_of_two_graces_counts(world: LocalWorld) -> None:
+    world.backend.submit(start(world, "job", world.shell("trap '' TERM; while :; do sleep 1; done"), (0, (0,))), ONE)
+    world.starts(JOB, 1, "worker", 0)
+    world.backend.submit(stop_workers("job", 0, grace_ms=600_000), ONE)
+    world.backend.submit(stop("job", grace_ms=100), ONE)
+    eventually(lambda: is_stopped(world))
 
 
 def test_names_stay_inside_their_folder(world: LocalWorld) -> None:

@@ -13,12 +13,15 @@ from reconciler.backend import (
     Changes,
     Cursor,
     Epoch,
+    GrowGang,
     Order,
     StartGang,
     StopGang,
+    StopTasks,
+    TaskLeft,
     TaskStatus,
 )
-from solver.world.cluster import Node
+from solver.world.cluster import Node, NodeName
 from solver.world.quantities import Duration
 from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
 
@@ -74,6 +77,7 @@ class Watcher:
         self.cursor = Cursor(0)
         self.tasks: dict[tuple[JobName, int, str, int], TaskStatus] = {}
         self.stopped: dict[tuple[JobName, int], AttemptStopped] = {}
+        self.left: dict[tuple[JobName, int, str, int], TaskLeft] = {}
         self.nodes: dict[str, Node] = {}
 
     def send(self, order: Order, epoch: int = 1) -> None:
@@ -95,6 +99,10 @@ class Watcher:
         for status in changes.tasks:
             self._fold(status)
         self.stopped |= {(done.job, done.attempt): done for done in changes.stopped}
+        for gone in changes.left:
+            before = self.left.get((gone.job, gone.attempt, gone.group, gone.index))
+            assert before is None or before.growth <= gone.growth, f"a leave went back: {before} -> {gone}"
+            self.left[gone.job, gone.attempt, gone.group, gone.index] = gone
         self.nodes |= {node.name: node for node in changes.nodes}
         return changes
 
@@ -112,7 +120,7 @@ class Watcher:
         quiet = 0
         for _ in range(SETTLES_MAX):
             changes = self.look()
-            quiet = 0 if changes.tasks or changes.stopped else quiet + 1
+            quiet = 0 if changes.tasks or changes.stopped or changes.left else quiet + 1
             if quiet == 10:
                 return
             self.world.settle()
@@ -126,9 +134,18 @@ class Watcher:
         """The stop order of this attempt is done."""
         return (JobName(job), attempt) in self.stopped
 
+    def has_left(self, job: str, index: int, growth: int = 0) -> bool:
+        """This worker, whatever it came with up to a growth, was told to leave and has."""
+        gone = self.left.get((JobName(job), 1, "worker", index))
+        return gone is not None and gone.growth >= growth
+
     def _fold(self, status: TaskStatus) -> None:
         key = (status.job, status.attempt, status.group, status.index)
         before = self.tasks.get(key)
+        if before is not None and before.growth != status.growth:
+            assert status.growth > before.growth, f"a former life came back: {before} -> {status}"
+            assert before.state in ENDED, f"it lives twice: {before} -> {status}"
+            before = None
         if before is not None and before.state in ENDED:
             assert status.state == before.state, f"an ended task changed: {before} -> {status}"
         if before is not None and before.state == "running":
@@ -158,3 +175,18 @@ def start(world: BackendWorld, job: str, command: Command, *places: Place, attem
 def stop(job: str, attempt: int = 1, grace_ms: int = 1_000) -> StopGang:
     """An order that ends one attempt."""
     return StopGang(JobName(job), attempt, Duration(grace_ms))
+
+
+def grow(world: BackendWorld, started: StartGang, growth: int, *joining: tuple[int, Place]) -> GrowGang:
+    """An order by which more workers, each with its index, join a gang."""
+    tasks = tuple(
+        TaskPlacement("worker", index, world.nodes[node].name, tuple(world.nodes[node].gpus[gpu].id for gpu in gpus))
+        for index, (node, gpus) in joining
+    )
+    return GrowGang(started.job, started.attempt, growth, tasks, started.tasks, started.spec)
+
+
+def stop_workers(job: str, *indices: int, growth: int = 0, grace_ms: int = 1_000) -> StopTasks:
+    """An order by which some workers leave."""
+    tasks = tuple(TaskPlacement("worker", index, NodeName("wherever")) for index in indices)
+    return StopTasks(JobName(job), 1, growth, tasks, Duration(grace_ms))

@@ -54,7 +54,9 @@ class LocalWorld:
 
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         signature = self.witness / f"{job}.{attempt}.{group}.{index}"
-        if list(self.state.glob(f"*/{job}.{attempt}/{group}.{index}/started")):
+        let_go = [*self.state.glob(f"*/{job}.{attempt}/{group}.{index}/started")]
+        let_go += self.state.glob(f"*/{job}.{attempt}/{group}.{index}.*/started")
+        if let_go:
             eventually(signature.exists)  # The command was let go, but may not have come to signing.
         return signature.read_text().count("\n") if signature.exists() else 0
 

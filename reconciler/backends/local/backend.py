@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -17,50 +17,44 @@ from reconciler.backend import (
     Changes,
     Cursor,
     Epoch,
+    GrowGang,
     Order,
     StaleEpochError,
     StartGang,
     StopGang,
+    StopTasks,
+    TaskLeft,
     TaskStatus,
 )
 from reconciler.backends.local import shim
-from reconciler.backends.local.folders import ORDER, StateFolders, stop_file, task_folder_name
+from reconciler.backends.local.attempts import (
+    Accepted,
+    LeaveRequest,
+    Life,
+    Orders,
+    StopRequest,
+    make_life_folder,
+    order_files,
+    read_document,
+    write_accepted,
+)
+from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.clock import Clock
-from solver.world.cluster import DeviceId, Node
-from solver.world.document import Document, decode, encode
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName, TaskPlacement
-
-T = TypeVar("T")
+from solver.world.cluster import Node
+from solver.world.document import encode
+from solver.world.quantities import Instant
+from solver.world.workload import JobName
 
 STOPPED: Final = "stop"
-"""The part of an attempt, beside its tasks' folders, whose news is AttemptStopped."""
+LEFT: Final = "left"
+"""The parts of an attempt, beside its tasks' folders, whose news is AttemptStopped, or TaskLeft."""
 
 
 class StateFolderError(BackendUnreachableError):
     """The state folder can't be read or written (full, read-only, gone): a person must act. Then send it again."""
-
-
-class Accepted(Document, frozen=True):
-    """A start order on disk, with what was settled when it came: where its tasks meet, and each device's index and memory."""
-
-    order: StartGang
-    at: Instant
-    master_port: int
-    device_index: dict[DeviceId, int]
-    device_memory: dict[DeviceId, Memory] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
-
-
-class StopRequest(Document, frozen=True):
-    """A stop order on disk. The supervisors read `grace_s`."""
-
-    job: JobName
-    attempt: int
-    at: Instant
-    grace_s: float
 
 
 class LocalBackend:
@@ -74,7 +68,7 @@ class LocalBackend:
         self._inventory = inventory
         self._clock = clock
         self._supervisors = Supervisors()
-        self._orders: dict[Path, Accepted] = {}
+        self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
         with _disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
@@ -89,7 +83,7 @@ class LocalBackend:
             for attempt in sorted(live):
                 self._observe(attempt)
             self._journal.keep_only(live)
-            self._orders = {attempt: order for attempt, order in self._orders.items() if attempt in live}
+            self._orders = {attempt: orders for attempt, orders in self._orders.items() if attempt in live}
             return self._journal.after(since)
 
     def submit(self, order: Order, epoch: Epoch) -> None:
@@ -97,10 +91,13 @@ class LocalBackend:
         with self._acting(epoch):
             if self._folders.is_forgotten(order.job, order.attempt):
                 return
-            if isinstance(order, StartGang):
-                self._start(order)
-            else:
-                self._stop(order)
+            match order:
+                case StartGang() | GrowGang():
+                    self._start(order)
+                case StopGang():
+                    self._stop(order)
+                case StopTasks():
+                    self._stop_tasks(order)
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """Stop reporting an attempt: its logs stay, it never starts again. Raises StaleEpochError, StateFolderError."""
@@ -121,35 +118,41 @@ class LocalBackend:
                         return b""
         raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job}")
 
-    def _start(self, order: StartGang) -> None:
+    def _start(self, order: StartGang | GrowGang) -> None:
         attempt = self._folders.make_attempt(order.job, order.attempt)
         if stop_file(attempt).exists():
             return
-        accepted = self._accepted(attempt) or self._accept(attempt, order)
+        accepted = self._accept(attempt, order)
+        orders = self._orders_of(attempt)
+        lives = [
+            life
+            for life in orders.lives.values()
+            if life.accepted.growth == accepted.growth and not orders.leave_of(life)
+        ]
         wanted = {device for task in accepted.order.tasks for device in task.devices}
         missing = sorted(wanted - accepted.device_index.keys())
         if missing:
-            self._refuse(attempt, accepted, f"this machine has no device {', '.join(missing)}")
+            _refuse(attempt, lives, f"this machine has no device {', '.join(missing)}")
         else:
-            self._supervisors.start_gang(
-                attempt, accepted.order, accepted.device_index, accepted.master_port, accepted.device_memory
-            )
+            self._supervisors.start_tasks(attempt, accepted, {life.task for life in lives})
 
-    def _accept(self, attempt: Path, order: StartGang) -> Accepted:
-        port = free_port({known.master_port for known in self._orders.values()})
+    def _accept(self, attempt: Path, order: StartGang | GrowGang) -> Accepted:
+        """What an order comes to; the first of its kind and number stays."""
+        known = self._orders_of(attempt).accepted
+        number = order.growth if isinstance(order, GrowGang) else 0
+        if number in known:
+            return known[number]
         wanted = {device for task in order.tasks for device in task.devices}
         gpus = [gpu for node in self._inventory() for gpu in node.gpus if gpu.id in wanted]
         index, memory = {gpu.id: gpu.index for gpu in gpus}, {gpu.id: gpu.memory for gpu in gpus}
+        port = known[0].master_port if 0 in known else free_port(self._ports())
         accepted = Accepted(order, self._clock.now(), port, index, memory)
-        shim.write_durably(str(attempt / ORDER), encode(accepted).decode())
+        write_accepted(attempt, accepted)
+        self._orders.pop(attempt, None)
         return accepted
 
-    def _refuse(self, attempt: Path, accepted: Accepted, reason: str) -> None:
-        for task in accepted.order.tasks:
-            folder = attempt / task_folder_name(task.group, task.index)
-            if not was_started(folder):
-                folder.mkdir(mode=0o700, exist_ok=True)
-                record_lost(folder, reason, accepted.at)
+    def _ports(self) -> set[int]:
+        return {accepted.master_port for orders in self._orders.values() for accepted in orders.accepted.values()}
 
     def _stop(self, order: StopGang) -> None:
         attempt = self._folders.make_attempt(order.job, order.attempt)
@@ -157,43 +160,77 @@ class LocalBackend:
             request = StopRequest(order.job, order.attempt, self._clock.now(), order.grace.seconds)
             shim.write_durably(str(stop_file(attempt)), encode(request).decode())
 
+    def _stop_tasks(self, order: StopTasks) -> None:
+        attempt = self._folders.make_attempt(order.job, order.attempt)
+        orders = self._orders_of(attempt)
+        for task in order.tasks:
+            told, life = orders.leaves.get((task.group, task.index)), orders.lives.get((task.group, task.index))
+            if told is not None and told.growth >= order.growth:
+                continue
+            # Into the newest life, where its supervisor looks; a life that comes later finds it in `leaves`.
+            came = life.accepted.growth if life else 0
+            if came <= order.growth:
+                folder = make_life_folder(attempt, task, came)
+                request = LeaveRequest(
+                    order.job,
+                    order.attempt,
+                    task.group,
+                    task.index,
+                    order.growth,
+                    self._clock.now(),
+                    order.grace.seconds,
+                )
+                shim.write_durably(str(folder / shim.LEAVE), encode(request).decode())
+        self._orders.pop(attempt, None)
+
     def _observe(self, attempt: Path) -> None:
-        # The stop first: an attempt that has one accepts no order any more, so the order read next is the last word.
-        stop = _read(stop_file(attempt), StopRequest)
-        accepted = self._accepted(attempt)
-        statuses = [self._status(attempt, accepted, task, stop) for task in accepted.order.tasks] if accepted else []
-        if stop and all(status.state in ENDED for status in statuses):
-            at = max([stop.at, *(status.at for status in statuses)])
+        # The stop first: an attempt that has one accepts no order any more, so the orders read next are the last word.
+        stop = read_document(stop_file(attempt), StopRequest)
+        orders = self._orders_of(attempt)
+        statuses = {key: self._status(attempt, orders, life, stop) for key, life in orders.lives.items()}
+        for key, leave in orders.leaves.items():
+            self._note_left(attempt, leave, statuses.get(key))
+        if stop and all(status.state in ENDED for status in statuses.values()):
+            at = max([stop.at, *(status.at for status in statuses.values())])
             self._journal.note(attempt, STOPPED, AttemptStopped(stop.job, stop.attempt, at))
 
-    def _status(self, attempt: Path, accepted: Accepted, task: TaskPlacement, stop: StopRequest | None) -> TaskStatus:
-        part = task_folder_name(task.group, task.index)
+    def _note_left(self, attempt: Path, leave: LeaveRequest, status: TaskStatus | None) -> None:
+        """A task that was told to leave has, unless what came before runs still."""
+        if status is not None and status.growth <= leave.growth and status.state not in ENDED:
+            return
+        at = max(leave.at, status.at) if status is not None and status.growth <= leave.growth else leave.at
+        left = TaskLeft(leave.job, leave.attempt, leave.group, leave.index, leave.growth, at)
+        self._journal.note(attempt, f"{LEFT}/{task_folder_name(leave.group, leave.index)}", left)
+
+    def _status(self, attempt: Path, orders: Orders, life: Life, stop: StopRequest | None) -> TaskStatus:
+        part = task_folder_name(life.task.group, life.task.index)
+        growth = life.accepted.growth
         ended = self._journal.ended(attempt, part)
-        if ended is not None:
+        if ended is not None and ended.growth == growth:
             return ended
-        stands = standing(attempt / part, stop.at if stop else None, self._clock.now())
+        told = [request.at for request in (orders.leave_of(life), stop) if request]
+        stands = standing(life.folder, min(told, default=None), self._clock.now())
         status = TaskStatus(
-            job=accepted.order.job,
-            attempt=accepted.order.attempt,
-            group=task.group,
-            index=task.index,
-            node=task.node,
+            job=life.accepted.order.job,
+            attempt=life.accepted.order.attempt,
+            group=life.task.group,
+            index=life.task.index,
+            node=life.task.node,
             state=stands.state,
-            at=accepted.at if stands.at is None else Instant(stands.at),
+            at=life.accepted.at if stands.at is None else Instant(stands.at),
             exit_code=stands.exit_code,
             detail=stands.detail,
+            growth=growth,
         )
         self._journal.note(attempt, part, status)
         return status
 
-    def _accepted(self, attempt: Path) -> Accepted | None:
-        """The order of an attempt, read once: it never changes."""
-        if attempt not in self._orders:
-            accepted = _read(attempt / ORDER, Accepted)
-            if accepted is None:
-                return None
-            self._orders[attempt] = accepted
-        return self._orders[attempt]
+    def _orders_of(self, attempt: Path) -> Orders:
+        """What was ordered of an attempt, read once until something is added."""
+        known = self._orders.get(attempt)
+        if known is None or known.files != order_files(attempt):
+            known = self._orders[attempt] = Orders.read(attempt)
+        return known
 
     @contextmanager
     def _acting(self, epoch: Epoch) -> Iterator[None]:
@@ -203,11 +240,11 @@ class LocalBackend:
             yield
 
 
-def _read(path: Path, kind: type[T]) -> T | None:
-    try:
-        return decode(path.read_bytes(), kind)
-    except FileNotFoundError:
-        return None
+def _refuse(attempt: Path, lives: Iterable[Life], reason: str) -> None:
+    for life in lives:
+        if not was_started(life.folder):
+            folder = make_life_folder(attempt, life.task, life.accepted.growth)
+            record_lost(folder, reason, life.accepted.at)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from reconciler.backend import StartGang
+from reconciler.backend import GrowGang, StartGang
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MILLI_PER_GPU, Memory
 from solver.world.workload import TaskGroup, TaskPlacement
@@ -20,16 +20,22 @@ TASK_FOLDER = "QUORATE_TASK_FOLDER"
 
 
 def task_environments(
-    order: StartGang,
+    order: StartGang | GrowGang,
     device_index: Mapping[DeviceId, int],
     master_port: int,
     device_memory: Mapping[DeviceId, Memory],
 ) -> Iterator[tuple[TaskPlacement, dict[str, str]]]:
-    """Each task with its environment, in the order of their ranks: groups as the job lists them, then index."""
+    """Each task of an order with its environment, in the order of their ranks: groups as the job lists them, then index.
+
+    Tasks that join a gang are told of it as it is with them; what the others were told can't be changed.
+    """
     on_node: dict[str, int] = {}
-    for rank, task in enumerate(ranked(order)):
+    gang, ordered = ranked(order), set(order.tasks)
+    for rank, task in enumerate(gang):
         local_rank = on_node.get(task.node, 0)
         on_node[task.node] = local_rank + 1
+        if task not in ordered:
+            continue
         yield (
             task,
             {
@@ -37,7 +43,7 @@ def task_environments(
                 **order.spec.env,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(local_rank),
-                "WORLD_SIZE": str(len(order.tasks)),
+                "WORLD_SIZE": str(len(gang)),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(master_port),
                 "CUDA_VISIBLE_DEVICES": ",".join(str(device_index[device]) for device in task.devices),
@@ -69,16 +75,17 @@ def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> 
     return share
 
 
-def ranked(order: StartGang) -> list[TaskPlacement]:
-    """The tasks in the order of their ranks."""
+def ranked(order: StartGang | GrowGang) -> list[TaskPlacement]:
+    """The tasks of the whole gang in the order of their ranks."""
     position = {group.name: place for place, group in enumerate(order.spec.task_groups)}
-    return sorted(order.tasks, key=lambda task: (position[task.group], task.index))
+    gang = (*order.beside, *order.tasks) if isinstance(order, GrowGang) else order.tasks
+    return sorted(gang, key=lambda task: (position[task.group], task.index))
 
 
-def command_of(order: StartGang, task: TaskPlacement) -> tuple[str, ...]:
+def command_of(order: StartGang | GrowGang, task: TaskPlacement) -> tuple[str, ...]:
     """The group's own command, else the job's."""
     return _group(order, task).command or order.spec.command
 
 
-def _group(order: StartGang, task: TaskPlacement) -> TaskGroup:
+def _group(order: StartGang | GrowGang, task: TaskPlacement) -> TaskGroup:
     return next(group for group in order.spec.task_groups if group.name == task.group)

@@ -4,8 +4,10 @@ epoch                      the newest epoch seen
 openings                   how often a backend was opened on this folder
 live/JOB.ATTEMPT/          attempts that are still reported
     order.json             the start order as accepted
+    order.GROWTH.json      an order by which it grew, as accepted
     stop                   the stop order; an attempt that has one never starts
     GROUP.INDEX/           one task; its files are described in shim.py
+    GROUP.INDEX.GROWTH/    one task that came with a growth; its log is that of GROUP.INDEX, by another name
 forgotten/JOB.ATTEMPT/     the same, for attempts whose end the control plane has recorded
 """
 
@@ -98,9 +100,15 @@ class StateFolders:
         return number
 
 
-def task_folder_name(group: str, index: int) -> str:
-    """The folder of a task within its attempt."""
-    return f"{_as_file_name(group)}.{index}"
+def order_name(growth: int) -> str:
+    """The file of the order by which an attempt grew; growth 0 is its start."""
+    return f"order.{growth}.json" if growth else ORDER
+
+
+def task_folder_name(group: str, index: int, growth: int = 0) -> str:
+    """The folder of a task within its attempt: one for each growth with which it came; the first has its log."""
+    name = f"{_as_file_name(group)}.{index}"
+    return f"{name}.{growth}" if growth else name
 
 
 def stop_file(attempt: Path) -> Path:

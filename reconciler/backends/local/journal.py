@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, TaskStatus
+from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
 from solver.world.cluster import Node, NodeName
 
-Seen = TaskStatus | AttemptStopped
+Seen = TaskStatus | TaskLeft | AttemptStopped
 
 # Cursors of an earlier opening lie below all of a later one: whoever still holds one gets everything again.
 _CHANGES_PER_OPENING_BITS = 32
@@ -37,7 +37,7 @@ class Journal:
                 self._nodes[name] = self._next(), node
 
     def note(self, attempt: Path, part: str, seen: Seen) -> None:
-        """What was seen of a part (a task's folder, or the stop) of an attempt."""
+        """What was seen of a part (a task, its leave, or the stop) of an attempt."""
         parts = self._seen.setdefault(attempt, {})
         if part not in parts or parts[part][1] != seen:
             parts[part] = self._next(), seen
@@ -60,6 +60,7 @@ class Journal:
             nodes=tuple(node for number, node in self._nodes.values() if number > cursor),
             tasks=tuple(part for part in seen if isinstance(part, TaskStatus)),
             stopped=tuple(part for part in seen if isinstance(part, AttemptStopped)),
+            left=tuple(part for part in seen if isinstance(part, TaskLeft)),
         )
 
     def _next(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import json
+import math
 import os
 import signal
 import sys
@@ -22,8 +23,8 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 TASK, LOCK, STARTED, EXIT, LOG, WORK = "task.json", "lock", "started", "exit", "log", "work"
-STOP = "../stop"
-"""The stop order lies beside the task's folder, for the whole attempt."""
+STOP, LEAVE = "../stop", "leave"
+"""The order to stop lies beside the task's folder, for the whole attempt; in it, the order for this task alone to leave."""
 
 COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, DEATH_BY_SIGNAL = 127, 126, 128
 """Exit codes as shells give them: POSIX.1-2024, XCU 2.8.2."""
@@ -40,7 +41,7 @@ def main(folder: str) -> int:
     """Run the task in `folder` unless it was started or stopped before; returns when nothing of it runs."""
     os.chdir(folder)
     lock = _take_lock()
-    if lock is None or os.path.exists(STARTED) or os.path.exists(STOP):
+    if lock is None or any(map(os.path.exists, (STARTED, STOP, LEAVE))):
         return 0
     with open(TASK, encoding="utf-8") as file:
         task = json.load(file)
@@ -174,15 +175,19 @@ def _supervise(leader: int) -> tuple[int, bool]:
     status: int | None = None
     stopped = False
     kill_at: float | None = None
+    unseen = {STOP, LEAVE}
     while True:
         ended, nobody_left = _reap(leader)
         status = ended if status is None else status
         if nobody_left:
             return status or 0, stopped
-        if kill_at is None and os.path.exists(STOP):
-            stopped = status is None
-            kill_at = time.monotonic() + _grace_s()
-            _signal_group(leader, signal.SIGTERM)
+        for told in sorted(filter(os.path.exists, unseen)):
+            unseen.remove(told)
+            if kill_at is None:
+                stopped = status is None
+                _signal_group(leader, signal.SIGTERM)
+            # Told twice, it has no longer than the shorter of the two.
+            kill_at = min(math.inf if kill_at is None else kill_at, time.monotonic() + _grace_s(told))
         if kill_at is None and status is not None:
             kill_at = 0.0  # The command has ended; what it left behind must not keep its devices.
         overdue = kill_at is not None and time.monotonic() >= kill_at
@@ -205,8 +210,8 @@ def _reap(leader: int) -> tuple[int | None, bool]:
             status = ended_with
 
 
-def _grace_s() -> float:
-    with open(STOP, encoding="utf-8") as file:
+def _grace_s(told: str) -> float:
+    with open(told, encoding="utf-8") as file:
         return float(json.load(file)["graceS"])
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from reconciler.backend import StartGang
 from reconciler.backends.local import shim
+from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.backends.local.environment import TASK_FOLDER, command_of, task_environments
-from reconciler.backends.local.folders import task_folder_name
 from reconciler.backends.local.tasks import was_started
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Memory
+from solver.world.workload import TaskPlacement
 
 # -I and -S: no site-packages, no user's settings; a supervisor starts in some 30 ms and needs 10 MB.
 _SUPERVISOR: Final = (sys.executable, "-I", "-S", shim.__file__)
@@ -30,21 +28,20 @@ class Supervisors:
     def __init__(self) -> None:
         self._pids: set[int] = set()
 
-    def start_gang(
-        self,
-        attempt: Path,
-        order: StartGang,
-        device_index: Mapping[DeviceId, int],
-        master_port: int,
-        device_memory: Mapping[DeviceId, Memory],
-    ) -> None:
-        """Start each task not started before; where a supervisor already has the task, a second one does nothing."""
-        for task, environment in task_environments(order, device_index, master_port, device_memory):
-            folder = attempt / task_folder_name(task.group, task.index)
-            if was_started(folder):
+    def start_tasks(self, attempt: Path, accepted: Accepted, tasks: Collection[TaskPlacement]) -> None:
+        """Start these tasks of an order, if not started before; where one has a supervisor, a second one does nothing."""
+        environments = task_environments(
+            accepted.order, accepted.device_index, accepted.master_port, accepted.device_memory
+        )
+        for task, environment in environments:
+            if task not in tasks or was_started(life_folder(attempt, task, accepted.growth)):
                 continue
-            (folder / shim.WORK).mkdir(mode=0o700, parents=True, exist_ok=True)
-            content = {"command": command_of(order, task), "environment": {**environment, TASK_FOLDER: str(folder)}}
+            folder = make_life_folder(attempt, task, accepted.growth)
+            (folder / shim.WORK).mkdir(mode=0o700, exist_ok=True)
+            content = {
+                "command": command_of(accepted.order, task),
+                "environment": {**environment, TASK_FOLDER: str(folder)},
+            }
             shim.write_durably(str(folder / shim.TASK), msgspec.json.encode(content).decode())
             self._pids.add(_spawn(folder))
 

@@ -46,16 +46,18 @@ class SimulatedBackend:
         self.cluster.journal.forget(job, attempt)
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
-        """A made-up log: one line when the task began and one when it ended."""
+        """A made-up log: one line each time that the task began and one when it ended."""
         self.cluster.catch_up()
         wanted = (job, attempt, group, index)
+        lines = []
         for task in self.cluster.intervals:
             if (task.job, task.attempt, task.group, task.index) == wanted:
-                lines = [f"{task.begin} begins on {task.node}"]
+                lines.append(f"{task.begin} begins on {task.node}")
                 if task.end is not None:
                     lines.append(f"{task.end} {task.state}, exit code {task.exit_code}")
-                return "".join(f"{line}\n" for line in lines).encode()[offset : offset + limit]
-        raise KeyError(f"{job}/{attempt} has no task {group}/{index} that ever began")
+        if not lines:
+            raise KeyError(f"{job}/{attempt} has no task {group}/{index} that ever began")
+        return "".join(f"{line}\n" for line in lines).encode()[offset : offset + limit]
 
     def _arrive_unnoticed(self, order: Order, epoch: Epoch, at: Instant) -> None:
         """The sender has long given up: a refusal reaches nobody."""

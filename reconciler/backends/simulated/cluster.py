@@ -9,10 +9,20 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.backend import AttemptStopped, Order, StartGang, StopGang, TaskState, TaskStatus
+from reconciler.backend import (
+    AttemptStopped,
+    GrowGang,
+    Order,
+    StartGang,
+    StopGang,
+    StopTasks,
+    TaskLeft,
+    TaskState,
+    TaskStatus,
+)
 from reconciler.backends.simulated.behaviour import BehaviourOf, by_command
 from reconciler.backends.simulated.faults import KIND, Faults
-from reconciler.backends.simulated.journal import Journal
+from reconciler.backends.simulated.journal import Entry, Journal
 from reconciler.clock import Clock
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.document import Document
@@ -24,7 +34,7 @@ RETRY_PAUSE_MS = 1_000
 
 
 class Interval(Document, frozen=True):
-    """One task really ran on these devices in this span; `end` is None while it runs."""
+    """One task really ran on these devices in this span; `end` is None while it runs. `growth` with which it came."""
 
     job: JobName
     attempt: int
@@ -36,14 +46,21 @@ class Interval(Document, frozen=True):
     end: Instant | None = None
     state: TaskState = "running"
     exit_code: int | None = None
+    growth: int = 0
+
+
+_TaskKey = tuple[str, int]
+"""Group and index."""
 
 
 @dataclass
 class _Attempt:
-    order: StartGang | None = None
     halted: bool = False
     running: set[int] = field(default_factory=set)
     """Indices into `intervals`."""
+    came: dict[_TaskKey, int] = field(default_factory=dict)
+    left: dict[_TaskKey, int] = field(default_factory=dict)
+    """The newest growth with which each task was ordered, and up to which it was told to leave."""
 
 
 class SimulatedCluster:
@@ -92,29 +109,35 @@ class SimulatedCluster:
         """An order has arrived; its effects follow, one task after the other, in any order."""
         attempt = self._attempts.setdefault((order.job, order.attempt), _Attempt())
         match order:
-            case StartGang():
-                if attempt.order is None and not attempt.halted:
-                    attempt.order = order
-                    for task in order.tasks:
-                        self.schedule(self._soon(at), lambda then, task=task: self._begin(attempt, task, then))  # type: ignore[misc]
+            case StartGang() | GrowGang():
+                self._accept_tasks(attempt, order, at)
             case StopGang():
                 self.schedule(self._soon(at), lambda then: self._halt(attempt, order, then))
+            case StopTasks():
+                self.schedule(self._soon(at), lambda then: self._leave(attempt, order, then))
+
+    def _accept_tasks(self, attempt: _Attempt, order: StartGang | GrowGang, at: Instant) -> None:
+        for task in order.tasks:
+            key, growth = (task.group, task.index), _growth_of(order)
+            if attempt.came.get(key, -1) < growth:
+                attempt.came[key] = growth
+                self.schedule(self._soon(at), lambda then, task=task: self._begin(attempt, order, task, then))  # type: ignore[misc]
 
     def fail_node(self, name: NodeName, at: Instant, lasts: Duration) -> None:
         """A machine dies at an instant, with everything on it, and is back after `lasts`."""
         self.schedule(at, lambda then: self._node_dies(name, then))
         self.schedule(at.after(lasts), lambda then: self._set_ready(name, True, then))
 
-    def _begin(self, attempt: _Attempt, task: TaskPlacement, at: Instant) -> None:
-        if attempt.halted or attempt.order is None:
+    def _begin(self, attempt: _Attempt, order: StartGang | GrowGang, task: TaskPlacement, at: Instant) -> None:
+        growth = _growth_of(order)
+        if attempt.halted or attempt.left.get((task.group, task.index), -1) >= growth:
             return
         if not self._nodes[task.node].ready:
-            self.schedule(at.after(RETRY_PAUSE_MS), lambda then: self._begin(attempt, task, then))
+            self.schedule(at.after(RETRY_PAUSE_MS), lambda then: self._begin(attempt, order, task, then))
             return
-        order = attempt.order
         number = len(self.intervals)
         self.intervals.append(
-            Interval(order.job, order.attempt, task.group, task.index, task.node, task.devices, begin=at)
+            Interval(order.job, order.attempt, task.group, task.index, task.node, task.devices, begin=at, growth=growth)
         )
         attempt.running.add(number)
         self._report_task(number, at, "starting")
@@ -145,6 +168,21 @@ class SimulatedCluster:
             self.schedule(then, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
         self.schedule(done, lambda then: self._report(AttemptStopped(order.job, order.attempt, then), then))
 
+    def _leave(self, attempt: _Attempt, order: StopTasks, at: Instant) -> None:
+        """From now on none of these tasks begins; each that runs ends within its grace, and then has left."""
+        for task in order.tasks:
+            key, done = (task.group, task.index), at
+            if attempt.left.get(key, -1) > order.growth:
+                continue  # This order is an old one: the task has been told since.
+            attempt.left[key] = order.growth
+            for number in sorted(attempt.running):
+                ran = self.intervals[number]
+                if (ran.group, ran.index) == key and ran.growth <= order.growth:
+                    done = at.after(self.chance.randint(0, order.grace))
+                    self.schedule(done, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
+            left = TaskLeft(order.job, order.attempt, task.group, task.index, order.growth, done)
+            self.schedule(done, lambda then, left=left: self._report(left, then))  # type: ignore[misc]
+
     def _node_dies(self, name: NodeName, at: Instant) -> None:
         self._set_ready(name, False, at)
         for attempt in self._attempts.values():
@@ -159,11 +197,27 @@ class SimulatedCluster:
     def _report_task(self, number: int, at: Instant, state: TaskState) -> None:
         task = self.intervals[number]
         self._report(
-            TaskStatus(task.job, task.attempt, task.group, task.index, task.node, state, at, task.exit_code), at
+            TaskStatus(
+                task.job,
+                task.attempt,
+                task.group,
+                task.index,
+                task.node,
+                state,
+                at,
+                task.exit_code,
+                growth=task.growth,
+            ),
+            at,
         )
 
-    def _report(self, entry: Node | TaskStatus | AttemptStopped, at: Instant) -> None:
+    def _report(self, entry: Entry, at: Instant) -> None:
         self.journal.report(entry, at.after(self.chance.randint(0, self.faults.report_delay)))
 
     def _soon(self, at: Instant) -> Instant:
         return at.after(self.chance.randint(0, self.faults.effect_delay))
+
+
+def _growth_of(order: StartGang | GrowGang) -> int:
+    """With which growth of its attempt the tasks of an order come; the start is number 0."""
+    return order.growth if isinstance(order, GrowGang) else 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
-from reconciler.backend import AttemptStopped, Changes, Cursor, TaskStatus
+from reconciler.backend import AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
 from solver.world.cluster import Node
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
-Entry = Node | TaskStatus | AttemptStopped
+Entry = Node | TaskStatus | TaskLeft | AttemptStopped
 
 
 class Journal:
-    """The newest entry of every node, task and stopped attempt, each with the cursor at which it became visible."""
+    """The newest entry of every node, task, leave and stopped attempt, each with the cursor at which it became visible."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Instant, Entry]] = deque()
@@ -44,6 +44,7 @@ class Journal:
             tuple(entry for entry in entries if isinstance(entry, Node)),
             tuple(entry for entry in entries if isinstance(entry, TaskStatus)),
             tuple(entry for entry in entries if isinstance(entry, AttemptStopped)),
+            tuple(entry for entry in entries if isinstance(entry, TaskLeft)),
         )
 
     def _publish(self, now: Instant) -> None:
@@ -60,5 +61,7 @@ def _key(entry: Entry) -> Hashable:
             return ("node", entry.name)
         case TaskStatus():
             return ("task", entry.job, entry.attempt, entry.group, entry.index)
+        case TaskLeft():
+            return ("left", entry.job, entry.attempt, entry.group, entry.index)
         case AttemptStopped():
             return ("stopped", entry.job, entry.attempt)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+import msgspec
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from reconciler.store.sql.database import Database
+from reconciler.store.sql.held import add_served, hold, refuse_held
+from reconciler.store.sql.sizes import change_size, refuse_growth, without
 from reconciler.store.sql.tables import (
     attempts,
     claims,
     evictions,
-    holdings,
     intents,
     jobs,
     kept,
@@ -21,10 +23,9 @@ from reconciler.store.sql.tables import (
     nominations,
     reservations,
 )
-from solver.world.cluster import DeviceId
 from solver.world.document import encode
 from solver.world.inflight import ConvergenceClock, Intent, Reservation
-from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
+from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
 
 
@@ -53,18 +54,17 @@ class SqlLedger:
         """All devices of a gang, or none."""
         with self._database.writing(epoch) as connection:
             _refuse_unless_next(connection, claim)
-            wanted = _wanted(claim)
-            _refuse_held(connection, wanted)
+            refuse_held(connection, claim.job, claim.tasks)
             values = {
                 "attempt": claim.attempt,
                 "since": claim.since,
                 "running_since": claim.running_since,
                 "time_limit": claim.time_limit,
+                "growth": claim.growth,
+                "ran_gpu_ms": 0,
             }
             connection.execute(insert(claims).values(job=claim.job, tasks=encode(claim.tasks).decode(), **values))
-            if wanted:
-                rows = [{"device": device, "job": claim.job, "milli": milli} for device, milli in wanted.items()]
-                connection.execute(insert(holdings), rows)
+            hold(connection, claim.job, claim.tasks)
             _set_last_attempt(connection, claim)
             _insert_intent(connection, intent)
             connection.execute(delete(nominations).where(nominations.c.job == claim.job))
@@ -124,25 +124,68 @@ class SqlLedger:
     def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """The claim goes, and with it its holdings and intents; what it has run is added up first."""
         with self._database.writing(epoch) as connection:
-            _add_served(connection, job, attempt, at)
+            add_served(connection, job, attempt, at)
             connection.execute(delete(claims).where(claims.c.job == job, claims.c.attempt == attempt))
+
+    def grow(self, epoch: Epoch, intent: Intent) -> Claim:
+        """Devices for more tasks, the longer claim, and the intent; or nothing of it."""
+        with self._database.writing(epoch) as connection:
+            claim = self._claim_of(connection, intent)
+            if claim is None:
+                raise ClaimRefusedError(f"{intent.job} does not hold attempt {intent.attempt}")
+            refuse_growth(connection, claim, intent.tasks)
+            grown = msgspec.structs.replace(claim, tasks=(*claim.tasks, *intent.tasks), growth=claim.growth + 1)
+            change_size(connection, grown, intent.asked_at)
+            _insert_intent(connection, intent)
+            return grown
+
+    def confirm_grown(self, epoch: Epoch, job: JobName, attempt: int) -> None:
+        """All tasks that joined run: the intent is done."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(intents).where(intents.c.id == f"grow/{job}/{attempt}"))
+
+    def confirm_shrunk(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """The tasks of the intent go, from the claim and from a growth that was still to be confirmed."""
+        with self._database.writing(epoch) as connection:
+            shrink = self._intent(connection, f"shrink/{job}/{attempt}")
+            claim = self._claim_of(connection, shrink) if shrink else None
+            if shrink is None or claim is None:
+                return
+            shrunk = msgspec.structs.replace(claim, tasks=without(claim.tasks, shrink.tasks))
+            change_size(connection, shrunk, at)
+            connection.execute(delete(intents).where(intents.c.id == shrink.id))
+            grow = self._intent(connection, f"grow/{job}/{attempt}")
+            if grow is not None:
+                joining = without(grow.tasks, shrink.tasks)
+                connection.execute(delete(intents).where(intents.c.id == grow.id))
+                if joining:
+                    _insert_intent(connection, msgspec.structs.replace(grow, tasks=joining))
+
+    def _claim_of(self, connection: Connection, intent: Intent) -> Claim | None:
+        held = (claims.c.job == intent.job) & (claims.c.attempt == intent.attempt)
+        row = connection.execute(select(claims).where(held)).one_or_none()
+        return None if row is None else self._read_claim(row)
+
+    def _intent(self, connection: Connection, name: str) -> Intent | None:
+        text = connection.execute(select(intents.c.intent).where(intents.c.id == name)).scalar()
+        return None if text is None else self._database.read_document(text, Intent)
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
         with self._database.reading() as connection:
             rows = connection.execute(select(claims)).all()
-        found = (
-            Claim(
-                JobName(row.job),
-                row.attempt,
-                self._database.read_document(row.tasks, tuple[TaskPlacement, ...]),
-                Instant(row.since),
-                None if row.running_since is None else Instant(row.running_since),
-                None if row.time_limit is None else Duration(row.time_limit),
-            )
-            for row in rows
+        return tuple(sorted(map(self._read_claim, rows), key=lambda claim: claim.job))
+
+    def _read_claim(self, row: Row[Any]) -> Claim:
+        return Claim(
+            JobName(row.job),
+            row.attempt,
+            self._database.read_document(row.tasks, tuple[TaskPlacement, ...]),
+            Instant(row.since),
+            None if row.running_since is None else Instant(row.running_since),
+            None if row.time_limit is None else Duration(row.time_limit),
+            row.growth,
         )
-        return tuple(sorted(found, key=lambda claim: claim.job))
 
     def intents(self) -> tuple[Intent, ...]:
         """Every intent not yet confirmed, sorted by id."""
@@ -215,43 +258,10 @@ def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
         raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} is not the next; its last was {last}")
 
 
-def _wanted(claim: Claim) -> Counter[DeviceId]:
-    """What a claim wants of each device, in thousandths."""
-    wanted: Counter[DeviceId] = Counter()
-    for task in claim.tasks:
-        for device in task.devices:
-            wanted[device] += MILLI_PER_GPU if task.share is None else task.share
-    twice = tuple(device for device, milli in wanted.items() if milli > MILLI_PER_GPU)
-    if twice:
-        raise ClaimRefusedError(f"{claim.job} names a device twice", twice)
-    return wanted
-
-
-def _refuse_held(connection: Connection, wanted: Counter[DeviceId]) -> None:
-    query = select(holdings).where(holdings.c.device.in_(wanted)).order_by(holdings.c.device, holdings.c.job)
-    held = connection.execute(query).all()
-    for row in held:
-        wanted = wanted + Counter({DeviceId(row.device): row.milli})
-    full = [row for row in held if wanted[DeviceId(row.device)] > MILLI_PER_GPU]
-    if full:
-        whose = ", ".join(f"{row.device} by {row.job}" for row in full)
-        raise ClaimRefusedError(f"already held: {whose}", tuple(dict.fromkeys(DeviceId(row.device) for row in full)))
-
-
 def _set_last_attempt(connection: Connection, claim: Claim) -> None:
     known = connection.execute(update(attempts).where(attempts.c.job == claim.job).values(last=claim.attempt))
     if not known.rowcount:
         connection.execute(insert(attempts).values(job=claim.job, last=claim.attempt, served_gpu_ms=0))
-
-
-def _add_served(connection: Connection, job: JobName, attempt: int, at: Instant) -> None:
-    held = select(claims.c.running_since).where(claims.c.job == job, claims.c.attempt == attempt)
-    running_since = connection.execute(held).scalar()
-    if running_since is not None:
-        held = select(func.coalesce(func.sum(holdings.c.milli), 0)).where(holdings.c.job == job)
-        gpu_ms = connection.execute(held).scalar_one() * max(0, at - running_since) // MILLI_PER_GPU
-        added = attempts.c.served_gpu_ms + gpu_ms
-        connection.execute(update(attempts).where(attempts.c.job == job).values(served_gpu_ms=added))
 
 
 def _waits(connection: Connection, job: JobName) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -54,6 +54,9 @@ claims = Table(
     Column("since", BigInteger, nullable=False),
     Column("running_since", BigInteger),
     Column("time_limit", BigInteger),  # milliseconds; absent: for ever
+    Column("growth", Integer, nullable=False),  # how often it has grown
+    Column("ran_gpu_ms", BigInteger, nullable=False),  # what it has run until its size changed last
+    Column("sized_at", BigInteger),  # when that was; absent: never
 )
 
 # A whole GPU is held in 1000 parts, a share in fewer. That they never add up to more is checked in the transaction that

@@ -1,0 +1,110 @@
+"""One claim with everything that is known of it: who of the gang stays, joins and leaves, and why it is to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reconciler.jobs.record import JobRecord
+from reconciler.jobs.sighted import Attempt
+from reconciler.store.protocols import Claim
+from solver.world.inflight import Intent, IntentKind
+from solver.world.quantities import Instant
+from solver.world.workload import TaskPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One claim with its intents and what the backend reports of its attempt."""
+
+    record: JobRecord
+    claim: Claim
+    intents: tuple[Intent, ...]
+    attempt: Attempt
+    now: Instant
+
+    @property
+    def stopping(self) -> bool:
+        """It has been asked to stop."""
+        return self.stop is not None
+
+    @property
+    def stop(self) -> Intent | None:
+        """What was asked for when it was asked to stop."""
+        return self._asked("stop")
+
+    @property
+    def leaving(self) -> tuple[TaskPlacement, ...]:
+        """Tasks that were asked to leave, and are its own until they have: how they end says nothing of the job."""
+        shrink = self._asked("shrink")
+        return shrink.tasks if shrink else ()
+
+    @property
+    def joining(self) -> tuple[TaskPlacement, ...]:
+        """Tasks by which it grows, without those that are to leave before they have joined."""
+        grow = self._asked("grow")
+        return _without(grow.tasks, self.leaving) if grow else ()
+
+    @property
+    def staying(self) -> tuple[TaskPlacement, ...]:
+        """The tasks by which the job is judged."""
+        return _without(self.claim.tasks, self.leaving)
+
+    @property
+    def stays(self) -> Attempt:
+        """What is known of those."""
+        return self._known(self.staying)
+
+    @property
+    def is_over(self) -> bool:
+        """No task runs or ever will."""
+        return self._known(self.claim.tasks).is_over(self.claim.tasks)
+
+    @property
+    def has_left(self) -> bool:
+        """Every task that was asked to leave has, for good."""
+        return self._known(self.leaving).have_left(self.leaving)
+
+    @property
+    def limit_reached(self) -> bool:
+        """It has run for as long as it may."""
+        reached_at = self.claim.limit_reached_at
+        return reached_at is not None and reached_at <= self.now
+
+    @property
+    def timed_out(self) -> bool:
+        """It was asked to stop because of its limit: then, and before any task had failed or all had ended by themselves."""
+        reached_at, stays = self.claim.limit_reached_at, self.stays
+        if self.stop is None or reached_at is None or self.stop.asked_at < reached_at:
+            return False
+        ended_before = all(task.at < self.stop.asked_at for task in stays.tasks)
+        if stays.all_succeeded(self.staying) and ended_before:
+            return False
+        return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
+
+    @property
+    def evicted(self) -> bool:
+        """It was asked to leave and wait again, and that ended it: no task had failed before, and some task did not end well.
+
+        A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
+        """
+        stays = self.stays
+        if self.stop is None or not self.stop.evicts or stays.all_succeeded(self.staying):
+            return False
+        return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
+
+    def _asked(self, kind: IntentKind) -> Intent | None:
+        return next((intent for intent in self.intents if intent.kind == kind), None)
+
+    def _known(self, tasks: Iterable[TaskPlacement]) -> Attempt:
+        """What is known of some tasks. Those that still join may have been in it before: that says nothing of them."""
+        grow = self._asked("grow")
+        joining = {(task.group, task.index) for task in grow.tasks} if grow else set()
+        return self.attempt.of_tasks(
+            {key: self.claim.growth if key in joining else 0 for key in ((task.group, task.index) for task in tasks)}
+        )
+
+
+def _without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
+    keys = {(task.group, task.index) for task in gone}
+    return tuple(task for task in tasks if (task.group, task.index) not in keys)

@@ -1,0 +1,26 @@
+"""The order that makes an intent true, derived from what the ledger holds: the same every time."""
+
+from __future__ import annotations
+
+from reconciler.backend import GrowGang, Order, StartGang, StopGang, StopTasks
+from reconciler.jobs.record import JobRecord
+from reconciler.store.protocols import Claim
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration
+
+
+def order_of(intent: Intent, claim: Claim, record: JobRecord) -> Order:
+    """What the backend is told for an intent of this claim."""
+    grace = Duration(intent.deadline - intent.asked_at)
+    match intent.kind:
+        case "start":
+            return StartGang(intent.job, intent.attempt, intent.tasks, record.spec)
+        case "stop":
+            return StopGang(intent.job, intent.attempt, grace)
+        case "grow":
+            beside = tuple(task for task in claim.tasks if task not in intent.tasks)
+            return GrowGang(intent.job, intent.attempt, claim.growth, intent.tasks, beside, record.spec)
+        case "shrink":
+            return StopTasks(intent.job, intent.attempt, claim.growth, intent.tasks, grace)
+        case "nominate":
+            raise ValueError(f"{intent.id} is a promise to a job that holds nothing: there is nothing to order")

@@ -1,0 +1,49 @@
+"""How a gang that runs comes to hold other tasks, inside a transaction of the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sqlalchemy import Connection, delete, select, update
+
+from reconciler.store.protocols import Claim, ClaimRefusedError
+from reconciler.store.sql.held import hold, ran, refuse_held
+from reconciler.store.sql.tables import claims, holdings, intents, jobs
+from solver.world.document import encode
+from solver.world.quantities import Instant
+from solver.world.workload import TaskPlacement
+
+
+def refuse_growth(connection: Connection, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:
+    """Raises ClaimRefusedError for a gang that does not simply run, and for tasks or devices that are somebody's already."""
+    job = f"attempt {claim.attempt} of {claim.job}"
+    if connection.execute(select(jobs.c.ended_at).where(jobs.c.name == claim.job)).scalar_one() is not None:
+        raise ClaimRefusedError(f"{claim.job} has ended")
+    if claim.running_since is None:
+        raise ClaimRefusedError(f"{job} does not run yet")
+    asked = set(connection.execute(select(intents.c.id).where(intents.c.job == claim.job)).scalars())
+    for kind, is_busy in (("stop", "is being stopped"), ("grow", "still grows")):
+        if f"{kind}/{claim.job}/{claim.attempt}" in asked:
+            raise ClaimRefusedError(f"{job} {is_busy}")
+    for (group, index), count in Counter((task.group, task.index) for task in (*claim.tasks, *joining)).items():
+        if count > 1:
+            raise ClaimRefusedError(f"{job} has a task {group}/{index} already")
+    refuse_held(connection, claim.job, joining)
+
+
+def without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
+    """The tasks but those, wherever they are."""
+    keys = {(task.group, task.index) for task in gone}
+    return tuple(task for task in tasks if (task.group, task.index) not in keys)
+
+
+def change_size(connection: Connection, claim: Claim, at: Instant) -> None:
+    """The claim has these tasks from `at` on; what it ran with those before is added up first."""
+    own = claims.c.job == claim.job
+    ran_gpu_ms = ran(connection, claim.job, claim.attempt, at)
+    tasks = encode(claim.tasks).decode()
+    connection.execute(
+        update(claims).where(own).values(ran_gpu_ms=ran_gpu_ms, sized_at=at, tasks=tasks, growth=claim.growth)
+    )
+    connection.execute(delete(holdings).where(holdings.c.job == claim.job))
+    hold(connection, claim.job, claim.tasks)
