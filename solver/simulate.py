@@ -13,11 +13,12 @@ from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, 
 from solver.program.optimiser import Optimiser
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
+from solver.rules.precedence import near, ran_ms, waiting_since
 from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.document import Document
-from solver.world.inflight import Counter, InFlight, Intent, Usage
+from solver.world.inflight import Counter, Ended, InFlight, Intent, Usage
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
@@ -34,6 +35,7 @@ class Run(Document, frozen=True):
     """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has.
 
     `started_at` is its first start; `running_since` is set while it runs; `held_gpu_ms` counts what its ended attempts held.
+    `longest_wait_ms`: the longest stretch in which it had nothing and wanted to start, of those that have ended.
     """
 
     job: JobName
@@ -45,6 +47,7 @@ class Run(Document, frozen=True):
     running_since: Instant | None = None
     held_gpu_ms: int = 0
     evictions: int = 0
+    longest_wait_ms: int = 0
 
     @property
     def wait_ms(self) -> int | None:
@@ -71,7 +74,8 @@ class Replay:
     """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
 
     A round is held when something arrived or ended, at most one per `cadence`: what a control plane with that debounce
-    would have decided, without its latencies. Starting and leaving take no time, and nothing breaks. Who is evicted has
+    would have decided, without its latencies. Where jobs take turns, and some wait, one is also held when somebody has run for
+    as long as its class protects it, and every `tick`. Starting and leaving take no time, and nothing breaks. Who is evicted has
     done what its checkpoints saved, and takes the policy's restart cost longer when it runs again.
     """
 
@@ -79,11 +83,14 @@ class Replay:
     policy: Policy
     optimiser: Optimiser | None
     cadence: Duration
+    tick: Duration = Duration(1_800_000)
     runs: dict[JobName, Run] = field(default_factory=dict)
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
     _ends: list[tuple[Instant, JobName, int]] = field(default_factory=list)
     _promises: dict[JobName, Intent] = field(default_factory=dict)
+    _ended: list[Ended] = field(default_factory=list)
+    _unprotected: list[Instant] = field(default_factory=list)
     _mig_changes: list[Counter] = field(default_factory=list)
     _usage: tuple[Usage, ...] = ()
     _usage_at: Instant = field(default_factory=lambda: Instant(0))
@@ -97,22 +104,38 @@ class Replay:
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
                 self._accrue(now)
-                in_flight = InFlight(
-                    intents=tuple(self._promises.values()), usage=self._usage, counters=tuple(self._mig_changes)
-                )
-                snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
+                snapshot = snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
                 yield Round(snapshot, plan)
             earliest = now.after(self.cadence)
 
+    def _in_flight(self) -> InFlight:
+        by_history = any(queue.ordering and queue.ordering.by == "gittins" for queue in self.policy.queues)
+        return InFlight(
+            intents=tuple(self._promises.values()),
+            usage=self._usage,
+            history=near(self._ended, self._live.values()) if by_history else (),
+            counters=tuple(self._mig_changes),
+        )
+
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
         if self._promises:
             times.append(earliest)
+        times += self._next_turn(earliest)
         if position < len(arrivals):
             times.append(arrivals[position].job.submitted_at)
         return max(min(times), earliest) if times else None
+
+    def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
+        """When it may be somebody's turn, though nothing happens."""
+        takes_turns = any(queue.ordering and queue.ordering.turns for queue in self.policy.queues)
+        if takes_turns and self._ends and any(job.phase == "pending" for job in self._live.values()):
+            yield earliest.after(self.tick)
+            while self._unprotected and self._unprotected[0] < earliest:
+                heapq.heappop(self._unprotected)
+            yield from self._unprotected[:1]
 
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:
@@ -125,6 +148,7 @@ class Replay:
                 self._accrue(ended_at)
                 del self._live[name]
                 self.runs[name] = msgspec.structs.replace(self.runs[name].stopped(ended_at), ended_at=ended_at)
+                self._ended.append(ended_job(job, ended_at))
 
     def _accrue(self, now: Instant) -> None:
         """Past use up to an instant until which nothing starts or ends."""
@@ -180,10 +204,13 @@ class Replay:
             placement=step.tasks,
         )
         heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job, step.attempt))
+        known = self.policy.priority_class(self._live[step.job])
+        heapq.heappush(self._unprotected, now.after(known.protection.min_runtime if known else Duration(0)))
         run = self.runs[step.job]
         held = MilliGpu(sum(task.gpus for task in step.tasks))
         first = now if run.started_at is None else run.started_at
-        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, running_since=now, gpus=held)
+        waited = max(run.longest_wait_ms, now - waiting_since(self._live[step.job]))
+        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, running_since=now, gpus=held, longest_wait_ms=waited)
 
     def _evict(self, step: Evict, now: Instant) -> None:
         job, run = self._live[step.job], self.runs[step.job]
@@ -221,3 +248,8 @@ class Replay:
             else node
             for node in self.nodes
         )
+
+
+def ended_job(job: Job, at: Instant) -> Ended:
+    """What history keeps of a job that runs and ends now."""
+    return Ended(job.spec.queue, job.spec.gpus, job.submitted_at, job.name, Duration(round(ran_ms(job, at))))

@@ -121,6 +121,7 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
         why = {
             "reclaim": f"queue {self.queue} had borrowed what it holds, and queue {self.to_queue} takes back its share",
             "preempt": f"job {self.to} of the same queue has a higher priority",
+            "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
             "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
         }[self.means]
         return f"gives up {self.gpus} GPUs for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from solver.world.cluster import GpuType, NodeName
 from solver.world.document import Document
-from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
 IntentKind = Literal["start", "stop", "nominate"]
@@ -74,6 +74,16 @@ class DurationQuantile(Document, frozen=True):
     duration: Duration
 
 
+class Ended(Document, frozen=True):
+    """A job that is no more: of which size, in milli-GPU, and how long it has run in all its attempts."""
+
+    queue: QueueName
+    gpus: MilliGpu
+    submitted_at: Instant
+    job: JobName
+    ran: Duration
+
+
 class Counter(Document, frozen=True):
     """Something limited per window: `evictions` of a job per day, `mig-changes` of a pool per hour."""
 
@@ -101,6 +111,7 @@ class InFlight(Document, frozen=True):
     aging: tuple[AgingBand, ...] = ()
     usage: tuple[Usage, ...] = ()
     durations: tuple[DurationQuantile, ...] = ()
+    history: tuple[Ended, ...] = ()
     counters: tuple[Counter, ...] = ()
     convergence: tuple[ConvergenceClock, ...] = ()
 

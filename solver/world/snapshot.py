@@ -78,7 +78,7 @@ def _sorted_in_flight(in_flight: InFlight) -> InFlight:
         intents=tuple(sorted(in_flight.intents, key=lambda intent: intent.id)),
         **{
             field: tuple(sorted(getattr(in_flight, field), key=msgspec.structs.astuple))
-            for field in ("reservations", "aging", "usage", "durations", "counters", "convergence")
+            for field in ("reservations", "aging", "usage", "durations", "history", "counters", "convergence")
         },
     )
 
