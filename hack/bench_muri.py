@@ -84,7 +84,10 @@ def _took_ms(run: Run) -> int:
 
 @click.command()
 @click.option(
-    "--trace", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The trace, a CSV file."
+    "--trace",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The trace, a CSV file.",
 )
 @click.option(
     "--policy",

@@ -10,7 +10,8 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from solver.rules.policy import Evictions, Ordering, Policy, PriorityClass, Protection, Queue, SchedulingPolicy, Turns, policy_of
+from solver.rules.harm import Evictions, Protection
+from solver.rules.policy import Ordering, Policy, PriorityClass, Queue, SchedulingPolicy, Turns, policy_of
 from solver.simulate import TraceJob
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
@@ -35,8 +36,10 @@ def nodes() -> tuple[Node, ...]:
 
 
 def policy(name: str) -> Policy:
-    """`srtf`: the least remaining time of what is known beforehand comes first. `default`: nothing is known, so the Gittins index."""
-    ordering = Ordering("shortest", turns=Turns(FOR_EVER)) if name == "srtf" else Ordering("gittins", turns=Turns(MAX_WAIT))
+    """`srtf`: the least remaining time comes first, known beforehand. `default`: nothing is known, so the Gittins index."""
+    ordering = (
+        Ordering("shortest", turns=Turns(FOR_EVER)) if name == "srtf" else Ordering("gittins", turns=Turns(MAX_WAIT))
+    )
     protection = Protection(min_runtime=MIN_RUNTIME)
     return policy_of(
         (Queue(QUEUE, ordering=ordering),),

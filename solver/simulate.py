@@ -11,9 +11,10 @@ import msgspec
 
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Withdraw
 from solver.program.optimiser import Optimiser
+from solver.rules.costs import near, ran_ms
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
-from solver.rules.precedence import near, ran_ms, waiting_since
+from solver.rules.precedence import waiting_since
 from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.world.cluster import Node
@@ -69,6 +70,10 @@ class Round:
     plan: Plan
 
 
+TICK = Duration(1_800_000)
+"""How often it is looked whose turn it is while nothing else happens."""
+
+
 @dataclass(slots=True)
 class Replay:
     """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
@@ -83,7 +88,7 @@ class Replay:
     policy: Policy
     optimiser: Optimiser | None
     cadence: Duration
-    tick: Duration = Duration(1_800_000)
+    tick: Duration = TICK
     runs: dict[JobName, Run] = field(default_factory=dict)
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
@@ -111,11 +116,10 @@ class Replay:
             earliest = now.after(self.cadence)
 
     def _in_flight(self) -> InFlight:
-        by_history = any(queue.ordering and queue.ordering.by == "gittins" for queue in self.policy.queues)
         return InFlight(
             intents=tuple(self._promises.values()),
             usage=self._usage,
-            history=near(self._ended, self._live.values()) if by_history else (),
+            history=near(self._ended, self._live.values()) if self.policy.goes_by_history else (),
             counters=tuple(self._mig_changes),
         )
 
@@ -130,8 +134,7 @@ class Replay:
 
     def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
         """When it may be somebody's turn, though nothing happens."""
-        takes_turns = any(queue.ordering and queue.ordering.turns for queue in self.policy.queues)
-        if takes_turns and self._ends and any(job.phase == "pending" for job in self._live.values()):
+        if self.policy.takes_turns and self._ends and any(job.phase == "pending" for job in self._live.values()):
             yield earliest.after(self.tick)
             while self._unprotected and self._unprotected[0] < earliest:
                 heapq.heappop(self._unprotected)
@@ -210,7 +213,9 @@ class Replay:
         held = MilliGpu(sum(task.gpus for task in step.tasks))
         first = now if run.started_at is None else run.started_at
         waited = max(run.longest_wait_ms, now - waiting_since(self._live[step.job]))
-        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, running_since=now, gpus=held, longest_wait_ms=waited)
+        self.runs[step.job] = msgspec.structs.replace(
+            run, started_at=first, running_since=now, gpus=held, longest_wait_ms=waited
+        )
 
     def _evict(self, step: Evict, now: Instant) -> None:
         job, run = self._live[step.job], self.runs[step.job]

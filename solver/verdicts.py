@@ -32,9 +32,9 @@ from solver.rules.entitlement import Headroom, Shares
 from solver.rules.entry import back_off_ends
 from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.precedence import ordering_of
 from solver.rules.strict import Lines
 from solver.rules.tree import Line
-from solver.rules.turns import ordering_of
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.world.cluster import GpuType

@@ -19,6 +19,7 @@ from solver.plan.check_gangs import gang_violations
 from solver.plan.check_mig import mig_violations
 from solver.plan.check_order import order_violations
 from solver.plan.check_sharing import Owners, sharing_violations
+from solver.plan.check_turns import turn_violations
 from solver.plan.plan import Bind, Departs, Evict, Nominate, Plan, Runs, Starts, Withdraw, Yields
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
@@ -68,6 +69,7 @@ class _Court:
         yield from eviction_violations(self.snapshot, self.policy, self.plan)
         yield from departure_violations(self.snapshot, self.policy, self.plan)
         yield from order_violations(self.snapshot, self.policy, self.plan)
+        yield from turn_violations(self.snapshot, self.policy, self.plan)
         for rule in (
             self._devices,
             self._sharing,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from solver.plan.check_entry import path_of
+from solver.plan.check_turns import gives_way
 from solver.plan.plan import Evict, Nominate, Plan, Yields
 from solver.plan.violation import Violation
 from solver.rules.entitlement import gpus_by_type, guarantees
@@ -73,7 +74,7 @@ class _Evictions:
         problem = self._unlawful(step, victim, taker)
         if problem:
             yield Violation("S4", victim.name, problem)
-        problem = "" if self._overdue(taker) else self._too_soon(victim)
+        problem = "" if self._overdue(taker) and step.means != "turn" else self._too_soon(victim)
         if problem:
             yield Violation("S9", victim.name, problem)
 
@@ -88,6 +89,8 @@ class _Evictions:
     def _unlawful(self, step: Evict, victim: Job, taker: Job) -> str:
         mine, theirs = self._class(victim), self._class(taker)
         if victim.spec.queue == taker.spec.queue:
+            if mine.preemptible and step.means == "turn":
+                return gives_way(victim, taker, self.snapshot, self.policy)
             if not mine.preemptible or mine.value >= theirs.value:
                 return f"is not preemptible by {taker.name}: priority {mine.value} against {theirs.value}"
             return "" if step.means == "preempt" else f"is preempted, not taken by {step.means}"

@@ -51,7 +51,7 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     destroys: tuple[MigInstance, ...] = ()
 
 
-EvictedBy = Literal["reclaim", "preempt", "straddle", "drain", "converge"]
+EvictedBy = Literal["reclaim", "preempt", "turn", "straddle", "drain", "converge"]
 """By which of the means (rules/victims), or by which rule (rules/departures)."""
 
 

@@ -18,8 +18,8 @@ from solver.rules.entitlement import Charge, Shares
 from solver.rules.entry import may_borrow
 from solver.rules.options import Option
 from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
-from solver.rules.tree import Line, QueueTree
 from solver.rules.precedence import ordering_of
+from solver.rules.tree import Line, QueueTree
 from solver.rules.turns import Seniority, in_turn, with_those_behind
 from solver.world.cluster import GpuType
 from solver.world.quantities import Instant

@@ -51,7 +51,8 @@ def indices(jobs: Sequence[Lived]) -> list[float]:
     ended = np.array([job.ended for job in jobs])
     rows = np.flatnonzero(~ended)
     setup = np.array([job.setup_ms for job in jobs])[rows]
-    return _best_rate(ran[rows], setup, _hazards(ran, ended, rows)).tolist()
+    rates: list[float] = _best_rate(ran[rows], setup, _hazards(ran, ended, rows)).tolist()
+    return rates
 
 
 def _hazards(ran: Floats, ended: npt.NDArray[np.bool_], rows: npt.NDArray[np.intp]) -> Floats:

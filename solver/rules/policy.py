@@ -206,6 +206,16 @@ class Policy(Document, frozen=True, omit_defaults=False):
         """Names the policy by its meaning: where a line stands in a file does not count."""
         return digest(_without_origins(self))
 
+    @property
+    def goes_by_history(self) -> bool:
+        """Whether rounds need to know how long jobs that have ended ran."""
+        return any(queue.ordering is not None and queue.ordering.by == "gittins" for queue in self.queues)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the mere passing of time may end somebody's turn."""
+        return any(queue.ordering is not None and queue.ordering.turns is not None for queue in self.queues)
+
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""
         return next((queue for queue in self.queues if queue.name == name), None)

@@ -1,8 +1,8 @@
 """Whose turn it is: in a queue whose jobs take turns, those that come first and together fit into what the queue can hold.
 
-Running and waiting jobs stand in one line: SLO class, value, cost (rules/precedence). Along it, each has its turn that still fits, by the
-count of GPUs. So it depends on nothing but the line: a job that gives way has not its turn itself until the line has changed,
-and that takes running time. While one that has waited for `maxWait` has its turn, nobody behind it that waits has.
+Running and waiting jobs stand in one line: SLO class, value, cost (rules/costs). Along it, each has its turn that still
+fits, by the count of GPUs. So it depends on nothing but the line: a job that gives way has no turn itself until the line has
+changed, and that takes running time. While one that has waited for `maxWait` has its turn, nobody behind it that waits has.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from solver.rules.costs import places_in
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.options import Option
 from solver.rules.policy import Policy
-from solver.rules.precedence import Place, Precedence, ordering_of, places_in
+from solver.rules.precedence import Place, Precedence, ordering_of
 from solver.rules.victims import Holder, holders_of
 from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MilliGpu
@@ -115,4 +116,3 @@ def _in_turn(line: Iterable[Standing], room: dict[GpuType, int]) -> Iterator[Job
 
 def _fits(charge: Charge, room: dict[GpuType, int]) -> bool:
     return all(milli <= room.get(gpu_type, 0) for gpu_type, milli in charge.items())
-

@@ -26,7 +26,7 @@ def in_turn(
     seniority: Mapping[JobName, Seniority],
     policy: Policy,
     tree: QueueTree,
-    precedence: Precedence = Precedence(),
+    precedence: Precedence,
 ) -> Iterator[list[Job]]:
     """The jobs of each queue, in the order in which it serves them."""
     by_queue: dict[QueueName, list[Job]] = defaultdict(list)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from solver.world.cluster import GpuType, NodeName
 from solver.world.document import Document
-from solver.world.quantities import Duration, Instant, MilliGpu, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
 IntentKind = Literal["start", "stop", "nominate"]
