@@ -48,19 +48,14 @@ class Result(msgspec.Struct, frozen=True):
     makespan_s: float
     p99_jct_s: float
     longest_wait_s: float
-    evictions: int
-    rounds: int
 
 
 def measure(trace: Path, name: str, progress: Callable[[int, int], None]) -> Result:
     """Replay a trace to its end. Raises OSError, KeyError, ValueError where the file is not one."""
     jobs = read_jobs(trace, known=name == "srtf")
     replay = Replay(nodes(), policy(name), None, CADENCE)
-    rounds = 0
     for decided in replay.rounds(jobs, Instant(2**62)):
-        rounds += 1
-        if rounds % 100 == 0:
-            progress(len(replay.runs) - len(decided.snapshot.jobs), len(jobs))
+        progress(len(replay.runs) - len(decided.snapshot.jobs), len(jobs))
     runs = list(replay.runs.values())
     took = sorted(_took_ms(run) for run in runs)
     first, last = min(run.submitted_at for run in runs), max(run.submitted_at + _took_ms(run) for run in runs)
@@ -71,8 +66,6 @@ def measure(trace: Path, name: str, progress: Callable[[int, int], None]) -> Res
         (last - first) / 1000,
         took[ceil(0.99 * len(took)) - 1] / 1000,
         max(run.longest_wait_ms for run in runs) / 1000,
-        sum(run.evictions for run in runs),
-        rounds,
     )
 
 
@@ -114,7 +107,7 @@ def main(trace: Path, name: str, output: str) -> None:
 
 
 def _print(result: Result) -> None:
-    table = Table(title=f"{result.trace}: {result.evictions} evictions in {result.rounds} rounds; seconds")
+    table = Table(title=f"{result.trace}, seconds")
     for heading in ("POLICY", "AVERAGE JCT", "MAKESPAN", "P99 JCT", "LONGEST WAIT"):
         table.add_column(heading, justify="left" if heading == "POLICY" else "right")
     _row(table, result.policy, (result.avg_jct_s, result.makespan_s, result.p99_jct_s, result.longest_wait_s))

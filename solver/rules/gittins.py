@@ -47,10 +47,10 @@ class Lived(NamedTuple):
 
 def indices(jobs: Sequence[Lived]) -> list[float]:
     """The index of each job that has not ended, in endings per ms; `jobs` are alike and in the order of submission."""
-    ran = np.array([job.ran_ms for job in jobs])
+    ran = np.array([job.ran_ms for job in jobs], dtype=np.float64)
     ended = np.array([job.ended for job in jobs])
     rows = np.flatnonzero(~ended)
-    setup = np.array([job.setup_ms for job in jobs])[rows]
+    setup = np.array([job.setup_ms for job in jobs], dtype=np.float64)[rows]
     rates: list[float] = _best_rate(ran[rows], setup, _hazards(ran, ended, rows)).tolist()
     return rates
 
