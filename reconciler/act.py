@@ -29,7 +29,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Step, Withdraw
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Release, Repartition, Shrink, Step, Withdraw
 from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
@@ -103,6 +103,8 @@ class Leader:
             case Withdraw(job):
                 self.plane.ledger.withdraw(self.epoch, job)
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
+            case Shrink() | Grow():
+                raise AssertionError(f"{step.job}: gangs change their size on no backend yet, and no round wants it")
             case Repartition(_, device):
                 # Policies are read without MigGeometry here (without_mig), so that no round wants this.
                 raise AssertionError(f"no backend partitions GPUs, {device} neither")

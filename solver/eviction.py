@@ -22,6 +22,7 @@ from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import Law, Taker, Victim
 from solver.starts import Start
+from solver.world.parts import owner_of
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, Shape
@@ -66,7 +67,7 @@ class _Trial:
 class MakingRoom:
     """Evictions of one round. `room` is free now; `soon` is what will be once everybody who was asked to leave has left.
 
-    `gone`: jobs that this round has asked to leave.
+    `gone`: jobs that this round has asked to leave, or to shrink.
     """
 
     snapshot: Snapshot
@@ -155,7 +156,7 @@ class MakingRoom:
         return [
             victim
             for victim in self._victims[alike]
-            if victim.name not in self.gone and (tier == "entitled" or victim.means != "straddle")
+            if owner_of(victim.name) not in self.gone and (tier == "entitled" or victim.means != "straddle")
         ]
 
     def _fewest(self, candidate: Candidate, option: Option, tier: Tier, lawful: Sequence[Victim]) -> _Trial | None:
@@ -184,12 +185,12 @@ class MakingRoom:
 
     def _without_the_useless(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
         """The same place without those who free neither room there nor quota."""
-        near = tuple(victim for victim in found.victims if found.uses_nodes_of(victim))
+        near = self.law.with_all_parts([victim for victim in found.victims if found.uses_nodes_of(victim)])
         headroom = self._allowed(candidate, found.option, tier, near)
         if headroom:
             return replace(found, victims=near, headroom=headroom)
         for victim in reversed(found.victims):
-            others = tuple(other for other in found.victims if other is not victim)
+            others = self.law.with_all_parts([other for other in found.victims if other is not victim])
             if not found.uses_nodes_of(victim) and (headroom := self._allowed(candidate, found.option, tier, others)):
                 found = replace(found, victims=others, headroom=headroom)
         return found
@@ -198,6 +199,7 @@ class MakingRoom:
         self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim], free: Room | None = None
     ) -> _Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
+        victims = self.law.with_all_parts(tuple(victims))
         headroom = self._allowed(candidate, option, tier, victims)
         if headroom is None:
             return None
@@ -205,7 +207,7 @@ class MakingRoom:
         for victim in victims:
             _leave(room, victim.holder.job)
         placed = place(room, candidate.job.spec, option)
-        return None if placed is None else _Trial(option, tuple(victims), placed, headroom)
+        return None if placed is None else _Trial(option, victims, placed, headroom)
 
     def _allowed(
         self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim]
@@ -228,9 +230,10 @@ class MakingRoom:
     def _keeps_to_limits(self, found: _Trial, taker: Taker) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
         limits: Evictions = self.policy.scheduling.evictions
+        leaving = {owner_of(victim.name) for victim in found.victims}
         given_up = sum(victim.holder.gpus for victim in found.victims)
         gained = sum(found.option.charge.values())
-        within_round = limits.per_round is None or len(self.gone) + len(found.victims) <= limits.per_round
+        within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
         return taker.overdue or (within_round and gained >= limits.min_gain * given_up)
 
     def _is_fair(self, candidate: Candidate, found: _Trial, tier: Tier) -> bool:
@@ -244,7 +247,7 @@ class MakingRoom:
     def _keep(self, start: Start, found: _Trial) -> None:
         for victim in found.victims:
             _leave(self.soon, victim.holder.job)
-            self.gone.add(victim.name)
+            self.gone.add(owner_of(victim.name))
         self.headroom = found.headroom
         self._hold(start)
 

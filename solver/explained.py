@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from solver.admission import Admission
+from solver.concessions import Concession
 from solver.eviction import Promise
 from solver.forecast import estimates
 from solver.nominations import Nomination, Nominations, Parts, held_parts, in_the_way
@@ -13,11 +15,13 @@ from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Departs, Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
 from solver.rules.demand import Candidate
-from solver.rules.departures import Departure
+from solver.rules.departures import Rule
 from solver.rules.entitlement import Charge, Headroom, Inside, charge_of_tasks
 from solver.rules.policy import Policy
+from solver.rules.victims import Means
 from solver.tiers import Decision
 from solver.verdicts import AHEAD_NAMED_MAX, Waiting
+from solver.world.parts import owner_of
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
@@ -25,15 +29,19 @@ from solver.world.workload import Job, JobName
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A decided round, about to be put into words."""
+    """A decided round, about to be put into words.
+
+    `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
+    """
 
     snapshot: Snapshot
+    asked: Snapshot
     policy: Policy
     admissions: Mapping[JobName, Admission]
     nominations: Nominations
     candidates: Sequence[Candidate]
     decision: Decision
-    departing: Sequence[Departure]
+    leaving: Sequence[Concession]
 
     def verdicts(self) -> Iterator[Verdict]:
         """One for every live job, in the order of their names."""
@@ -41,8 +49,7 @@ class Explained:
         said = {
             verdict.job: verdict
             for verdicts in (
-                self._departing(),
-                self._yielding(),
+                self._leaving(),
                 self._promised(waits_for),
                 self._starting(),
                 self._waiting(waits_for),
@@ -50,6 +57,8 @@ class Explained:
             for verdict in verdicts
         }
         for job in self.snapshot.jobs:
+            if job.name != owner_of(job.name):
+                continue
             if job.name in said:
                 yield said[job.name]
             elif job.phase == "pending":
@@ -74,23 +83,15 @@ class Explained:
         inside = Inside(before.tree, before.entitled_room).part(queue, charge)
         return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside))
 
-    def _departing(self) -> Iterator[Verdict]:
-        for known in self.departing:
-            queue = known.holder.job.spec.queue
-            yield Departs(known.name, queue, known.rule, known.queue, known.holder.gpus, known.lost_gpu_s)
-
-    def _yielding(self) -> Iterator[Verdict]:
-        for promise in self.decision.promises:
-            for victim in promise.victims:
-                yield Yields(
-                    victim.name,
-                    victim.holder.job.spec.queue,
-                    promise.job.name,
-                    promise.job.spec.queue,
-                    victim.means,
-                    victim.holder.gpus,
-                    victim.lost_gpu_s,
-                )
+    def _leaving(self) -> Iterator[Verdict]:
+        takers = {promise.job.name: promise.job for promise in self.decision.promises}
+        for known in self.leaving:
+            name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
+            if known.at is not None:
+                yield Departs(name, queue, cast("Rule", known.by), known.at, *gave)
+            elif known.beneficiary is not None:
+                to = takers[known.beneficiary]
+                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)
 
     def _promised(self, waits_for: Mapping[JobName, Collection[JobName]]) -> Iterator[Verdict]:
         begins = self._begins(waits_for)
@@ -100,9 +101,9 @@ class Explained:
 
     def _waits_for(self) -> dict[JobName, Collection[JobName]]:
         """Who must be gone before each of those can begin who were promised something."""
-        parts, leaving = held_parts(self.snapshot), self._deadlines().keys()
+        parts, leaving = held_parts(self.asked), self._deadlines().keys()
         waits_for: dict[JobName, Collection[JobName]] = {
-            promise.job.name: {victim.name for victim in promise.victims} | self._holders_of(promise, parts, leaving)
+            promise.job.name: self._asked_for(promise.job) | self._holders_of(promise, parts, leaving)
             for promise in self.decision.promises
         }
         return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}
@@ -117,17 +118,11 @@ class Explained:
 
     def _deadlines(self) -> dict[JobName, Instant]:
         """Who was asked to leave, in this round or before, and when each is gone at the latest."""
-        before = {intent.job: intent.deadline for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
-        return before | self._leaving()
+        return {intent.job: intent.deadline for intent in self.asked.in_flight.intents if intent.kind == "stop"}
 
-    def _leaving(self) -> dict[JobName, Instant]:
-        """Who this round evicts, and when each is gone at the latest."""
-        now = self.snapshot.time
-        return {
-            victim.name: now.after(self.policy.grace(victim.holder.job))
-            for promise in self.decision.promises
-            for victim in promise.victims
-        }
+    def _asked_for(self, taker: Job) -> set[JobName]:
+        """Who was asked to leave for a job."""
+        return {intent.job for intent in self.asked.in_flight.evictions if intent.beneficiary == taker.name}
 
     def _holders_of(self, promise: Promise, parts: Parts, leaving: Collection[JobName]) -> set[JobName]:
         """Who still holds some of what is promised."""
@@ -135,7 +130,7 @@ class Explained:
         of_devices = in_the_way(tasks, parts, leaving)
         # Where it needs no device of theirs, it waits for their CPU or memory.
         nodes = {task.node for task in tasks}
-        holds = ((job.name, task) for job in self.snapshot.jobs for task in job.placement)
+        holds = ((job.name, task) for job in self.asked.jobs for task in job.placement)
         return of_devices or {name for name, task in holds if task.node in nodes and name in leaving}
 
     def _waiting(self, waits_for: Mapping[JobName, Collection[JobName]]) -> Iterator[Verdict]:
@@ -156,9 +151,7 @@ class Explained:
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
         shares = self.decision.shares
-        when = estimates(
-            self.snapshot, self.policy, shares, waiting, starts, self._leaving(), self._begins(waits_for), after
-        )
+        when = estimates(self.asked, self.policy, shares, waiting, starts, self._begins(waits_for), after)
         for candidate in waiting:
             job = candidate.job
             yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
@@ -169,6 +162,6 @@ class Explained:
 
 
 def _awaits(job: Job, leaving: Collection[JobName], when: AnyEstimate) -> Waits:
-    named = tuple(sorted(leaving))
+    named = tuple(sorted({owner_of(name) for name in leaving}))
     reason = AwaitsRelease(named[:AHEAD_NAMED_MAX], max(0, len(named) - AHEAD_NAMED_MAX))
     return Waits(job.name, job.spec.queue, (reason,), when)

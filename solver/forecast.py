@@ -45,19 +45,17 @@ def estimates(
     shares: Shares,
     waiting: Sequence[Candidate],
     starts: Sequence[Start],
-    leaving: Mapping[JobName, Instant],
     begins: Mapping[JobName, Instant],
     after: Room,
 ) -> dict[JobName, AnyEstimate]:
     """When each of the first waiting jobs could start. `waiting` is in order; `after` is the room that `starts` leave.
 
-    `leaving`: who is evicted, and when it is gone at the latest; `shares` do not count those any more. `begins`: when those
-    begin that must wait for somebody to leave.
+    Who is evicted is asked to leave in the snapshot already. `begins`: when those begin that must wait for somebody to leave.
     """
     first = waiting[:JOBS_MAX]
     if not first:
         return {}
-    world = _World.after_round(snapshot, policy, shares, starts, leaving, begins, after)
+    world = _World.after_round(snapshot, policy, shares, starts, begins, after)
     world.wanted_behind = _by_queue(demand_of(_with_options(waiting[JOBS_MAX:])))
     horizon = policy.scheduling.eta_horizon
     found: dict[JobName, AnyEstimate] = {}
@@ -109,7 +107,6 @@ class _World:
         policy: Policy,
         shares: Shares,
         starts: Sequence[Start],
-        leaving: Mapping[JobName, Instant],
         begins: Mapping[JobName, Instant],
         after: Room,
     ) -> _World:
@@ -122,7 +119,7 @@ class _World:
         world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user, beside)
         ends = _Ends(snapshot)
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
-        evicted = leaving.keys() | {intent.job for intent in snapshot.in_flight.evictions}
+        evicted = {intent.job for intent in snapshot.in_flight.evictions}
         promised = {
             device
             for tasks in (*nominations.values(), *(start.placed.tasks for start in starts))
@@ -133,7 +130,7 @@ class _World:
         for job in snapshot.jobs:
             if job.placement:
                 holder = _Holder(job, _except(job.placement, promised), charged=job.name not in evicted)
-                world._hold(job.name, holder, leaving.get(job.name) or ends.of(job), snapshot.time)
+                world._hold(job.name, holder, ends.of(job), snapshot.time)
             elif job.name in nominations:
                 begin = begins.get(job.name, snapshot.time)
                 world._hold(job.name, _Holder(job, nominations[job.name]), world._end_of(job, begin), begin)

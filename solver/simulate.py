@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Release, Repartition, Withdraw
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Release, Repartition, Shrink, Withdraw
 from solver.program.optimiser import Optimiser
 from solver.rules.costs import near, ran_ms
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
@@ -191,6 +191,8 @@ class Replay:
                     self._promises[job] = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
                 case Withdraw(job):
                     del self._promises[job]
+                case Shrink() | Grow():
+                    self._resize(step, now)
                 case Repartition():
                     pass  # Made true above, all at once.
                 case Release():
@@ -235,6 +237,15 @@ class Replay:
             served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
         )
         self.runs[step.job] = msgspec.structs.replace(run.stopped(now), evictions=run.evictions + 1)
+
+    def _resize(self, step: Shrink | Grow, now: Instant) -> None:
+        """A gang of another size goes on at once; how long it runs is what the trace says, whatever its size."""
+        job, run, named = self._live[step.job], self.runs[step.job], set(step.tasks)
+        stays = tuple(task for task in job.placement if task not in named)
+        tasks = (*stays, *step.tasks) if isinstance(step, Grow) else stays
+        held = MilliGpu(sum(task.gpus for task in tasks))
+        self._live[step.job] = msgspec.structs.replace(job, placement=tasks)
+        self.runs[step.job] = msgspec.structs.replace(run.stopped(now), running_since=now, gpus=held)
 
     def _partition(self, changed: Sequence[Repartition], now: Instant) -> None:
         """GPUs are partitioned at once, and each counts for the hour after."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-
-import msgspec
+from collections.abc import Collection
 
 from solver.admission import Admission, Gate
+from solver.concessions import concessions, with_asked
 from solver.explained import Explained
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
 from solver.rules.demand import in_order
-from solver.rules.departures import Departure, departures
+from solver.rules.departures import departures
 from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.options import Option
@@ -23,45 +22,34 @@ from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
-from solver.world.inflight import Intent
+from solver.world.parts import shrinking_apart
 from solver.world.room import Room
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
 
 
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
-    departing = departures(snapshot, policy)
-    nominations = nominations_in(asked_to_leave(snapshot, departing, policy), policy)
+    apart = shrinking_apart(snapshot)
+    departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
+    nominations = nominations_in(with_asked(apart, departing, policy), policy)
     world = nominations.snapshot
     shares, admissions = standing(world, policy)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     decision = decide_with_evictions(
-        world, policy, candidates, shares, optimiser, frozenset(known.name for known in departing)
+        world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing)
     )
-    explained = Explained(world, policy, admissions, nominations, candidates, decision, departing)
+    jobs = {job.name: job for job in world.jobs}
+    yielding = tuple(known for p in decision.promises for known in concessions(p.victims, jobs, p.job.name))
+    asked = with_asked(world, yielding, policy)
+    explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, (*departing, *yielding))
     return Plan(
         snapshot.digest,
         policy.digest,
-        tuple(steps_of(world, policy, departing, nominations, decision.starts, decision.promises, decision.room)),
+        tuple(steps_of(world, policy, (*departing, *yielding), nominations, decision)),
         tuple(explained.verdicts()),
         decision.certificate,
     )
-
-
-def asked_to_leave(snapshot: Snapshot, departing: Iterable[Departure], policy: Policy) -> Snapshot:
-    """The world in which those have been asked to leave already: what they hold is no longer theirs, and not yet free."""
-    now = snapshot.time
-    stops = [
-        Intent(
-            "stop", known.name, known.holder.job.attempt, now, now.after(policy.grace(known.holder.job)), evicts=True
-        )
-        for known in departing
-    ]
-    if not stops:
-        return snapshot
-    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*snapshot.in_flight.intents, *stops))
-    return snapshot_of(now, snapshot.nodes, snapshot.jobs, in_flight)
 
 
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import cast
 
-from solver.eviction import Promise
+from solver.concessions import Concession
 from solver.nominations import Nominations
-from solver.plan.plan import Bind, Evict, Nominate, Release, Step, Withdraw
+from solver.plan.plan import Bind, Evict, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
 from solver.repartition import repartitions
-from solver.rules.departures import Departure
 from solver.rules.policy import Policy
-from solver.starts import Start
+from solver.tiers import Decision
 from solver.world.quantities import Duration
-from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
 
@@ -20,28 +19,30 @@ from solver.world.workload import Job, TaskPlacement
 def steps_of(
     snapshot: Snapshot,
     policy: Policy,
-    departing: Iterable[Departure],
+    leaving: Sequence[Concession],
     nominations: Nominations,
-    starts: Sequence[Start],
-    promises: Iterable[Promise],
-    room: Room,
+    decision: Decision,
 ) -> Iterator[Step]:
     """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one.
 
-    `room`: what was free before. GPUs are partitioned anew before anybody is bound.
+    GPUs are partitioned anew before anybody is bound.
     """
     yield from _releases(snapshot)
     for intent in nominations.withdrawn:
         yield Withdraw(intent.job, intent.attempt)
-    for departure in departing:
-        holder, grace = departure.holder, policy.grace(departure.holder.job)
-        yield Evict(departure.name, holder.job.attempt, departure.rule, grace, holder.gpus, departure.lost_gpu_s)
-    for promise in promises:
-        yield from _evictions(promise, policy)
-    yield from repartitions(room, starts)
+    graces = {promise.job.name: [policy.scheduling.evictions.grace] for promise in decision.promises}
+    for known in leaving:
+        if known.beneficiary is not None:
+            graces[known.beneficiary].append(policy.grace(known.job))
+        yield _leave(known, policy)
+    for promise in decision.promises:
+        # What does not end in its grace is made to end; that takes the backend as long as starting may take it.
+        deadline = Duration(max(graces[promise.job.name]) + policy.scheduling.start_deadline)
+        yield Nominate(promise.job.name, promise.job.attempt + 1, promise.start.placed.tasks, deadline)
+    yield from repartitions(decision.room, decision.starts)
     for nomination in nominations.ready:
         yield _bind(nomination.job, nomination.intent.tasks, policy)
-    for start in starts:
+    for start in decision.starts:
         yield _bind(start.candidate.job, start.placed.tasks, policy)
 
 
@@ -53,22 +54,12 @@ def _releases(snapshot: Snapshot) -> Iterator[Release]:
             yield Release(intent.job, intent.attempt)
 
 
-def _evictions(promise: Promise, policy: Policy) -> Iterator[Step]:
-    graces = [policy.scheduling.evictions.grace]
-    for victim in promise.victims:
-        graces.append(policy.grace(victim.holder.job))
-        yield Evict(
-            victim.name,
-            victim.holder.job.attempt,
-            victim.means,
-            graces[-1],
-            victim.holder.gpus,
-            victim.lost_gpu_s,
-            promise.job.name,
-        )
-    # What does not end in its grace is made to end; that takes the backend as long as starting may take it.
-    deadline = Duration(max(graces) + policy.scheduling.start_deadline)
-    yield Nominate(promise.job.name, promise.job.attempt + 1, promise.start.placed.tasks, deadline)
+def _leave(known: Concession, policy: Policy) -> Evict | Shrink:
+    job, grace = known.job, policy.grace(known.job)
+    if known.whole:
+        return Evict(job.name, job.attempt, known.by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
+    by, tasks = cast("ShrunkBy", known.by), known.tasks
+    return Shrink(job.name, job.attempt, tasks, by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
 
 
 def _bind(job: Job, tasks: tuple[TaskPlacement, ...], policy: Policy) -> Bind:

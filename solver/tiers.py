@@ -32,6 +32,7 @@ from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
 from solver.world.partitions import PoolRules
+from solver.world.parts import owner_of
 from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -90,7 +91,7 @@ class _Round:
 
     def _making_room(self, law: Law) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
-        gone = self.departing | {victim.name for promise in self.promises for victim in promise.victims}
+        gone = self.departing | {owner_of(victim.name) for promise in self.promises for victim in promise.victims}
         lines = Lines(self.waiting)
         return MakingRoom(
             self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, set(gone), lines

@@ -43,28 +43,10 @@ def solve(snapshot_file: Path, policies: Path, output: str) -> None:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan for people: what starts and where, what waits and why, and what is proven of it."""
-    from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Release, Repartition, Waits, Withdraw
+    from reconciler.cli.steps import step_line
+    from solver.plan.plan import Inadmissible, Waits
 
-    lines: list[str] = []
-    for step in plan.steps:
-        match step:
-            case Bind():
-                nodes = list(dict.fromkeys(task.node for task in step.tasks))
-                lines.append(f"start    {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}")
-            case Release():
-                lines.append(f"release  {step.job}: attempt {step.attempt} did not become ready in time")
-            case Repartition(node, device, instances):
-                made = " + ".join(f"{one.profile}@{one.start}" for one in instances or ())
-                lines.append(f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}")
-            case Evict():
-                whom = f" for {step.beneficiary}" if step.beneficiary else ""
-                lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours lost"
-                lines.append(f"evict    {step.job}: {step.gpus} GPUs{whom} within {step.grace} ({step.means}, {lost})")
-            case Nominate():
-                nodes = list(dict.fromkeys(task.node for task in step.tasks))
-                lines.append(f"promise  {step.job}: {len(step.tasks)} tasks on {', '.join(nodes)}, once they are free")
-            case Withdraw():
-                lines.append(f"withdraw {step.job}: what it was promised is not to be had any more")
+    lines = [step_line(step) for step in plan.steps]
     for verdict in plan.verdicts:
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait " if isinstance(verdict, Waits) else "never"

@@ -254,6 +254,8 @@ def order_of(intent: Intent, record: JobRecord) -> Order:
             return StartGang(intent.job, intent.attempt, intent.tasks, record.spec)
         case "stop":
             return StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at))
+        case "shrink" | "grow":
+            raise NotImplementedError(intent.id)
         case "nominate":
             raise ValueError(f"{intent.id} is a promise to a job that holds nothing: there is nothing to order")
 

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from solver.plan.check_closeness import closeness_violations
 from solver.plan.check_departures import departure_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
@@ -18,9 +17,11 @@ from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_gangs import gang_violations
 from solver.plan.check_mig import mig_violations
 from solver.plan.check_order import order_violations
+from solver.plan.check_parts import size_violations, with_parts_apart
 from solver.plan.check_sharing import Owners, sharing_violations
 from solver.plan.check_turns import turn_violations
-from solver.plan.plan import Bind, Departs, Evict, Nominate, Plan, Runs, Starts, Withdraw, Yields
+from solver.plan.check_verdicts import verdict_violations
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.cluster import GpuType, Node, NodeName
@@ -31,12 +32,43 @@ from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
 def violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
     """Everything that is wrong with a plan; () where it may be acted on."""
-    return tuple(_Court(snapshot, policy, plan).findings())
+    return tuple(_findings(snapshot, policy, plan))
+
+
+def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """Every rule in turn. Steps of jobs or nodes that do not exist are reported first, and alone: the rest needs them."""
+    if plan.snapshot != snapshot.digest:
+        yield Violation("stale", plan.snapshot, f"the plan is not for snapshot {snapshot.digest}")
+    if plan.policy != policy.digest:
+        yield Violation("stale", plan.policy, f"the plan is not for policy {policy.digest}")
+    strangers = tuple(_strangers(snapshot, plan))
+    if strangers:
+        yield from strangers
+        return
+    for rule in (verdict_violations, size_violations):
+        yield from rule(snapshot, plan)
+    for judge in (gang_violations, eviction_violations, departure_violations, order_violations, turn_violations):
+        yield from judge(snapshot, policy, plan)
+    world, steps = with_parts_apart(snapshot, plan)
+    for judge in (entry_violations, mig_violations, sharing_violations):
+        yield from judge(world, policy, steps)
+    yield from _Court(world, policy, steps).findings()
+
+
+def _strangers(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
+    jobs, nodes = {job.name for job in snapshot.jobs}, {node.name for node in snapshot.nodes}
+    for step in plan.steps:
+        if isinstance(step, Evict | Shrink | Grow | Bind | Nominate) and step.job not in jobs:
+            yield Violation("S8" if isinstance(step, Evict | Shrink) else "S2", step.job, "is not in the snapshot")
+        if isinstance(step, Bind | Nominate | Grow):
+            for task in step.tasks:
+                if task.node not in nodes:
+                    yield Violation("S1", step.job, f"task {task.group}/{task.index} is on unknown node {task.node}")
 
 
 @dataclass(slots=True)
 class _Court:
-    """One plan before the rules."""
+    """One plan before the rules. What joins or leaves a running gang is a job of its own here."""
 
     snapshot: Snapshot
     policy: Policy
@@ -57,46 +89,9 @@ class _Court:
         self.withdrawn = frozenset(step.job for step in self.plan.steps if isinstance(step, Withdraw))
 
     def findings(self) -> Iterable[Violation]:
-        """Every rule in turn. Binds of jobs or nodes that do not exist are reported first, and alone: the rest needs them."""
-        yield from self._answers_this_question()
-        strangers = tuple(self._strangers())
-        if strangers:
-            yield from strangers
-            return
-        yield from gang_violations(self.snapshot, self.policy, self.plan)
-        yield from entry_violations(self.snapshot, self.policy, self.plan)
-        yield from mig_violations(self.snapshot, self.policy, self.plan)
-        yield from eviction_violations(self.snapshot, self.policy, self.plan)
-        yield from departure_violations(self.snapshot, self.policy, self.plan)
-        yield from order_violations(self.snapshot, self.policy, self.plan)
-        yield from turn_violations(self.snapshot, self.policy, self.plan)
-        for rule in (
-            self._devices,
-            self._sharing,
-            self._hosts,
-            self._quotas,
-            self._topology,
-            self._verdicts,
-            self._estimates,
-            self._certificate,
-        ):
+        """Every rule in turn."""
+        for rule in (self._devices, self._hosts, self._quotas, self._estimates, self._certificate):
             yield from rule()
-
-    def _answers_this_question(self) -> Iterable[Violation]:
-        if self.plan.snapshot != self.snapshot.digest:
-            yield Violation("stale", self.plan.snapshot, f"the plan is not for snapshot {self.snapshot.digest}")
-        if self.plan.policy != self.policy.digest:
-            yield Violation("stale", self.plan.policy, f"the plan is not for policy {self.policy.digest}")
-
-    def _strangers(self) -> Iterable[Violation]:
-        for name in sorted(self.evicted - set(self.jobs)):
-            yield Violation("S8", name, "is evicted but not in the snapshot")
-        for bind in self.placed:
-            if bind.job not in self.jobs:
-                yield Violation("S2", bind.job, "is bound but not in the snapshot")
-            for task in bind.tasks:
-                if task.node not in self.nodes:
-                    yield Violation("S1", bind.job, f"task {task.group}/{task.index} is on unknown node {task.node}")
 
     def _devices(self) -> Iterable[Violation]:
         """S1: every bound device exists, is healthy, open, and has one owner; nothing in flight is contradicted (S11)."""
@@ -125,10 +120,6 @@ class _Court:
                     for other in filter(None, others):
                         yield Violation("S1", bind.job, f"device {device} is held by {other}")
                 staying.add(task, bind.job)
-
-    def _sharing(self) -> Iterable[Violation]:
-        """S1 and S7 for divided GPUs."""
-        yield from sharing_violations(self.snapshot, self.policy, self.plan)
 
     def _held(self) -> Iterable[tuple[str, TaskPlacement, bool]]:
         """Who holds or was promised what, and whether it has been asked to leave, by this plan or before."""
@@ -203,30 +194,6 @@ class _Court:
                 for queue in path_of(self.policy, self.jobs[bind.job].spec.queue):
                     added[queue.name, self.nodes[task.node].gpu_type] += task.gpus
         return added
-
-    def _topology(self) -> Iterable[Violation]:
-        """S5: all tasks of a gang that requires a level are in one domain of it."""
-        for bind in self.placed:
-            level = self.jobs[bind.job].spec.topology.required
-            domains = {self.nodes[task.node].domain(level) for task in bind.tasks} if level else set()
-            if len(domains) > 1 and len(bind.tasks) > 1:
-                yield Violation("S5", bind.job, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
-            yield from closeness_violations(self.jobs[bind.job], bind, self.nodes)
-
-    def _verdicts(self) -> Iterable[Violation]:
-        """Every live job has one verdict, and it says what the steps do."""
-        named = Counter(verdict.job for verdict in self.plan.verdicts)
-        for name in sorted(set(self.jobs) | set(named)):
-            if named[name] != 1 or name not in self.jobs:
-                yield Violation("verdicts", name, f"has {named[name]} verdicts; every live job has one")
-        bound = {bind.job for bind in self.binds}
-        starting = {verdict.job for verdict in self.plan.verdicts if isinstance(verdict, Starts)}
-        for name in sorted(bound ^ starting):
-            yield Violation("verdicts", name, "is bound without the verdict `starts`, or the other way round")
-        for verdict in self.plan.verdicts:
-            job = self.jobs.get(verdict.job)
-            if job and isinstance(verdict, Runs | Yields | Departs) != (job.phase != "pending"):
-                yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
 
     def _estimates(self) -> Iterable[Violation]:
         """Nobody is told an earliest start that can't be."""

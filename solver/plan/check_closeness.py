@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from solver.plan.plan import Bind, Nominate
 from solver.plan.violation import Violation
 from solver.world.cluster import Level, Node, NodeName, SpreadLevel
 from solver.world.workload import Job, Spread, TaskGroup, TaskPlacement
 
 
-def closeness_violations(job: Job, bind: Bind | Nominate, nodes: Mapping[NodeName, Node]) -> Iterable[Violation]:
-    """S5 for parts of a gang: bundles that are torn apart, and domains with more tasks than a spread allows."""
-    yield from _crowded(job, job.spec.topology.spread, bind.tasks, nodes)
+def topology_violations(
+    job: Job, placed: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]
+) -> Iterable[Violation]:
+    """S5: tasks outside the one domain that the gang requires, bundles torn apart, domains with more tasks than a spread allows."""
+    level = job.spec.topology.required
+    domains = {nodes[task.node].domain(level) for task in placed} if level else set()
+    if len(domains) > 1 and len(placed) > 1:
+        yield Violation("S5", job.name, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
+    yield from _crowded(job, job.spec.topology.spread, placed, nodes)
     for group in job.spec.task_groups:
-        tasks = [task for task in bind.tasks if task.group == group.name]
+        tasks = [task for task in placed if task.group == group.name]
         yield from _crowded(job, group.topology.spread, tasks, nodes)
         yield from _torn(job, group, tasks, nodes)
 

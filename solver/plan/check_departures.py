@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from solver.plan.check_entry import path_of
-from solver.plan.plan import Departs, Evict, Plan
+from solver.plan.check_parts import Parted, parted
+from solver.plan.plan import Departs, Evict, Plan, Shrink
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
 from solver.world.inflight import ConvergenceClock
+from solver.world.parts import owner_of
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
 
@@ -29,21 +31,22 @@ class _Departures:
     snapshot: Snapshot
     policy: Policy
     plan: Plan
-    steps: dict[JobName, Evict] = field(init=False)
+    parted: Parted = field(init=False)
+    steps: dict[JobName, Evict | Shrink] = field(init=False)
     type_of: dict[str, GpuType] = field(init=False)
     asked: set[JobName] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.steps = {
-            step.job: step for step in self.plan.steps if isinstance(step, Evict) and step.beneficiary is None
-        }
+        self.parted = parted(self.snapshot, self.policy, self.plan)
+        self.steps = {name: step for name, step in self.parted.steps.items() if step.beneficiary is None}
         self.type_of = {node.name: node.gpu_type for node in self.snapshot.nodes}
         self.asked = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
 
     def findings(self) -> Iterator[Violation]:
         """Every rule in turn."""
         said = {verdict.job for verdict in self.plan.verdicts if isinstance(verdict, Departs)}
-        for name in sorted(said ^ set(self.steps)):
+        named = {step.job for step in self.steps.values()}
+        for name in sorted(said ^ named):
             yield Violation("verdicts", name, "departs without being evicted, or the other way round")
         for job in self._live():
             step = self.steps.get(job.name)
@@ -59,9 +62,11 @@ class _Departures:
 
     def _live(self) -> list[Job]:
         running = ("running", "starting")
-        return [job for job in self.snapshot.jobs if job.phase in running and job.name not in self.asked]
+        return [
+            job for job in self.parted.jobs.values() if job.phase in running and owner_of(job.name) not in self.asked
+        ]
 
-    def _asked_for(self, step: Evict, job: Job) -> Iterator[Violation]:
+    def _asked_for(self, step: Evict | Shrink, job: Job) -> Iterator[Violation]:
         if step.means == "drain":
             if not self._drains(job):
                 yield Violation("S8", job.name, "is drained, and no queue on its path drains")
@@ -77,10 +82,10 @@ class _Departures:
 
     def _left_out(self) -> Iterator[Violation]:
         for job in self._live():
-            if job.name not in self.steps and self._drains(job):
+            if job.name not in self.parted.leaving and self._drains(job):
                 yield Violation("S8", job.name, "runs on in a queue that drains")
         for clock in self._overdue():
-            could = [job for job in self._live() if job.name not in self.steps and self._may_leave(job, clock)]
+            could = [job for job in self._live() if job.name not in self.parted.leaving and self._may_leave(job, clock)]
             if could and self._held(clock) > clock.limit:
                 problem = f"holds more than {clock.limit} {clock.gpu_type}, and {could[0].name} could leave"
                 yield Violation("S3", clock.queue, problem)
@@ -111,8 +116,9 @@ class _Departures:
         leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop" and intent.evicts}
         promised = {intent.job: intent.tasks for intent in self.snapshot.in_flight.intents if intent.kind == "nominate"}
         total = 0
-        for job in self.snapshot.jobs:
-            if job.name in self.steps or job.name in leaving or clock.queue not in {q.name for q in self._path(job)}:
+        gone = leaving | self.steps.keys() | {name for name in self.parted.along if owner_of(name) in self.steps}
+        for job in self.parted.jobs.values():
+            if job.name in gone or clock.queue not in {q.name for q in self._path(job)}:
                 continue
             tasks = promised.get(job.name, ()) if job.phase == "pending" else job.placement
             total += sum(task.gpus for task in tasks if self.type_of.get(task.node) == clock.gpu_type)

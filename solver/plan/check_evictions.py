@@ -5,18 +5,20 @@ Part of the checker, and as slow and obvious. It needs every job and node that t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from solver.plan.check_entry import path_of
+from solver.plan.check_parts import Parted, parted
 from solver.plan.check_turns import gives_way
-from solver.plan.plan import Evict, Nominate, Plan, Yields
+from solver.plan.plan import Evict, Nominate, Plan, Shrink, Yields
 from solver.plan.violation import Violation
 from solver.rules.entitlement import gpus_by_type, guarantees
 from solver.rules.policy import Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
+from solver.world.parts import owner_of
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
@@ -36,45 +38,48 @@ class _Evictions:
     snapshot: Snapshot
     policy: Policy
     plan: Plan
-    jobs: dict[JobName, Job] = field(init=False)
-    steps: tuple[Evict, ...] = field(init=False)
+    parted: Parted = field(init=False)
+    steps: dict[JobName, Evict | Shrink] = field(init=False)
     promises: dict[JobName, Nominate] = field(init=False)
     type_of: dict[str, GpuType] = field(init=False)
     guaranteed: dict[Line, int] = field(init=False)
     _in_line: dict[tuple[QueueName, GpuType], dict[JobName, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.jobs = {job.name: job for job in self.snapshot.jobs}
-        self.steps = tuple(step for step in self.plan.steps if isinstance(step, Evict) and step.beneficiary is not None)
+        self.parted = parted(self.snapshot, self.policy, self.plan)
+        self.steps = {name: step for name, step in self.parted.steps.items() if step.beneficiary is not None}
         self.promises = {step.job: step for step in self.plan.steps if isinstance(step, Nominate)}
         self.type_of = {node.name: node.gpu_type for node in self.snapshot.nodes}
         self.guaranteed = guarantees(QueueTree.of(self.policy), gpus_by_type(self.snapshot))
 
     def findings(self) -> Iterator[Violation]:
         """Every rule for every eviction."""
-        asked = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
-        for name, times in Counter(step.job for step in self.plan.steps if isinstance(step, Evict)).items():
-            if times > 1:
-                yield Violation("S8", name, f"is evicted {times} times")
-        for step in self.steps:
-            job = self.jobs[step.job]
-            if job.phase != "running" or job.attempt != step.attempt or job.name in asked:
+        asked = {i.job for i in self.snapshot.in_flight.intents if i.kind in ("stop", "shrink")}
+        for name, step in self.steps.items():
+            job = self.jobs[name]
+            if job.phase != "running" or job.attempt != step.attempt or step.job in asked:
                 yield Violation("S11", job.name, f"is evicted in attempt {step.attempt} while {job.phase}")
             elif step.beneficiary is None or step.beneficiary not in self.promises or step.beneficiary not in self.jobs:
                 yield Violation("S8", job.name, f"is evicted for {step.beneficiary}, which is promised nothing")
             else:
-                yield from self._one(step, job, self.jobs[step.beneficiary])
+                yield from self._one(job, self.jobs[step.beneficiary])
+        yield from self._means()
         yield from self._limits()
         yield from self._verdicts()
 
-    def _one(self, step: Evict, victim: Job, taker: Job) -> Iterator[Violation]:
+    @property
+    def jobs(self) -> Mapping[JobName, Job]:
+        """Live jobs, in parts."""
+        return self.parted.jobs
+
+    def _one(self, victim: Job, taker: Job) -> Iterator[Violation]:
         nodes = {task.node for task in self.promises[taker.name].tasks}
         if not self._frees_quota(victim, taker) and not any(task.node in nodes for task in victim.placement):
             yield Violation("S8", victim.name, f"is evicted for {taker.name} and frees nothing that it uses")
-        problem = self._unlawful(step, victim, taker)
+        problem = self._unlawful(victim, taker)
         if problem:
             yield Violation("S4", victim.name, problem)
-        problem = "" if self._overdue(taker) and step.means != "turn" else self._too_soon(victim)
+        problem = "" if self._overdue(taker) and self._by(victim, taker) != "turn" else self._too_soon(victim)
         if problem:
             yield Violation("S9", victim.name, problem)
 
@@ -86,14 +91,15 @@ class _Evictions:
             entry.max is not None for queue in above for entry in queue.quota
         )
 
-    def _unlawful(self, step: Evict, victim: Job, taker: Job) -> str:
+    def _unlawful(self, victim: Job, taker: Job) -> str:
         mine, theirs = self._class(victim), self._class(taker)
         if victim.spec.queue == taker.spec.queue:
-            if mine.preemptible and step.means == "turn":
-                return gives_way(victim, taker, self.snapshot, self.policy)
+            if mine.preemptible and mine.value == theirs.value:
+                whole = next(job for job in self.snapshot.jobs if job.name == self.steps[victim.name].job)
+                return gives_way(whole, taker, self.snapshot, self.policy)
             if not mine.preemptible or mine.value >= theirs.value:
                 return f"is not preemptible by {taker.name}: priority {mine.value} against {theirs.value}"
-            return "" if step.means == "preempt" else f"is preempted, not taken by {step.means}"
+            return ""
         if not mine.preemptible and not mine.may_borrow:
             return "is not preemptible"
         if not self._inside(taker) and self._reclaim_mode(taker) == "guaranteed":
@@ -103,8 +109,26 @@ class _Evictions:
             return f"is inside the guarantee of {victim.spec.queue} towards {taker.spec.queue}"
         if worst == "straddles" and not self._inside(taker):
             return f"crosses a guarantee's line, and {taker.name} is not inside its own guarantee"
-        expected = "reclaim" if worst == "borrowed" else "straddle"
-        return "" if step.means == expected else f"is taken by {step.means}, which should be {expected}"
+        return ""
+
+    def _means(self) -> Iterator[Violation]:
+        """S4: every step says by what means it is lawful: the most harmful of its parts'."""
+        needed: dict[JobName, set[str]] = defaultdict(set)
+        for name, step in self.steps.items():
+            taker = self.jobs.get(step.beneficiary) if step.beneficiary else None
+            if taker is not None:
+                needed[step.job].add(self._by(self.jobs[name], taker))
+        for step in dict.fromkeys(self.steps.values()):
+            expected = next(
+                (means for means in ("straddle", "turn", "preempt", "reclaim") if means in needed[step.job]), ""
+            )
+            if expected and step.means != expected:
+                yield Violation("S4", step.job, f"is taken by {step.means}, which should be {expected}")
+
+    def _by(self, victim: Job, taker: Job) -> str:
+        if victim.spec.queue == taker.spec.queue:
+            return "turn" if self._class(victim).value == self._class(taker).value else "preempt"
+        return "straddle" if self._standing(victim, taker) == "straddles" else "reclaim"
 
     def _standing(self, victim: Job, taker: Job) -> str:
         shared = {queue.name for queue in path_of(self.policy, taker.spec.queue)}
@@ -125,9 +149,7 @@ class _Evictions:
             for job in self._running()
             if self._gpus(job)[gpu_type] and queue in {known.name for known in path_of(self.policy, job.spec.queue)}
         ]
-        below.sort(
-            key=lambda job: (self._class(job).preemptible, -self._class(job).value, job.started_at or 0, job.name)
-        )
+        below.sort(key=self._place_in_line)
         left = self.guaranteed.get(Line(queue, gpu_type), 0)
         for job in below:
             gpus, whole = self._gpus(job)[gpu_type], not self._class(job).preemptible
@@ -135,18 +157,23 @@ class _Evictions:
             yield job.name, "inside" if fits else "straddles" if crosses and not whole else "borrowed"
             left -= gpus if fits or not whole else 0
 
+    def _place_in_line(self, job: Job) -> tuple[bool, int, int, str, str]:
+        known = self._class(job)
+        return known.preemptible, -known.value, job.started_at or 0, owner_of(job.name), job.name
+
     def _running(self) -> list[Job]:
+        """Who stands in line. A gang that shrinks already stands as what it will be."""
         stopping = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
-        return [job for job in self.snapshot.jobs if job.phase == "running" and job.name not in stopping]
+        return [job for job in self.jobs.values() if job.phase == "running" and job.name not in stopping]
 
     def _inside(self, taker: Job) -> bool:
         """Whether all that a taker is promised fits in its queue's guarantee, once those evicted from the queue have left."""
         queue, wanted = taker.spec.queue, self._gpus_of_tasks(taker.name)
-        evicted = {step.job for step in self.plan.steps if isinstance(step, Evict)}
+        evicted = self.parted.leaving
         promised = {intent.job: intent.tasks for intent in self.snapshot.in_flight.intents if intent.kind == "nominate"}
         leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.evicts}
         held: Counter[GpuType] = Counter()
-        for job in self.snapshot.jobs:
+        for job in self.jobs.values():
             if job.spec.queue == queue and job.name not in evicted | leaving:
                 held.update(self._count(job.placement if job.phase != "pending" else promised.get(job.name, ())))
         return all(
@@ -166,23 +193,24 @@ class _Evictions:
 
     def _limits(self) -> Iterator[Violation]:
         limits = self.policy.scheduling.evictions
-        bounded = [
-            step
-            for step in self.steps
-            if step.beneficiary in self.jobs and not self._overdue(self.jobs[step.beneficiary])
-        ]
-        evicted = sum(isinstance(step, Evict) for step in self.plan.steps)
+        bounded = {
+            name: taker
+            for name, step in self.steps.items()
+            if (taker := step.beneficiary) in self.jobs and taker and not self._overdue(self.jobs[taker])
+        }
+        evicted = len({owner_of(name) for name in self.parted.leaving})
         if limits.per_round is not None and bounded and evicted > limits.per_round:
             yield Violation("S9", "round", f"{evicted} evictions; at most {limits.per_round} in a round")
-        for taker in sorted({step.beneficiary for step in bounded if step.beneficiary is not None}):
+        for taker in sorted(set(bounded.values())):
             gained = MilliGpu(sum(self._gpus_of_tasks(taker).values()))
-            leaving = [self.jobs[step.job] for step in bounded if step.beneficiary == taker]
-            lost = MilliGpu(sum(sum(self._gpus(job).values()) for job in leaving))
+            named = {name for name, other in bounded.items() if other == taker}
+            leaving = named | {name for name in self.parted.along if owner_of(name) in named}
+            lost = MilliGpu(sum(sum(self._gpus(self.jobs[name]).values()) for name in leaving))
             if gained < limits.min_gain * lost:
                 yield Violation("S9", taker, f"gains {gained} GPUs for {lost}; minGain is {limits.min_gain}")
 
     def _verdicts(self) -> Iterator[Violation]:
-        evicted = {step.job for step in self.steps}
+        evicted = {step.job for step in self.steps.values()}
         yielding = {verdict.job for verdict in self.plan.verdicts if isinstance(verdict, Yields)}
         for name in sorted(evicted ^ yielding):
             yield Violation("verdicts", name, "is evicted without the verdict `yields`, or the other way round")

@@ -1,4 +1,4 @@
-"""Judges gangs: S2, a gang is decided with all of each role's minimum or not at all, and released only when it is overdue.
+"""Judges gangs: S2, a gang is decided with all of each role's minimum or not at all, and released only when it is overdue; S5.
 
 Part of the checker, and as slow and obvious. It needs every job and node that the plan names to be in the snapshot.
 """
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from solver.plan.check_closeness import topology_violations
 from solver.plan.check_mig import has_its_instance
 from solver.plan.check_sharing import has_its_gpus
 from solver.plan.plan import Bind, Nominate, Plan, Release
@@ -57,6 +58,7 @@ class _Gangs:
             if bind.attempt != job.attempt + 1:
                 yield Violation("S2", job.name, f"attempt {bind.attempt} does not follow {job.attempt}")
             yield from self._whole(job, bind)
+            yield from topology_violations(job, bind.tasks, self.nodes)
 
     def _limit(self, job: Job) -> Duration | None:
         name = job.spec.priority_class or self.policy.scheduling.default_priority_class

@@ -71,6 +71,35 @@ class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     beneficiary: JobName | None = None
 
 
+ShrunkBy = Literal["reclaim", "preempt", "turn", "straddle", "converge", "overdue"]
+"""As of an eviction; `overdue`: the tasks were to join a running gang, and did not become ready in time."""
+
+
+class Shrink(Document, frozen=True, tag_field="step", tag="shrink"):
+    """A running elastic gang goes on without these of its tasks, which end within `grace` from being asked.
+
+    The rest is no smaller than its minima. Otherwise as an eviction.
+    """
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    means: ShrunkBy
+    grace: Duration
+    gpus: MilliGpu
+    lost_gpu_s: float
+    beneficiary: JobName | None = None
+
+
+class Grow(Document, frozen=True, tag_field="step", tag="grow"):
+    """A running elastic gang has these tasks as well, which all run within `deadline`; no more than its full size."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    deadline: Duration
+
+
 class Nominate(Document, frozen=True, tag_field="step", tag="nominate"):
     """A waiting job is promised exactly these devices, until `deadline` from now; it is bound once they are all free."""
 
@@ -87,7 +116,11 @@ class Withdraw(Document, frozen=True, tag_field="step", tag="withdraw"):
     attempt: int
 
 
-Step = Bind | Release | Repartition | Evict | Nominate | Withdraw
+Step = Bind | Release | Repartition | Evict | Shrink | Grow | Nominate | Withdraw
+
+
+def _part(gpus: MilliGpu, keeps: MilliGpu) -> str:
+    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else f"{gpus} GPUs"
 
 
 class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
@@ -100,14 +133,18 @@ class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
 
 
 class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
-    """The job holds devices and keeps them."""
+    """The job holds devices and keeps them. `grows`: GPUs that it gets beside them in this round."""
 
     job: JobName
     queue: QueueName
+    grows: MilliGpu = MilliGpu(0)
 
 
 class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
-    """The job runs and is asked to leave in this round, so that `to` can start; it waits again afterwards."""
+    """The job runs and gives up `gpus` in this round, so that `to` can start.
+
+    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards.
+    """
 
     job: JobName
     queue: QueueName
@@ -116,6 +153,7 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     means: Means
     gpus: MilliGpu
     lost_gpu_s: float
+    keeps: MilliGpu = MilliGpu(0)
 
     def __str__(self) -> str:
         why = {
@@ -124,11 +162,11 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
             "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
             "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
         }[self.means]
-        return f"gives up {self.gpus} GPUs for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"gives up {_part(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
-    """The job runs and is asked to leave because a rule of queue `at` says so; it waits again afterwards."""
+    """The job runs and gives up `gpus` because a rule of queue `at` says so; it waits again afterwards, unless it `keeps` some."""
 
     job: JobName
     queue: QueueName
@@ -136,13 +174,14 @@ class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
     at: QueueName
     gpus: MilliGpu
     lost_gpu_s: float
+    keeps: MilliGpu = MilliGpu(0)
 
     def __str__(self) -> str:
         why = {
             "drain": f"queue {self.at} drains (stopPolicy: HoldAndDrain)",
             "converge": f"queue {self.at} holds more than its max, which was to be kept by now",
         }[self.rule]
-        return f"gives up {self.gpus} GPUs: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"gives up {_part(self.gpus, self.keeps)}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):

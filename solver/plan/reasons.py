@@ -174,14 +174,14 @@ class Outranked(Reason, frozen=True, tag="outranked"):
 
 
 class AwaitsRelease(Reason, frozen=True, tag="awaits-release"):
-    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave."""
+    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave or to shrink."""
 
     leaving: tuple[JobName, ...]
     more: int = 0
 
     def __str__(self) -> str:
         rest = f" and {self.more} more" if self.more else ""
-        return f"starts once {', '.join(self.leaving)}{rest} {'has' if len(self.leaving) + self.more == 1 else 'have'} left"
+        return f"starts once {', '.join(self.leaving)}{rest} {'has' if len(self.leaving) + self.more == 1 else 'have'} made room"
 
 
 class BeyondGuarantee(Reason, frozen=True, tag="beyond-guarantee"):

@@ -16,7 +16,6 @@ SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
 """In the order in which entitled demand is served."""
 
-
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
 

@@ -18,6 +18,7 @@ from solver.rules.policy import Policy
 from solver.rules.precedence import Place, Precedence, ordering_of
 from solver.rules.victims import Holder, holders_of
 from solver.world.cluster import GpuType, NodeName
+from solver.world.parts import owner_of
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import Job, JobName, QueueName
@@ -52,7 +53,7 @@ def _lines(
     lines: dict[QueueName, list[Standing]] = defaultdict(list)
     settled: dict[QueueName, list[Standing]] = defaultdict(list)
     for holder in holders_of(snapshot, policy):
-        if holder.job.name in places:
+        if owner_of(holder.job.name) in places:
             into = lines if holder.priority_class.preemptible else settled
             into[holder.job.spec.queue].append(_standing(holder, places))
     for job, options in waiting:
@@ -66,7 +67,7 @@ def _lines(
 
 
 def _standing(holder: Holder, places: dict[JobName, Place]) -> Standing:
-    return places[holder.job.name], holder.job, [holder.charge]
+    return places[owner_of(holder.job.name)], holder.job, [holder.charge]
 
 
 def _free(snapshot: Snapshot, types: dict[NodeName, GpuType]) -> Counter[GpuType]:

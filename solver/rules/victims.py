@@ -8,8 +8,8 @@ section 5). Base priority is the class's value: waiting never changes who yields
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
@@ -18,8 +18,9 @@ from solver.rules.policy import Policy, PriorityClass
 from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
+from solver.world.parts import in_parts, owner_of
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, charged
+from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Phase, QueueName
 
 Standing = Literal["borrowed", "straddles", "inside"]
@@ -69,26 +70,30 @@ class Victim:
 
     @property
     def name(self) -> JobName:
-        """The job's."""
+        """The job's, or that of a part of it."""
         return self.holder.job.name
 
     @property
     def harm(self) -> tuple[int, float, float, int, str]:
-        """Sorts from the least harm: means; base priority among its queue's running values, or who comes last; lost work, size."""
+        """Sorts from the least harm: means, base priority among its queue's, or who comes last; lost work, size."""
         return MEANS.index(self.means), self.rank, self.lost_gpu_s, self.holder.gpus, self.name
 
 
 def holders_of(
     snapshot: Snapshot, policy: Policy, phases: Collection[Phase] = frozenset[Phase]({"running"})
 ) -> tuple[Holder, ...]:
-    """Every job that runs, or is in another of the phases, and has not been asked to stop."""
+    """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
+
+    What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line.
+    """
     gpu_types = snapshot.gpu_types
-    stopping = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind == "stop"}
+    asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
     found = []
-    for job, tasks in charged(snapshot):
+    for job in snapshot.jobs:
         known = policy.priority_class(job)
-        if job.phase in phases and known is not None and (job.name, job.attempt) not in stopping:
-            found.append(Holder(job, charge_of_tasks(tasks, gpu_types), known))
+        if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
+            parts = in_parts(job) if known.preemptible and job.phase == "running" else (job,)
+            found += [Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts]
     return tuple(found)
 
 
@@ -106,11 +111,12 @@ def standings(holders: Iterable[Holder], shares: Shares) -> Mapping[tuple[Line, 
     }
 
 
-def _place_in_line(holder: Holder) -> tuple[bool, int, int, str]:
+def _place_in_line(holder: Holder) -> tuple[bool, int, int, str, str]:
     return (
         holder.priority_class.preemptible,
         -holder.base_priority,
         holder.job.started_at or 0,
+        owner_of(holder.job.name),
         holder.job.name,
     )
 
@@ -148,6 +154,7 @@ class Law:
     holders: tuple[Holder, ...]
     standing: Mapping[tuple[Line, JobName], Standing]
     ranks: Mapping[tuple[QueueName, int], int]
+    parts: Mapping[JobName, tuple[Holder, ...]]
     restart_cost: Duration
     precedence: Precedence
 
@@ -159,14 +166,33 @@ class Law:
         for holder in holders:
             values[holder.job.spec.queue].add(holder.base_priority)
         ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
+        parts: dict[JobName, tuple[Holder, ...]] = defaultdict(tuple)
+        for holder in holders:
+            if owner_of(holder.job.name) != holder.job.name:
+                parts[owner_of(holder.job.name)] += (holder,)
         restart_cost = policy.scheduling.evictions.restart_cost
         standing = standings(holders, shares)
-        return cls(snapshot.time, shares.tree, holders, standing, ranks, restart_cost, shares.precedence)
+        return cls(snapshot.time, shares.tree, holders, standing, ranks, parts, restart_cost, shares.precedence)
 
     def victims(self, taker: Taker, *, reclaims: bool) -> list[Victim]:
         """Everybody who may have to leave for a taker, from the least harm; `reclaims`: other queues' work as well."""
         found = (self._victim(holder, taker, reclaims=reclaims) for holder in self.holders)
         return sorted((victim for victim in found if victim), key=lambda victim: victim.harm)
+
+    def with_all_parts(self, victims: Sequence[Victim]) -> tuple[Victim, ...]:
+        """With a gang that loses what it can't do without, everything that it holds leaves."""
+        if not self.parts:
+            return tuple(victims)
+        named = {victim.name for victim in victims}
+        return (
+            *victims,
+            *(
+                replace(victim, holder=part, lost_gpu_s=self.lost_gpu_s(part))
+                for victim in victims
+                for part in self.parts.get(victim.name, ())
+                if part.job.name not in named
+            ),
+        )
 
     def _victim(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Victim | None:
         means = self._means(holder, taker, reclaims=reclaims)
@@ -175,7 +201,7 @@ class Law:
             return None
         rank: float = self.ranks[holder.job.spec.queue, holder.base_priority]
         if means == "turn":
-            rank = -self.precedence.places[holder.job.name].cost
+            rank = -self.precedence.places[owner_of(holder.job.name)].cost
         return Victim(holder, means, rank, self.lost_gpu_s(holder))
 
     def _means(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Means | None:
@@ -184,7 +210,7 @@ class Law:
                 return None
             if holder.base_priority < taker.base_priority:
                 return "preempt"
-            return "turn" if self.precedence.yields(holder.job.name, taker.job.name) else None
+            return "turn" if self.precedence.yields(owner_of(holder.job.name), taker.job.name) else None
         if not reclaims or not holder.evictable:
             return None
         standing = self.standing_towards(holder, taker.job.spec.queue)

@@ -13,7 +13,7 @@ from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 
-IntentKind = Literal["start", "stop", "nominate"]
+IntentKind = Literal["start", "stop", "nominate", "shrink", "grow"]
 
 
 class Intent(Document, frozen=True):
@@ -21,7 +21,7 @@ class Intent(Document, frozen=True):
 
     The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. A `stop` that `evicts` sends
     a job back to its queue, for a `beneficiary` or because a limit says so; `nominate` promises a waiting job the devices
-    that evictions free for it.
+    that evictions free for it. `shrink` and `grow` are of some `tasks` of a running gang, which leave or join it.
     """
 
     kind: IntentKind

@@ -13,11 +13,13 @@ from solver.plan.plan import (
     Bind,
     Departs,
     Evict,
+    Grow,
     Inadmissible,
     Nominate,
     Plan,
     Release,
     Repartition,
+    Shrink,
     Step,
     Waits,
     Withdraw,
@@ -89,6 +91,11 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
         case Evict():
             whom = f"  for {step.beneficiary}" if step.beneficiary else ""
             return f"evict   {step.job}{whom}  # {step.means}, in {step.grace}"
+        case Shrink():
+            whom = f"  for {step.beneficiary}" if step.beneficiary else ""
+            return f"shrink  {step.job}  by {_places(step.tasks)}{whom}  # {step.means}, in {step.grace}"
+        case Grow():
+            return f"grow    {step.job}  by {_places(step.tasks)}"
         case Nominate():
             return f"promise {step.job}  {_places(step.tasks)}"
 

@@ -1,0 +1,41 @@
+"""The steps of a plan in words, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Repartition, Shrink, Step, Withdraw
+from solver.world.workload import TaskPlacement
+
+
+def step_line(step: Step) -> str:
+    """What a step makes true."""
+    match step:
+        case Bind():
+            return f"start    {step.job}: {_where(step.tasks)}"
+        case Grow():
+            return f"grow     {step.job}: {_where(step.tasks)}"
+        case Nominate():
+            return f"promise  {step.job}: {_where(step.tasks)}, once they are free"
+        case Release():
+            return f"release  {step.job}: attempt {step.attempt} did not become ready in time"
+        case Withdraw():
+            return f"withdraw {step.job}: what it was promised is not to be had any more"
+        case Evict():
+            return f"evict    {step.job}: {_given_up(step)}"
+        case Shrink():
+            return f"shrink   {step.job}: {len(step.tasks)} tasks, {_given_up(step)}"
+        case Repartition(node, device, instances):
+            made = " + ".join(f"{one.profile}@{one.start}" for one in instances or ())
+            return f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}"
+
+
+def _where(tasks: Iterable[TaskPlacement]) -> str:
+    tasks = tuple(tasks)
+    return f"{len(tasks)} tasks on {', '.join(dict.fromkeys(task.node for task in tasks))}"
+
+
+def _given_up(step: Evict | Shrink) -> str:
+    whom = f" for {step.beneficiary}" if step.beneficiary else ""
+    lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours lost"
+    return f"{step.gpus} GPUs{whom} within {step.grace} ({step.means}, {lost})"

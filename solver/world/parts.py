@@ -1,0 +1,92 @@
+"""Elastic gangs in parts: what they hold beyond their minima can leave task by task, and then the gang goes on.
+
+A part is written as a job of its own, named `JOB/GROUP/INDEX`, so that whatever is true of jobs is true of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from solver.world.inflight import Intent
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, TaskPlacement
+
+_MARK = "/"
+"""No name of a job has it."""
+
+
+def owner_of(name: JobName) -> JobName:
+    """The gang that a part belongs to; a job that is no part is its own."""
+    return JobName(name.partition(_MARK)[0])
+
+
+def surplus_of(job: Job) -> tuple[TaskPlacement, ...]:
+    """The tasks beyond the minima of a gang's groups: those with the highest indices. Any of them may leave without the others."""
+    found: list[TaskPlacement] = []
+    for group in job.spec.task_groups:
+        tasks = sorted((task for task in job.placement if task.group == group.name), key=lambda task: task.index)
+        found += tasks[group.least :]
+    return tuple(found)
+
+
+def in_parts(job: Job) -> tuple[Job, ...]:
+    """What the gang can't do without, and each task that it can."""
+    surplus = surplus_of(job)
+    if not surplus:
+        return (job,)
+    return (part_of(job, job.name, without(job.placement, surplus)), *(_task_alone(job, task) for task in surplus))
+
+
+def without(tasks: Iterable[TaskPlacement], gone: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
+    """The tasks that are not among those that are gone."""
+    named = {(task.group, task.index) for task in gone}
+    return tuple(task for task in tasks if (task.group, task.index) not in named)
+
+
+def part_of(job: Job, name: JobName, tasks: tuple[TaskPlacement, ...]) -> Job:
+    """Some of a gang's tasks as a job."""
+    counts = {group.name: sum(task.group == group.name for task in tasks) for group in job.spec.task_groups}
+    groups = tuple(
+        msgspec.structs.replace(group, replicas=counts[group.name], min_replicas=None)
+        for group in job.spec.task_groups
+        if counts[group.name]
+    )
+    return msgspec.structs.replace(
+        job, name=name, placement=tasks, spec=msgspec.structs.replace(job.spec, task_groups=groups)
+    )
+
+
+def _task_alone(job: Job, task: TaskPlacement) -> Job:
+    return part_of(job, JobName(f"{job.name}{_MARK}{task.group}{_MARK}{task.index:06}"), (task,))
+
+
+def shrinking_apart(snapshot: Snapshot) -> Snapshot:
+    """The same world, in which tasks that were asked to leave a gang are a job of their own that was asked to stop."""
+    shrinking = {intent.job: intent for intent in snapshot.in_flight.intents if intent.kind == "shrink"}
+    if not shrinking:
+        return snapshot
+    jobs = [part for job in snapshot.jobs for part in _leaving_apart(job, shrinking.get(job.name))]
+    apart = {owner_of(job.name) for job in jobs if job not in snapshot.jobs and job.name != owner_of(job.name)}
+    stops = (_stop_of(intent) for intent in shrinking.values() if intent.job in apart)
+    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*snapshot.in_flight.intents, *stops))
+    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight)
+
+
+def leaving_part(job: JobName) -> JobName:
+    """The name of what was asked to leave a gang."""
+    return JobName(f"{job}{_MARK}leaving")
+
+
+def _leaving_apart(job: Job, shrink: Intent | None) -> Iterator[Job]:
+    leaving = tuple(task for task in job.placement if shrink and task not in without((task,), shrink.tasks))
+    if not leaving:
+        yield job
+        return
+    yield msgspec.structs.replace(job, placement=without(job.placement, leaving))
+    yield msgspec.structs.replace(part_of(job, leaving_part(job.name), leaving), phase="stopping")
+
+
+def _stop_of(shrink: Intent) -> Intent:
+    return msgspec.structs.replace(shrink, kind="stop", job=leaving_part(shrink.job), tasks=(), evicts=True)
