@@ -19,7 +19,6 @@ SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptibl
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
 
-
 Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
 OrderBy = Literal["priority", "fifo", "shortest", "least-served", "gittins"]

@@ -10,7 +10,7 @@ from solver import forecast
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import Held
-from solver.rules.policy import Policy, Queue, policy_of
+from solver.rules.policy import Ordering, Policy, Queue, policy_of
 from solver.simulate import Replay, Round, TraceJob
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
@@ -58,10 +58,19 @@ def replayed(held: Replay, jobs: list[Job], hours: dict[JobName, int] | None = N
 
 
 def without_evictions(policy: Policy) -> Policy:
-    """The same policy for a world where nobody may be evicted: a forecast does not foresee who will be."""
+    """The same policy for a world where nobody may be evicted: a forecast does not foresee who will be.
+
+    Nor who comes first where that changes with what jobs have run.
+    """
     limits = msgspec.structs.replace(policy.scheduling.evictions, per_round=0)
     scheduling = msgspec.structs.replace(policy.scheduling, evictions=limits, reclaim_within=Duration(1_000_000 * HOUR))
-    return msgspec.structs.replace(policy, scheduling=scheduling)
+    queues = tuple(
+        msgspec.structs.replace(queue, ordering=Ordering("fifo"))
+        if queue.ordering and queue.ordering.by_cost
+        else queue
+        for queue in policy.queues
+    )
+    return msgspec.structs.replace(policy, scheduling=scheduling, queues=queues)
 
 
 @settings(max_examples=200, deadline=None)
