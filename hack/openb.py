@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from solver.rules.policy import Policy, Queue, SharingPolicy, policy_of
+from solver.rules.division import SharingPolicy
+from solver.rules.policy import Policy, Queue, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGpu
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup

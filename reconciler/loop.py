@@ -60,7 +60,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     leader.accrue(policy, declared)
     settled = leader.settle(sighted)
     laps.end("settle")
-    snapshot = leader.wind(observe(plane, sighted, declared), policy, revision)
+    snapshot = leader.wind(observe(plane, sighted, declared, policy), policy, revision)
     laps.end("observe")
     plan, solution = plane.solve(snapshot, policy)
     laps.end("solve")

@@ -11,6 +11,8 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import phase_of, state_of
 from reconciler.store.protocols import Claim
+from solver.rules.costs import near
+from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.inflight import InFlight, Intent
 from solver.world.quantities import Instant
@@ -25,13 +27,11 @@ def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord,
     return (*live, *(plane.jobs.job(claim.job) for claim in claims if claim.job not in names))
 
 
-def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> Snapshot:
+def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], policy: Policy) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
     served = plane.ledger.served()
-    return snapshot_of(
-        plane.clock.now(),
-        (join(node, sighted.nodes.get(node.name)) for node in declared),
+    jobs = tuple(
         _jobs(
             records_of(plane, claims),
             {claim.job: claim for claim in claims},
@@ -39,11 +39,18 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node]) -> 
             attempts,
             plane.ledger.evictions(),
             served,
-        ),
+        )
+    )
+    history = near(plane.ledger.history(), jobs) if policy.goes_by_history else ()
+    return snapshot_of(
+        plane.clock.now(),
+        (join(node, sighted.nodes.get(node.name)) for node in declared),
+        jobs,
         InFlight(
             intents=intents,
             reservations=plane.ledger.reservations(),
             usage=plane.ledger.past_use().usage,
+            history=history,
             convergence=plane.ledger.clocks(),
         ),
     )

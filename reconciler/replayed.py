@@ -9,7 +9,8 @@ from statistics import mean
 from typing import Literal
 
 from solver.plan.plan import Plan
-from solver.simulate import Replay, Run, TraceJob
+from solver.simulate import Replay
+from solver.traced import Run, TraceJob
 from solver.world.document import API_VERSION, Document
 from solver.world.quantities import Instant
 from solver.world.workload import QueueName

@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from solver.simulate import TraceJob
+from solver.traced import TraceJob
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
 

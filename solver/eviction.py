@@ -83,7 +83,7 @@ class MakingRoom:
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
-    _victims: dict[tuple[QueueName, int, bool, bool], list[Victim]] = field(default_factory=dict)
+    _victims: dict[tuple[QueueName, int, bool, bool, JobName | None], list[Victim]] = field(default_factory=dict)
 
     def serve_all(self, candidates: Sequence[Candidate], tier: Tier) -> None:
         """Serve them in order; again while somebody was promised something, since a victim may have freed more than was used."""
@@ -151,7 +151,9 @@ class MakingRoom:
     def _lawful(self, candidate: Candidate, tier: Tier, taker: Taker) -> list[Victim]:
         queue = candidate.job.spec.queue
         reclaims = tier == "entitled" or may_reclaim_fair_share(self.policy, self.law.tree, queue)
-        alike = (queue, taker.base_priority, taker.overdue, reclaims)
+        # Where jobs take turns, who gives way depends on who comes.
+        in_turn = taker.job.name if taker.job.name in self.law.precedence.in_turn else None
+        alike = (queue, taker.base_priority, taker.overdue, reclaims, in_turn)
         if alike not in self._victims:
             self._victims[alike] = self.law.victims(taker, reclaims=reclaims)
         return [

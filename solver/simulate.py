@@ -23,60 +23,22 @@ from solver.plan.plan import (
     Withdraw,
 )
 from solver.program.optimiser import Optimiser
+from solver.rules.costs import near, ran_ms
 from solver.rules.fallback import fallback_opens
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
+from solver.rules.precedence import waiting_since
 from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
+from solver.traced import Round, Run, TraceJob
 from solver.world.cluster import Node
-from solver.world.document import Document
-from solver.world.inflight import Counter, InFlight, Intent, Reservation, Usage
+from solver.world.inflight import Counter, Ended, InFlight, Intent, Reservation, Usage
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName
+from solver.world.snapshot import snapshot_of
+from solver.world.workload import Job, JobName
 
-
-class TraceJob(Document, frozen=True):
-    """A job of a trace: what was asked for, and how long it ran once it ran."""
-
-    job: Job
-    duration: Duration
-
-
-class Run(Document, frozen=True):
-    """How one job of the trace fared. `gpus`: what it asked for, and once it runs what it has.
-
-    `started_at` is its first start; `running_since` is set while it runs; `held_gpu_ms` counts what its ended attempts held.
-    """
-
-    job: JobName
-    queue: QueueName
-    gpus: MilliGpu
-    submitted_at: Instant
-    started_at: Instant | None = None
-    ended_at: Instant | None = None
-    running_since: Instant | None = None
-    held_gpu_ms: int = 0
-    evictions: int = 0
-
-    @property
-    def wait_ms(self) -> int | None:
-        """From submission to the first start; None while it waits."""
-        return None if self.started_at is None else self.started_at - self.submitted_at
-
-    def stopped(self, at: Instant) -> Run:
-        """The same job once it does not run any more."""
-        ran_ms = 0 if self.running_since is None else at - self.running_since
-        held = self.held_gpu_ms + self.gpus * ran_ms // MILLI_PER_GPU
-        return msgspec.structs.replace(self, running_since=None, held_gpu_ms=held)
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One round of the replay, as it is decided."""
-
-    snapshot: Snapshot
-    plan: Plan
+TICK = Duration(1_800_000)
+"""How often it is looked whose turn it is while nothing else happens."""
 
 
 @dataclass(slots=True)
@@ -84,8 +46,9 @@ class Replay:
     """Replays a trace on a cluster. Iterate `rounds`; `runs` then says how every job fared.
 
     A round is held when something arrived, ended, or came to accept further GPU types, at most one per `cadence`: what a
-    control plane with that debounce would have decided, without its latencies. Starting and leaving take no time, and
-    nothing breaks. Who is evicted has done what its checkpoints saved, and takes the policy's restart cost longer when it
+    control plane with that debounce would have decided, without its latencies. Where jobs take turns, and some wait, one is
+    also held when somebody has run for as long as its class protects it, and every `tick`. Starting and leaving take no time,
+    and nothing breaks. Who is evicted has done what its checkpoints saved, and takes the policy's restart cost longer when it
     runs again.
     """
 
@@ -93,6 +56,7 @@ class Replay:
     policy: Policy
     optimiser: Optimiser | None
     cadence: Duration
+    tick: Duration = TICK
     runs: dict[JobName, Run] = field(default_factory=dict)
     _live: dict[JobName, Job] = field(default_factory=dict)
     _durations: dict[JobName, Duration] = field(default_factory=dict)
@@ -100,6 +64,8 @@ class Replay:
     _openings: list[Instant] = field(default_factory=list)
     _promises: dict[JobName, Intent] = field(default_factory=dict)
     _reserved: dict[JobName, Reservation] = field(default_factory=dict)
+    _ended: list[Ended] = field(default_factory=list)
+    _unprotected: list[Instant] = field(default_factory=list)
     _mig_changes: list[Counter] = field(default_factory=list)
     _usage: tuple[Usage, ...] = ()
     _usage_at: Instant = field(default_factory=lambda: Instant(0))
@@ -115,26 +81,38 @@ class Replay:
             position = self._arrive(arrivals, position, now)
             if any(job.phase == "pending" for job in self._live.values()):
                 self._accrue(now)
-                in_flight = InFlight(
-                    intents=tuple(self._promises.values()),
-                    reservations=tuple(self._reserved.values()),
-                    usage=self._usage,
-                    counters=tuple(self._mig_changes),
-                )
-                snapshot = snapshot_of(now, self.nodes, self._live.values(), in_flight)
+                snapshot = snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
                 plan = solve(snapshot, self.policy, self.optimiser)
                 self._apply(plan, now)
                 yield Round(snapshot, plan)
             earliest = now.after(self.cadence)
+
+    def _in_flight(self) -> InFlight:
+        return InFlight(
+            intents=tuple(self._promises.values()),
+            reservations=tuple(self._reserved.values()),
+            usage=self._usage,
+            history=near(self._ended, self._live.values()) if self.policy.goes_by_history else (),
+            counters=tuple(self._mig_changes),
+        )
 
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
         times += self._openings[:1]
         if self._promises:
             times.append(earliest)
+        times += self._next_turn(earliest)
         if position < len(arrivals):
             times.append(arrivals[position].job.submitted_at)
         return max(min(times), earliest) if times else None
+
+    def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
+        """When it may be somebody's turn, though nothing happens."""
+        if self.policy.takes_turns and self._ends and any(job.phase == "pending" for job in self._live.values()):
+            yield earliest.after(self.tick)
+            while self._unprotected and self._unprotected[0] < earliest:
+                heapq.heappop(self._unprotected)
+            yield from self._unprotected[:1]
 
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:
@@ -147,6 +125,7 @@ class Replay:
                 self._accrue(ended_at)
                 del self._live[name]
                 self.runs[name] = msgspec.structs.replace(self.runs[name].stopped(ended_at), ended_at=ended_at)
+                self._ended.append(ended_job(job, ended_at))
 
     def _accrue(self, now: Instant) -> None:
         """Past use up to an instant until which nothing starts or ends."""
@@ -218,10 +197,15 @@ class Replay:
             placement=step.tasks,
         )
         heapq.heappush(self._ends, (now.after(self._durations[step.job]), step.job, step.attempt))
+        known = self.policy.priority_class(self._live[step.job])
+        heapq.heappush(self._unprotected, now.after(known.protection.min_runtime if known else Duration(0)))
         run = self.runs[step.job]
         held = MilliGpu(sum(task.gpus for task in step.tasks))
         first = now if run.started_at is None else run.started_at
-        self.runs[step.job] = msgspec.structs.replace(run, started_at=first, running_since=now, gpus=held)
+        waited = max(run.longest_wait_ms, now - waiting_since(self._live[step.job]))
+        self.runs[step.job] = msgspec.structs.replace(
+            run, started_at=first, running_since=now, gpus=held, longest_wait_ms=waited
+        )
 
     def _evict(self, step: Evict, now: Instant) -> None:
         job, run = self._live[step.job], self.runs[step.job]
@@ -268,3 +252,8 @@ class Replay:
             else node
             for node in self.nodes
         )
+
+
+def ended_job(job: Job, at: Instant) -> Ended:
+    """What history keeps of a job that runs and ends now."""
+    return Ended(job.spec.queue, job.spec.gpus, job.submitted_at, job.name, Duration(round(ran_ms(job, at))))

@@ -19,6 +19,7 @@ from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
 from solver.rules.options import Option
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
+from solver.rules.rotation import with_precedence
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.steps import steps_of
@@ -80,8 +81,9 @@ def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, 
     empty = Room.empty(snapshot.nodes, mig=pool_rules(policy, snapshot).unlimited())
     gate = Gate(policy, shares, empty, sharing)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
-    wanted = demand_of(competing(snapshot, admissions))
-    return with_fair_shares(shares, live_gpus(snapshot), wanted), admissions
+    waiting = competing(snapshot, admissions)
+    shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(waiting))
+    return with_precedence(shares, snapshot, policy, waiting), admissions
 
 
 def competing(

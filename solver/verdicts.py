@@ -35,9 +35,9 @@ from solver.rules.entry import back_off_ends
 from solver.rules.fallback import as_open_at, fallback_opens, types_of
 from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.precedence import ordering_of
 from solver.rules.strict import Lines
 from solver.rules.tree import Line
-from solver.rules.turns import ordering_of
 from solver.rules.users import UserLine, UserRoom
 from solver.starts import Start
 from solver.views import fits

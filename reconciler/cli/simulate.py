@@ -17,7 +17,8 @@ from reconciler.replayed import QueueWaits, RoundTally, SimulationReport, report
 from reconciler.traces import TraceUnreadableError, read_philly
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.tree import QueueTree
-from solver.simulate import Replay, Round, TraceJob
+from solver.simulate import Replay
+from solver.traced import Round, TraceJob
 from solver.world.quantities import Duration, Instant
 
 DAY_MS = 86_400_000

@@ -17,7 +17,8 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
-from solver.rules.policy import MigGeometry, PriorityClass, Queue, SchedulingPolicy, SharingPolicy
+from solver.rules.division import MigGeometry, SharingPolicy
+from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 
 OriginT = TypeVar("OriginT", MigGeometry, PriorityClass, SchedulingPolicy, SharingPolicy)
 

@@ -10,7 +10,7 @@ import msgspec
 from reconciler.documents.declared import Declared
 from reconciler.documents.inventory import FixedLayouts, NodePoolSpec, Pools
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.rules.policy import MigGeometry, SharingPolicy
+from solver.rules.division import MigGeometry, SharingPolicy
 from solver.world.cluster import MigInstance
 from solver.world.mig import mig_model
 from solver.world.mig_layout import find_profile, profiles_of, realisations

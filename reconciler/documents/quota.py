@@ -46,6 +46,7 @@ class QuotaTree:
         yield from self._unknown_parents()
         for queue in self.queues:
             yield from self._entry_problems(queue)
+            yield from _turn_problems(queue)
         not_a_tree = [*self._cycles(), *self._too_deep()]
         yield from not_a_tree
         if not not_a_tree:
@@ -154,3 +155,12 @@ class QuotaTree:
         if entry is not None and entry.guaranteed is not None:
             return entry.guaranteed
         return MilliGpu(sum(self._promised(child, gpu_type) for child in self.children[queue.name]))
+
+
+def _turn_problems(queue: Declared[Queue]) -> Iterator[Problem]:
+    """Turns go to those that come first by what they have run or have to: the other orders would never end a turn."""
+    ordering = queue.value.ordering
+    if ordering is not None and ordering.turns is not None and ordering.by in ("priority", "fifo"):
+        message = f"jobs can't take turns by {ordering.by}: it does not change while they run"
+        fix = "Order by shortest, least-served or gittins, or delete turns."
+        yield queue.problem(("spec", "ordering", "turns"), "turns-without-cost", message, fix)

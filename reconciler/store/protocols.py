@@ -16,10 +16,13 @@ from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.document import Document, digest
-from solver.world.inflight import ConvergenceClock, Intent, Reservation, Usage
+from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec, TaskPlacement
+
+HISTORY_JOBS = 2000
+"""Ended jobs whose run times are read for a round, the newest by submission: enough neighbours for all that lately arrived."""
 
 
 class StoreUnusableError(Exception):
@@ -242,6 +245,9 @@ class Ledger(Protocol):
 
     def served(self) -> dict[JobName, int]:
         """GPU-milliseconds that released attempts of each live job have run, since all their tasks did; 0 may be left out."""
+
+    def history(self) -> tuple[Ended, ...]:
+        """How long jobs ran that have an outcome, hold nothing and had GPUs; older ones than HISTORY_JOBS may be left out."""
 
     def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
         """Past use instead of what was kept before. Raises StaleEpochError."""

@@ -22,6 +22,7 @@ from solver.plan.check_order import order_violations
 from solver.plan.check_parts import size_violations, with_parts_apart
 from solver.plan.check_reservations import reservation_violations
 from solver.plan.check_sharing import Owners, sharing_violations
+from solver.plan.check_turns import turn_violations
 from solver.plan.check_verdicts import verdict_violations
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink, Withdraw
 from solver.plan.violation import Violation
@@ -55,6 +56,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         departure_violations,
         order_violations,
         fallback_violations,
+        turn_violations,
     ):
         yield from judge(snapshot, policy, plan)
     world, steps = with_parts_apart(snapshot, plan)

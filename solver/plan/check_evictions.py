@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from solver.plan.check_entry import path_of
 from solver.plan.check_parts import Parted, parted
+from solver.plan.check_turns import gives_way
 from solver.plan.plan import Evict, Nominate, Plan, Shrink, Yields
 from solver.plan.violation import Violation
 from solver.rules.entitlement import gpus_by_type, guarantees
@@ -78,7 +79,7 @@ class _Evictions:
         problem = self._unlawful(victim, taker)
         if problem:
             yield Violation("S4", victim.name, problem)
-        problem = "" if self._overdue(taker) else self._too_soon(victim)
+        problem = "" if self._overdue(taker) and self._by(victim, taker) != "turn" else self._too_soon(victim)
         if problem:
             yield Violation("S9", victim.name, problem)
 
@@ -93,6 +94,9 @@ class _Evictions:
     def _unlawful(self, victim: Job, taker: Job) -> str:
         mine, theirs = self._class(victim), self._class(taker)
         if victim.spec.queue == taker.spec.queue:
+            if mine.preemptible and mine.value == theirs.value:
+                whole = next(job for job in self.snapshot.jobs if job.name == self.steps[victim.name].job)
+                return gives_way(whole, taker, self.snapshot, self.policy)
             if not mine.preemptible or mine.value >= theirs.value:
                 return f"is not preemptible by {taker.name}: priority {mine.value} against {theirs.value}"
             return ""
@@ -115,13 +119,15 @@ class _Evictions:
             if taker is not None:
                 needed[step.job].add(self._by(self.jobs[name], taker))
         for step in dict.fromkeys(self.steps.values()):
-            expected = next((means for means in ("straddle", "preempt", "reclaim") if means in needed[step.job]), "")
+            expected = next(
+                (means for means in ("straddle", "turn", "preempt", "reclaim") if means in needed[step.job]), ""
+            )
             if expected and step.means != expected:
                 yield Violation("S4", step.job, f"is taken by {step.means}, which should be {expected}")
 
     def _by(self, victim: Job, taker: Job) -> str:
         if victim.spec.queue == taker.spec.queue:
-            return "preempt"
+            return "turn" if self._class(victim).value == self._class(taker).value else "preempt"
         return "straddle" if self._standing(victim, taker) == "straddles" else "reclaim"
 
     def _standing(self, victim: Job, taker: Job) -> str:

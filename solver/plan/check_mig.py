@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from solver.plan.plan import Bind, Plan, Repartition
 from solver.plan.violation import Violation
-from solver.rules.policy import MigGeometry, Policy
+from solver.rules.division import MigGeometry
+from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.mig_table import MODELS, MigProfile
 from solver.world.snapshot import Snapshot

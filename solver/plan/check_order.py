@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from solver.plan.check_entry import path_of
+from solver.plan.check_turns import cost
 from solver.plan.plan import Bind, Nominate, Plan, Starts, Waits, Withdraw
 from solver.plan.violation import Violation
-from solver.rules.policy import SLO_CLASSES, OrderBy, Policy, PriorityClass
+from solver.rules.policy import SLO_CLASSES, OrderBy, Ordering, Policy, PriorityClass
 from solver.world.cluster import GpuType, NodeName
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskGroup, TaskPlacement
@@ -36,7 +37,7 @@ def order_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable
         by = _strict_order(policy, queue.name)
         jobs = [job for job in snapshot.jobs if by and job.spec.queue == queue.name and job.phase == "pending"]
         waiting: list[Job] = []
-        for job in _in_order([job for job in jobs if job.name in named], by or "fifo", policy, snapshot.time):
+        for job in _in_order([job for job in jobs if job.name in named], by or "fifo", policy, snapshot):
             if job.name not in tasks_of:
                 waiting.append(job)
                 continue
@@ -49,17 +50,18 @@ def _strict_order(policy: Policy, name: str) -> OrderBy | None:
     """What a strict queue goes by; None where it is not strict."""
     for queue in path_of(policy, name):
         if queue.ordering is not None:
-            return queue.ordering.by if queue.ordering.strict else None
+            # Of those that take turns check_turns judges who comes first.
+            return queue.ordering.by if queue.ordering.strict and queue.ordering.turns is None else None
     return None
 
 
-def _in_order(jobs: list[Job], by: OrderBy, policy: Policy, now: int) -> list[Job]:
+def _in_order(jobs: list[Job], by: OrderBy, policy: Policy, snapshot: Snapshot) -> list[Job]:
     """SLO class, rank of the value (by priority only), age band; then what the queue goes by, and submission."""
     classes = {job.name: policy.priority_class(job) or PriorityClass("") for job in jobs}
     values = sorted({known.value for known in classes.values()}, reverse=True)
 
     def band(job: Job) -> int:
-        hours = max(0, now - job.submitted_at) / 3_600_000
+        hours = max(0, snapshot.time - job.submitted_at) / 3_600_000
         return min(HIGHEST_BAND, int(hours * classes[job.name].aging_per_hour))
 
     def key(job: Job) -> tuple[float, ...]:
@@ -73,6 +75,8 @@ def _in_order(jobs: list[Job], by: OrderBy, policy: Policy, now: int) -> list[Jo
             own = inf if limit is None else limit
         elif by == "least-served" and highest < HIGHEST_BAND:
             own = job.served_gpu_ms
+        elif by == "gittins" and highest < HIGHEST_BAND:
+            own = cost(job, Ordering(by), snapshot, policy)
         return slo, rank, -highest, own, job.submitted_at
 
     return sorted(sorted(jobs, key=lambda job: job.name), key=key)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from solver.plan.check_entry import path_of
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
 from solver.plan.violation import Violation
-from solver.rules.policy import Policy, SharingPolicy
+from solver.rules.division import SharingPolicy
+from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot

@@ -51,7 +51,7 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     destroys: tuple[MigInstance, ...] = ()
 
 
-EvictedBy = Literal["reclaim", "preempt", "straddle", "drain", "converge"]
+EvictedBy = Literal["reclaim", "preempt", "turn", "straddle", "drain", "converge"]
 """By which of the means (rules/victims), or by which rule (rules/departures)."""
 
 
@@ -71,7 +71,7 @@ class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     beneficiary: JobName | None = None
 
 
-ShrunkBy = Literal["reclaim", "preempt", "straddle", "converge", "overdue"]
+ShrunkBy = Literal["reclaim", "preempt", "turn", "straddle", "converge", "overdue"]
 """As of an eviction; `overdue`: the tasks were to join a running gang, and did not become ready in time."""
 
 
@@ -174,6 +174,7 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
         why = {
             "reclaim": f"queue {self.queue} had borrowed what it holds, and queue {self.to_queue} takes back its share",
             "preempt": f"job {self.to} of the same queue has a higher priority",
+            "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
             "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
         }[self.means]
         return f"gives up {_part(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"

@@ -19,8 +19,9 @@ from solver.rules.entry import may_borrow
 from solver.rules.fallback import as_open_at
 from solver.rules.options import Option
 from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
+from solver.rules.precedence import ordering_of
 from solver.rules.tree import Line, QueueTree
-from solver.rules.turns import Seniority, in_turn, ordering_of, with_those_behind
+from solver.rules.turns import Seniority, in_turn, with_those_behind
 from solver.world.cluster import GpuType
 from solver.world.held import NOBODY, Against
 from solver.world.quantities import Instant
@@ -140,7 +141,7 @@ def in_order(
             options[job.name],
             alike(job),
             inside_only[job.name],
-            ordering_of(shares.tree, job.spec.queue).strict,
+            ordering_of(shares.tree, job.spec.queue).in_line,
         )
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
@@ -160,7 +161,7 @@ def _ordered(
     bands = with_those_behind(jobs, aged, {name: layer.slo for name, layer in layers.items()}, shares.tree)
     seniority = {name: Seniority(layer.slo, layer.rank, AGE_BANDS_MAX - bands[name]) for name, layer in layers.items()}
     turn: dict[JobName, Turn] = {}
-    for members in in_turn(jobs, seniority, policy, shares.tree):
+    for members in in_turn(jobs, seniority, policy, shares.tree, shares.precedence):
         turn |= _turns(members, seniority, options, shares)
     return sorted(jobs, key=lambda job: turn[job.name])
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from solver.rules.dominance import Cluster, cluster_of
 from solver.rules.policy import Queue
+from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
 from solver.rules.usage import gpus_on_average
 from solver.rules.users import UserCaps, user_caps_of
@@ -26,7 +27,7 @@ class Shares:
     `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
     nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
-    (rules/fairshare).
+    (rules/fairshare). `precedence`: who comes first in queues that go by cost.
     """
 
     tree: QueueTree
@@ -37,6 +38,7 @@ class Shares:
     inside: Mapping[Line, int]
     cluster: Cluster = field(default_factory=Cluster)
     fair: Mapping[Line, int] = field(default_factory=dict)
+    precedence: Precedence = field(default_factory=Precedence)
 
     def holding(self, used: Mapping[Line, int]) -> Shares:
         """The same shares under another use."""

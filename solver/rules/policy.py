@@ -6,32 +6,51 @@ from typing import Literal
 
 import msgspec
 
+from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.harm import Convergence, Evictions, Protection
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import Job, QueueName, SharingMode
+from solver.world.workload import Job, QueueName
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
 """In the order in which entitled demand is served."""
 
-
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
 
-
 Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
-OrderBy = Literal["priority", "fifo", "shortest", "least-served"]
+OrderBy = Literal["priority", "fifo", "shortest", "least-served", "gittins"]
 """By what a queue orders its own waiting jobs (rules/turns)."""
 
 
+class Turns(Document, frozen=True):
+    """Jobs take turns: running ones give way to those that come before them. `max_wait`: who waited for so long comes first."""
+
+    max_wait: Duration = Duration(7 * 86_400_000)
+
+
 class Ordering(Document, frozen=True):
-    """How a queue serves its own jobs. `strict`: nobody starts who would delay one that comes earlier and waits."""
+    """How a queue serves its own jobs. `strict`: nobody starts who would delay one that comes earlier and waits.
+
+    `turns` None: what runs stays. A queue whose jobs take turns is strict: who has no turn would only be evicted again.
+    """
 
     by: OrderBy = "priority"
     strict: bool = False
+    turns: Turns | None = None
+
+    @property
+    def by_cost(self) -> bool:
+        """Whether running jobs have a place in its order as well (rules/precedence)."""
+        return self.by == "gittins" or self.turns is not None
+
+    @property
+    def in_line(self) -> bool:
+        """Whether nobody may delay one that comes earlier."""
+        return self.strict or self.turns is not None
 
 
 class Quota(Document, frozen=True):
@@ -96,55 +115,6 @@ class PriorityClass(Document, frozen=True):
     origin: str = ""
 
 
-class TrustGroup(Document, frozen=True):
-    """Queues, with all that are below them, whose fractions may meet on one GPU."""
-
-    name: str
-    queues: tuple[QueueName, ...]
-
-
-class SharingPolicy(Document, frozen=True):
-    """In which pools a GPU may hold fractions of several jobs, and how. Queues in no group trust those of their root alone."""
-
-    name: str
-    pools: tuple[str, ...]
-    mode: SharingMode
-    trust_domains: tuple[TrustGroup, ...] = ()
-    origin: str = ""
-
-
-MigMode = Literal["fixed", "bounded", "free"]
-"""Who decides how GPUs are partitioned: the document, a round among the document's layouts, or a round."""
-
-
-class MigChanges(Document, frozen=True):
-    """How often a round may partition GPUs anew: `per_pool_per_hour` GPUs. `drain` never: only what nobody uses is touched."""
-
-    per_pool_per_hour: int = 8
-    drain: Literal["never"] = "never"
-
-
-class MigGeometry(Document, frozen=True):
-    """How the GPUs of a pool may be partitioned. A pool without one has no GPU in MIG mode.
-
-    fixed: GPU i of every node has layout i, and those after the last layout are whole. bounded: a GPU is whole or has one
-    of the layouts. free: whole, or whatever the driver allows. `model` is that of the pool's GPUs in the MIG table.
-    """
-
-    name: str
-    pool: str
-    mode: MigMode
-    model: str = ""
-    layouts: tuple[str, ...] = ()
-    changes: MigChanges | None = None
-    origin: str = ""
-
-    @property
-    def changes_max(self) -> int:
-        """GPUs that may be partitioned anew within an hour."""
-        return 0 if self.mode == "fixed" else (self.changes or MigChanges()).per_pool_per_hour
-
-
 class SolverLimits(Document, frozen=True):
     """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal)."""
 
@@ -195,6 +165,16 @@ class Policy(Document, frozen=True, omit_defaults=False):
     def digest(self) -> str:
         """Names the policy by its meaning: where a line stands in a file does not count."""
         return digest(_without_origins(self))
+
+    @property
+    def goes_by_history(self) -> bool:
+        """Whether rounds need to know how long jobs that have ended ran."""
+        return any(queue.ordering is not None and queue.ordering.by == "gittins" for queue in self.queues)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the mere passing of time may end somebody's turn."""
+        return any(queue.ordering is not None and queue.ordering.turns is not None for queue in self.queues)
 
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""

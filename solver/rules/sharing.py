@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from solver.rules.policy import Policy, SharingPolicy, SloClass
+from solver.rules.division import SharingPolicy
+from solver.rules.policy import Policy, SloClass
 from solver.rules.tree import QueueTree
 from solver.world.cluster import GpuType, Node
 from solver.world.mig import cost_milli_gpu, mig_model

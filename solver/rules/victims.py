@@ -15,6 +15,7 @@ from typing import Literal
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass
+from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
 from solver.world.parts import in_parts, owner_of
@@ -26,9 +27,10 @@ Standing = Literal["borrowed", "straddles", "inside"]
 STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
 """From the least protected up."""
 
-Means = Literal["reclaim", "preempt", "straddle"]
-MEANS: tuple[Means, ...] = ("reclaim", "preempt", "straddle")
-"""In the order of harm: borrowed work of others, work of lower priority in the queue itself, a gang across a guarantee's line."""
+Means = Literal["reclaim", "preempt", "turn", "straddle"]
+MEANS: tuple[Means, ...] = ("reclaim", "preempt", "turn", "straddle")
+"""In the order of harm: borrowed work of others, in the queue itself work of lower priority and then that whose turn is over, a
+gang across a guarantee's line."""
 
 DAY = Duration(86_400_000)
 
@@ -63,7 +65,7 @@ class Victim:
 
     holder: Holder
     means: Means
-    rank: int
+    rank: float
     lost_gpu_s: float
 
     @property
@@ -72,8 +74,8 @@ class Victim:
         return self.holder.job.name
 
     @property
-    def harm(self) -> tuple[int, int, float, int, str]:
-        """Sorts from the least harm: means, base priority among its queue's running values, lost work, size."""
+    def harm(self) -> tuple[int, float, float, int, str]:
+        """Sorts from the least harm: means, base priority among its queue's, or who comes last; lost work, size."""
         return MEANS.index(self.means), self.rank, self.lost_gpu_s, self.holder.gpus, self.name
 
 
@@ -154,6 +156,7 @@ class Law:
     ranks: Mapping[tuple[QueueName, int], int]
     parts: Mapping[JobName, tuple[Holder, ...]]
     restart_cost: Duration
+    precedence: Precedence
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares) -> Law:
@@ -168,7 +171,8 @@ class Law:
             if owner_of(holder.job.name) != holder.job.name:
                 parts[owner_of(holder.job.name)] += (holder,)
         restart_cost = policy.scheduling.evictions.restart_cost
-        return cls(snapshot.time, shares.tree, holders, standings(holders, shares), ranks, parts, restart_cost)
+        standing = standings(holders, shares)
+        return cls(snapshot.time, shares.tree, holders, standing, ranks, parts, restart_cost, shares.precedence)
 
     def victims(self, taker: Taker, *, reclaims: bool) -> list[Victim]:
         """Everybody who may have to leave for a taker, from the least harm; `reclaims`: other queues' work as well."""
@@ -192,15 +196,21 @@ class Law:
 
     def _victim(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Victim | None:
         means = self._means(holder, taker, reclaims=reclaims)
-        if means is None or (not taker.overdue and self._protected(holder)):
+        # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
+        if means is None or ((means == "turn" or not taker.overdue) and self._protected(holder)):
             return None
-        rank = self.ranks[holder.job.spec.queue, holder.base_priority]
+        rank: float = self.ranks[holder.job.spec.queue, holder.base_priority]
+        if means == "turn":
+            rank = -self.precedence.places[owner_of(holder.job.name)].cost
         return Victim(holder, means, rank, self.lost_gpu_s(holder))
 
     def _means(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Means | None:
         if holder.job.spec.queue == taker.job.spec.queue:
-            lower = holder.priority_class.preemptible and holder.base_priority < taker.base_priority
-            return "preempt" if lower else None
+            if not holder.priority_class.preemptible:
+                return None
+            if holder.base_priority < taker.base_priority:
+                return "preempt"
+            return "turn" if self.precedence.yields(owner_of(holder.job.name), taker.job.name) else None
         if not reclaims or not holder.evictable:
             return None
         standing = self.standing_towards(holder, taker.job.spec.queue)

@@ -76,6 +76,16 @@ class DurationQuantile(Document, frozen=True):
     duration: Duration
 
 
+class Ended(Document, frozen=True):
+    """A job that is no more: of which size, in milli-GPU, and how long it has run in all its attempts."""
+
+    queue: QueueName
+    gpus: MilliGpu
+    submitted_at: Instant
+    job: JobName
+    ran: Duration
+
+
 class Counter(Document, frozen=True):
     """Something limited per window: `evictions` of a job per day, `mig-changes` of a pool per hour."""
 
@@ -103,6 +113,7 @@ class InFlight(Document, frozen=True):
     aging: tuple[AgingBand, ...] = ()
     usage: tuple[Usage, ...] = ()
     durations: tuple[DurationQuantile, ...] = ()
+    history: tuple[Ended, ...] = ()
     counters: tuple[Counter, ...] = ()
     convergence: tuple[ConvergenceClock, ...] = ()
 

@@ -79,7 +79,7 @@ def _sorted_in_flight(in_flight: InFlight) -> InFlight:
         reservations=tuple(sorted(in_flight.reservations, key=lambda held: held.holder)),
         **{
             field: tuple(sorted(getattr(in_flight, field), key=msgspec.structs.astuple))
-            for field in ("aging", "usage", "durations", "counters", "convergence")
+            for field in ("aging", "usage", "durations", "history", "counters", "convergence")
         },
     )
 

@@ -12,7 +12,7 @@ from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import ConvergenceClock, Intent, Usage
+from solver.world.inflight import ConvergenceClock, Ended, Intent, Usage
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, reservation_of, submit, take
@@ -250,6 +250,25 @@ def test_what_attempts_have_run_adds_up_over_them(stores: Stores) -> None:
     stores.ledger.release(epoch, JobName("a"), 3, NOW.after(9_000))  # it never ran
     stores.reopen()
     assert stores.ledger.served() == {"a": 2_500}
+
+
+def test_history_is_what_ended_jobs_have_run_once_they_hold_nothing(stores: Stores) -> None:
+    submit(stores, "a")
+    submit(stores, "b")
+    epoch = lead(stores)
+    for name, gpu in (("a", "g1"), ("b", "g2")):
+        take(stores, epoch, claim_of(name, gpu))
+        stores.ledger.confirm_running(epoch, JobName(name), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(3_000))
+    assert stores.ledger.history() == ()  # it may run again
+    for name in ("a", "b"):
+        stores.jobs.finish(epoch, JobName(name), JobOutcome("succeeded", NOW.after(4_000)))
+    spec = stores.jobs.job(JobName("a")).spec
+    ran = Duration(3_000 * 1_000 // spec.gpus)  # one device was held, whatever it asked for
+    stores.reopen()
+    assert stores.ledger.history() == (Ended(spec.queue, spec.gpus, NOW, JobName("a"), ran),)
+    stores.ledger.release(epoch, JobName("b"), 1, NOW.after(5_000))
+    assert {ended.job for ended in stores.ledger.history()} == {"a", "b"}
 
 
 def test_past_use_is_kept_until_it_is_replaced(stores: Stores) -> None:

@@ -14,7 +14,8 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from solver.plan.plan import Plan
-from solver.rules.policy import MigGeometry, PriorityClass, Queue, SchedulingPolicy, SharingPolicy
+from solver.rules.division import MigGeometry, SharingPolicy
+from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.world.cluster import GpuType
 from solver.world.document import encode
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu

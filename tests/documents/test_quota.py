@@ -57,6 +57,7 @@ def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
             [("a.yaml:4:50", "above-parent-max")],
         ),
         (tree(a=h100(81)), [("a.yaml:4:44", "guarantee-above-capacity")]),
+        (tree(a="{ordering: {by: fifo, turns: {}}}"), [("a.yaml:4:36", "turns-without-cost")]),
         (tree(a="{quota: [{gpuType: H100, max: 8, perUser: 9}]}"), [("a.yaml:4:49", "per-user-above-max")]),
     ],
 )

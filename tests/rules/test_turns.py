@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from solver.plan.plan import Bind
 from solver.program.highs import optimise
 from solver.rules.policy import OrderBy, Ordering, Policy, PriorityClass, Queue, policy_of
+from solver.rules.precedence import ordering_of
 from solver.rules.tree import QueueTree
-from solver.rules.turns import ordering_of
 from solver.solve import solve
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of

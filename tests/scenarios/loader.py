@@ -27,7 +27,8 @@ from solver.plan.plan import (
     Withdraw,
     Yields,
 )
-from solver.rules.policy import MigGeometry, Policy, PriorityClass, Queue, SchedulingPolicy, SharingPolicy, policy_of
+from solver.rules.division import MigGeometry, SharingPolicy
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight

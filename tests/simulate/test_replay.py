@@ -13,7 +13,8 @@ from reconciler.replayed import RoundTally, report_of
 from reconciler.traces import TraceUnreadableError, read_philly
 from solver.plan.check import violations
 from solver.rules.policy import Queue, SchedulingPolicy, policy_of
-from solver.simulate import Replay, TraceJob
+from solver.simulate import Replay
+from solver.traced import TraceJob
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, QueueName
 from tests.solver.worlds import job, node, quota_of

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition, Withdraw
 from solver.program.highs import optimise
-from solver.rules.policy import Policy, Queue, SharingPolicy, TrustGroup, policy_of
+from solver.rules.division import SharingPolicy, TrustGroup
+from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Instant, MilliGpu

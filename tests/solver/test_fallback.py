@@ -11,8 +11,9 @@ from solver.plan.plan import Bind, Plan, Waits
 from solver.plan.reasons import FallbackLater
 from solver.program.highs import optimise
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.simulate import Replay, TraceJob
+from solver.simulate import Replay
 from solver.solve import solve
+from solver.traced import TraceJob
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of

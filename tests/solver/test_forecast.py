@@ -10,9 +10,10 @@ from solver import forecast
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import Held
-from solver.rules.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
-from solver.simulate import Replay, Round, TraceJob
+from solver.rules.policy import Ordering, Policy, Queue, Reservations, SchedulingPolicy, policy_of
+from solver.simulate import Replay
 from solver.solve import solve
+from solver.traced import Round, TraceJob
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -58,13 +59,22 @@ def replayed(held: Replay, jobs: list[Job], hours: dict[JobName, int] | None = N
 
 
 def foreseeable(policy: Policy) -> Policy:
-    """The same policy where nobody may be evicted and nothing is reserved: a forecast does not foresee for whom that will be."""
+    """The same policy where nobody may be evicted and nothing is reserved: a forecast does not foresee for whom that will be.
+
+    Nor who comes first where that changes with what jobs have run.
+    """
     limits = msgspec.structs.replace(policy.scheduling.evictions, per_round=0)
     never = Duration(1_000_000 * HOUR)
     scheduling = msgspec.structs.replace(
         policy.scheduling, evictions=limits, reclaim_within=never, reservations=Reservations(0)
     )
-    return msgspec.structs.replace(policy, scheduling=scheduling)
+    queues = tuple(
+        msgspec.structs.replace(queue, ordering=Ordering("fifo"))
+        if queue.ordering and queue.ordering.by_cost
+        else queue
+        for queue in policy.queues
+    )
+    return msgspec.structs.replace(policy, scheduling=scheduling, queues=queues)
 
 
 @settings(max_examples=200, deadline=None)

@@ -14,7 +14,8 @@ from solver.certify import better
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Plan
 from solver.program.highs import optimise
-from solver.rules.policy import Policy, PriorityClass, Queue, SharingPolicy, TrustGroup, policy_of
+from solver.rules.division import SharingPolicy, TrustGroup
+from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.solve import solve

@@ -14,7 +14,8 @@ from solver.plan.plan import Bind
 from solver.prices import fit_for, prices_of
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort
-from solver.rules.policy import Policy, Queue, SharingPolicy, policy_of
+from solver.rules.division import SharingPolicy
+from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.solve import solve

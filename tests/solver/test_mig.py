@@ -15,10 +15,12 @@ from solver.certify import better
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Plan, Repartition
 from solver.program.highs import optimise
+from solver.rules.division import MigChanges, MigGeometry
 from solver.rules.partitioning import MIG_CHANGES
-from solver.rules.policy import MigChanges, MigGeometry, Policy, Queue, policy_of
-from solver.simulate import Replay, TraceJob
+from solver.rules.policy import Policy, Queue, policy_of
+from solver.simulate import Replay
 from solver.solve import solve
+from solver.traced import TraceJob
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, MigInstance, Node
 from solver.world.inflight import Counter as Counted
 from solver.world.inflight import InFlight

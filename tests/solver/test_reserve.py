@@ -23,9 +23,10 @@ from solver.program.optimiser import Effort
 from solver.rules.demand import sub_layers_of
 from solver.rules.policy import Policy, Queue, Quota, Reservations, SchedulingPolicy, policy_of
 from solver.rules.sharing import sharing_of
-from solver.simulate import Replay, Round, TraceJob
+from solver.simulate import Replay
 from solver.solve import solve, standing_back
 from solver.starts import layer_values
+from solver.traced import Round, TraceJob
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.inflight import InFlight, Reservation
 from solver.world.quantities import Cpu, Duration, Instant, MilliGpu

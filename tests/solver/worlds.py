@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
+from solver.rules.division import SharingPolicy, TrustGroup
 from solver.rules.harm import Convergence, Evictions, Protection
 from solver.rules.policy import (
     OrderBy,
@@ -17,8 +18,7 @@ from solver.rules.policy import (
     Quota,
     Reclaim,
     SchedulingPolicy,
-    SharingPolicy,
-    TrustGroup,
+    Turns,
     policy_of,
 )
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
@@ -92,11 +92,15 @@ CLASSES = (
 
 
 HOUR_MS = 3_600_000
-ORDERS: tuple[OrderBy, ...] = ("priority", "fifo", "shortest", "least-served")
+ORDERS: tuple[OrderBy, ...] = ("priority", "fifo", "shortest", "least-served", "gittins")
+COSTS: tuple[OrderBy, ...] = ("shortest", "least-served", "gittins")
 USERS = ("", "ada", "bob")
 
 
-orderings = st.builds(Ordering, st.sampled_from(ORDERS), st.booleans())
+orderings = st.one_of(
+    st.builds(Ordering, st.sampled_from(ORDERS), st.booleans()),
+    st.builds(Ordering, st.sampled_from(COSTS), st.booleans(), st.just(Turns(Duration(HOUR_MS)))),
+)
 
 
 def quota_of(

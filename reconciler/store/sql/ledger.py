@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
+from reconciler.store.protocols import HISTORY_JOBS, Claim, ClaimRefusedError, NotLeaderError, PastUse
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.held import add_served, hold, refuse_held
 from reconciler.store.sql.sizes import change_size, refuse_growth, without
@@ -24,9 +24,9 @@ from reconciler.store.sql.tables import (
     reservations,
 )
 from solver.world.document import encode
-from solver.world.inflight import ConvergenceClock, Intent, Reservation
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
+from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
+from solver.world.workload import JobName, JobSpec, TaskPlacement
 
 
 class SqlLedger:
@@ -219,6 +219,26 @@ class SqlLedger:
         query = select(attempts.c.job, attempts.c.served_gpu_ms).join(jobs).where(jobs.c.ended_at.is_(None))
         with self._database.reading() as connection:
             return {JobName(row.job): row.served_gpu_ms for row in connection.execute(query.order_by(attempts.c.job))}
+
+    def history(self) -> tuple[Ended, ...]:
+        """Read off the attempts of ended jobs."""
+        columns = (jobs.c.name, jobs.c.spec, jobs.c.submitted_at, attempts.c.served_gpu_ms)
+        query = select(*columns).join_from(jobs, attempts).outerjoin(claims, claims.c.job == jobs.c.name)
+        done = jobs.c.ended_at.is_not(None) & claims.c.job.is_(None) & (attempts.c.served_gpu_ms > 0)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.where(done).order_by(jobs.c.number.desc()).limit(HISTORY_JOBS)).all()
+        found = ((row, self._database.read_document(row.spec, JobSpec)) for row in rows)
+        return tuple(
+            Ended(
+                spec.queue,
+                spec.gpus,
+                Instant(row.submitted_at),
+                JobName(row.name),
+                Duration(row.served_gpu_ms * MILLI_PER_GPU // spec.gpus),
+            )
+            for row, spec in found
+            if spec.gpus
+        )
 
     def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
         """One document, written anew."""
