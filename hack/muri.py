@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from solver.rules.harm import Evictions, Protection
-from solver.rules.policy import Ordering, Policy, PriorityClass, Queue, SchedulingPolicy, Turns, policy_of
+from solver.rules.policy import Ordering, Policy, PriorityClass, Queue, Reservations, SchedulingPolicy, Turns, policy_of
 from solver.traced import TraceJob
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
@@ -41,11 +41,11 @@ def policy(name: str) -> Policy:
         Ordering("shortest", turns=Turns(FOR_EVER)) if name == "srtf" else Ordering("gittins", turns=Turns(MAX_WAIT))
     )
     protection = Protection(min_runtime=MIN_RUNTIME)
-    return policy_of(
-        (Queue(QUEUE, ordering=ordering),),
-        (PriorityClass(CLASS, protection=protection),),
-        SchedulingPolicy(CLASS, evictions=Evictions(restart_cost=RESTART_COST)),
+    # The published policies reserve nothing.
+    scheduling = SchedulingPolicy(
+        CLASS, evictions=Evictions(restart_cost=RESTART_COST), reservations=Reservations(per_gpu_type=0)
     )
+    return policy_of((Queue(QUEUE, ordering=ordering),), (PriorityClass(CLASS, protection=protection),), scheduling)
 
 
 def read_jobs(trace: Path, *, known: bool) -> tuple[TraceJob, ...]:

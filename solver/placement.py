@@ -89,10 +89,12 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
-    # The preferred levels first, then from the closest to the required one: a gang that states no
-    # preference is still better off close together, and the cluster less fragmented.
+    # The preferred levels first, then from the closest to the required one. A gang that wishes nothing goes anywhere at
+    # once: how nodes are chosen keeps it in few domains, without tearing others apart for a driver's sake.
     allowed = [level for level in (*LEVELS, None) if not is_wider(level, asked.required)]
-    if asked.communication == "normal":
+    if not asked.levels:
+        yield None
+    elif asked.communication == "normal":
         yield from (level for level in asked.wishes if level in allowed)
     yield from allowed
 

@@ -3,7 +3,8 @@
 On each GPU type the first K of the policy: work that lies inside guarantees beside what has no known end, then whoever has a
 reservation already, then in the order of the round. Each is held at its earliest start, beside what is held for those before
 it. A reservation stays as it is until its gang starts, unless it became impossible, or could start earlier by a fifth of the
-wait that is left. Gangs that a ceiling holds back have none: the room would stay idle for a queue that may not use it.
+wait that is left. Gangs that a ceiling holds back have none: the room would stay idle for a queue that may not use it. Nor
+have those of a queue that takes turns: theirs comes.
 (EASY backfilling with several reservations; D. Lifka, "The ANL/IBM SP scheduling system", 1995.)
 """
 
@@ -23,6 +24,7 @@ from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.fallback import fallback_opens
 from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.precedence import ordering_of
 from solver.rules.users import UserRoom
 from solver.starts import held_by
 from solver.world.cluster import GpuType
@@ -61,7 +63,8 @@ def reservations_after(
 ) -> tuple[Reservation, ...]:
     """The reservations that hold once a round's starts have come true. `world`: as the round leaves it; it is played through."""
     most = policy.scheduling.reservations.per_gpu_type
-    able = [candidate for candidate in waiting if _is_whole(candidate)]
+    tree = world.shares.tree
+    able = [c for c in waiting if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
     if not most or not able:
         return ()
     by_holder = {held.holder: held for held in known}
