@@ -32,7 +32,7 @@ Tier = Literal["entitled", "fair"]
 """For which demand others may have to leave: inside a guarantee, or inside a fair share."""
 
 SPARED_ONE_BY_ONE_MAX = 64
-"""Victims that are each tried to be spared; of more, only those are spared whose nodes are not used."""
+"""Victims that are each tried to be spared in production; of more, only those are spared whose nodes are not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,8 @@ class MakingRoom:
     def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
         """Fewer victims, tried from the most harmful down."""
         found = self._without_the_useless(candidate, tier, found)
-        for victim in reversed(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
+        most = SPARED_ONE_BY_ONE_MAX if self.policy.scheduling.solver.mode == "production" else len(found.victims)
+        for victim in reversed(found.victims[-most:]):
             others = [other for other in found.victims if other is not victim]
             found = self._try(candidate, found.option, tier, others) or found
         return self._without_the_useless(candidate, tier, found)

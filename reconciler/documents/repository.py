@@ -65,6 +65,9 @@ def _settings_problems(found: Gathered) -> Iterator[Problem]:
         yield settings.problem(("kind",), "second-scheduling-policy", message, "A repository has one: merge them.")
     classes = found.known("PriorityClass")
     for settings in found.settings:
+        if settings.value.solver.mode == "exact" and settings.value.solver.gap:
+            message, fix = "an exact round leaves no gap", "Leave gap out, or leave mode at production."
+            yield settings.problem(("spec", "solver", "gap"), "gap-in-exact-mode", message, fix)
         default = settings.value.default_priority_class
         if default and classes is not None and default not in classes:
             message, fix = f"there is no PriorityClass {default}", did_you_mean(default, classes)

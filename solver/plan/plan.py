@@ -237,7 +237,11 @@ class LayerResult(Document, frozen=True, omit_defaults=False):
 
 
 class Certificate(Document, frozen=True, omit_defaults=False):
-    """How good the plan is and who says so. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds."""
+    """How good the plan is and who says so. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds.
+
+    `mode`: as the policy has it. `cut_by_clock`: the optimiser met its time limit. `cuts`: combinations of starts that an exact
+    round forbade its program, because they find no place.
+    """
 
     stage: Stage
     layers: tuple[LayerResult, ...]
@@ -246,6 +250,9 @@ class Certificate(Document, frozen=True, omit_defaults=False):
     seed: int
     columns: int = 0
     rows: int = 0
+    mode: Literal["production", "exact"] = "production"
+    cut_by_clock: bool = False
+    cuts: int = 0
 
 
 class Plan(Document, frozen=True, omit_defaults=False):

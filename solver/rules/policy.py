@@ -115,9 +115,16 @@ class PriorityClass(Document, frozen=True):
     origin: str = ""
 
 
-class SolverLimits(Document, frozen=True):
-    """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal)."""
+SolverMode = Literal["production", "exact"]
 
+
+class SolverLimits(Document, frozen=True):
+    """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal).
+
+    `mode`: exact leaves out what keeps a production round fast, and tries every placement where the program's is in doubt.
+    """
+
+    mode: SolverMode = "production"
     gap: float = 0.0
     time_limit: Duration = Duration(10_000)
     seed: int = 0
