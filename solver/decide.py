@@ -52,9 +52,10 @@ def decide(
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
         return Answer(first, certificate(stage, values, sub_layers, bounds, limits))
-    formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
-    formulation.state()
     exact = limits.mode == "exact"
+    level = closest_cell_level(classes) if exact else cell_level(classes)
+    formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
+    formulation.state()
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact)
     deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
     found = deciding.until_placed(first) if exact else deciding.once(first)
@@ -91,9 +92,18 @@ def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
 
 def cell_level(classes: Sequence[JobClass]) -> Level:
     """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
+    return "block" if _asked(classes) & {"island", "rack", "block"} else "pool"
+
+
+def closest_cell_level(classes: Sequence[JobClass]) -> Level:
+    """The one level that gangs ask for, so that each of their domains has rows of its own; where they ask for several, as ever."""
+    asked = _asked(classes) - {"pool"}
+    return next(iter(asked)) if len(asked) == 1 else cell_level(classes)
+
+
+def _asked(classes: Sequence[JobClass]) -> set[Level]:
     asked = {level for known in classes for level in known.topology.levels}
-    asked |= {bundle.within for known in classes for bundle in known.bundles if bundle}
-    return "block" if asked & {"island", "rack", "block"} else "pool"
+    return asked | {bundle.within for known in classes for bundle in known.bundles if bundle}
 
 
 def certificate(

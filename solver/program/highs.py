@@ -139,12 +139,13 @@ class _Run:
         found[self.program.integer] = np.where(np.abs(found - np.round(found)) <= TOLERANCE, np.round(found), found)[
             self.program.integer
         ]
-        better = objective.value(found) > objective.value(self.best)
+        # A gain as small as what earlier layers may give up is none: once locked in, it would shut out points that are as good.
+        least = objective.value(self.best)
+        better = objective.value(found) > least + TOLERANCE * max(1.0, abs(least))
         if better and self.program.is_satisfied_by(found):
             self.best = found
 
     def _lock(self, objective: Objective, value: float) -> None:
         columns = objective.columns.astype(np.int32)
-        slack = 10 * EXACT_TOLERANCE if self.effort.exact else TOLERANCE
-        floor = value - slack * max(1.0, abs(value))
-        self.model.addRow(floor, highspy.kHighsInf, len(columns), columns, objective.coefficients)
+        slack = 10 * EXACT_TOLERANCE if self.effort.exact else TOLERANCE * max(1.0, abs(value))
+        self.model.addRow(value - slack, highspy.kHighsInf, len(columns), columns, objective.coefficients)
