@@ -1,8 +1,7 @@
-"""The layers of a round as an integer program of classes × racks: written anew, for rounds of one GPU type whose racks are filled by hand.
+"""The layers of a round as an integer program of classes by racks, for rounds of one GPU type.
 
-It shares nothing with `solver.program`: a column says how many gangs of a class start in one rack, and another how many
-tasks of a class without a rack of its own run there. Sizes must divide each other and racks consist of alike nodes, so
-that tasks that fit a rack's slots find nodes in it. Layers are solved one after the other, with CBC.
+It is written anew and shares nothing with `solver.program`: a column says how many gangs of a class start in one rack, and another how many
+tasks of a class without a rack of its own run there. Sizes must divide each other, so that tasks that fit a rack's slots find nodes in it. Layers are solved one after the other, with CBC.
 """
 
 from __future__ import annotations
@@ -17,7 +16,10 @@ SIZES = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class GangClass:
-    """Like gangs: `count` of them, each `tasks` of `gpus` GPUs, in one rack or anywhere; `rank`: the sub-layer, `weight`: of a GPU."""
+    """Like gangs: `count` of them, each `tasks` of `gpus` GPUs, in one rack or anywhere.
+
+    `rank`: of their sub-layer; `weight`: what one of their GPUs counts for in it.
+    """
 
     queue: str
     rank: int

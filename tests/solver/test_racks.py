@@ -1,4 +1,4 @@
-"""On rounds of hundreds of jobs, exact and production rounds beside an independent program of classes × racks."""
+"""On rounds of hundreds of jobs, exact and production rounds beside an independent program of classes by racks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def world(random: Random) -> tuple[Snapshot, Policy]:
             random.choice([1, 2, 4, 8]),
             required=random.choice([None, "rack"]),
             submitted=number,
-            priority_class=random.choice(["training", "inference"]),
+            priority_class=random.choice(["training", "training", "training", "batch", "batch", "inference"]),
         )
         for number in range(JOBS)
     ]
@@ -91,7 +91,7 @@ def decided(snapshot: Snapshot, policy: Policy, mode: SolverMode) -> tuple[Answe
 
 
 def by_racks(snapshot: Snapshot, policy: Policy) -> list[float]:
-    """What the program of classes × racks reaches in each layer."""
+    """What the program of classes by racks reaches in each layer."""
     candidates, room, shares, sub_layers = world_of(snapshot, policy)
     alike = Counter(
         GangClass(
