@@ -17,18 +17,19 @@ from solver.holds import ends_in, held_back
 from solver.placement import Placed
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Charge, Headroom
-from solver.rules.entry import on_hold
+from solver.rules.entry import closed_to, on_hold
 from solver.rules.options import Option, options_of
 from solver.rules.policy import Policy
 from solver.rules.precedence import ordering_of
 from solver.rules.sharing import sharing_of
+from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
 from solver.starts import Start, held_by
 from solver.tiers import Decision
 from solver.world.parts import owner_of
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, Shape, TaskPlacement
+from solver.world.workload import Job, QueueName, Shape, TaskPlacement
 
 LINES: tuple[GrowthLines | None, ...] = (lambda headroom: headroom.entitled, lambda headroom: headroom.fair, None)
 """What is grown into, in this order."""
@@ -107,14 +108,20 @@ def _able(
         known, queue = policy.priority_class(job), job.spec.queue
         if job.phase != "running" or job.name in busy or job.name != owner_of(job.name) or known is None:
             continue
-        if queue in in_line or on_hold(tree, queue) or not tree.is_leaf(queue) or ordering_of(tree, queue).turns:
+        if queue in in_line or not _lets_in(tree, queue, known.name) or not _may_be_larger(job):
             continue
-        if not _may_be_larger(job) or any(task.node not in decision.room.index for task in job.placement):
+        if any(task.node not in decision.room.index for task in job.placement):
             continue
         options = options_of(job.spec, types, sharing, known.slo_class)
         option = next((option for option in options if _is_served_by(job, option, snapshot)), None)
         if option is not None:
             yield job, option
+
+
+def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
+    """Whether the queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
+    closed = on_hold(tree, queue) or closed_to(tree, queue, priority_class)
+    return tree.is_leaf(queue) and not closed and ordering_of(tree, queue).turns is None
 
 
 def _may_be_larger(job: Job) -> bool:
