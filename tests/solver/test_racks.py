@@ -62,7 +62,7 @@ def world(random: Random) -> tuple[Snapshot, Policy]:
             random.choice([1, 2, 4, 8]),
             required=random.choice([None, "rack"]),
             submitted=number,
-            priority_class=random.choice(["training", "training", "training", "batch", "batch", "inference"]),
+            priority_class=random.choice(["training", "inference"]),
         )
         for number in range(JOBS)
     ]
