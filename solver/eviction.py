@@ -34,7 +34,7 @@ Tier = Literal["entitled", "fair"]
 """For which demand others may have to leave: inside a guarantee, or inside a fair share."""
 
 SPARED_ONE_BY_ONE_MAX = 64
-"""Victims that are each tried to be spared in production; of more, only those are spared whose nodes are not used."""
+"""Victims that are each tried to be spared; of more, only those are spared whose nodes are not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,7 @@ class MakingRoom:
     def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
         """Fewer victims, tried from the most harmful down."""
         found = self._without_the_useless(candidate, tier, found)
-        most = SPARED_ONE_BY_ONE_MAX if self.policy.scheduling.solver.mode == "production" else len(found.victims)
-        for victim in gangs_first(found.victims[-most:]):
+        for victim in gangs_first(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
             others = [other for other in found.victims if other is not victim]
             found = self._try(candidate, found.option, tier, others) or found
         return self._without_the_useless(candidate, tier, found)
