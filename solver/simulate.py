@@ -99,6 +99,7 @@ class Replay:
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
         times += self._openings[:1]
+        times += [held.until for held in self._reserved.values() if held.is_declared and held.until is not None]
         if self._promises:
             times.append(earliest)
         times += self._next_turn(earliest)

@@ -16,7 +16,7 @@ from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, 
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import Node, NodeName
-from solver.world.inflight import Reservation
+from solver.world.inflight import Reservation, declared_name
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
@@ -64,7 +64,7 @@ class _Court:
         waiting = {job.name for job in self.snapshot.pending} - provided
         there = {(node.name, gpu.id) for node in self.snapshot.nodes for gpu in node.gpus}
         for step in self.plan.steps:
-            if isinstance(step, Reserve):
+            if isinstance(step, Reserve) and declared_name(step.job) is None:
                 if step.job not in waiting:
                     yield Violation("S10", step.job, "has a reservation and does not wait")
                 if step.start <= self.snapshot.time:
