@@ -93,11 +93,15 @@ def kept_from(
 
 def overstays(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, policy: Policy, tree: QueueTree) -> bool:
     """Whether a job that starts there now would still be there when it is kept for others."""
-    devices = {(task.node, device) for task in tasks for device in task.devices}
+    declared = declared_in(snapshot)
+    gpus = {node.name: len(node.gpus) for node in snapshot.nodes} if declared else {}
+    devices = {device for task in tasks for device in task.devices}
+    nodes = {task.node for task in tasks}
     return any(
         _holds_back(held, job, policy, tree, snapshot.time)
-        for held in declared_in(snapshot)
-        if not devices.isdisjoint((task.node, device) for task in held.tasks for device in task.devices)
+        for held in declared
+        for kept in held.tasks
+        if devices & set(kept.devices) or (kept.node in nodes and gpus[kept.node] == len(kept.devices))
     )
 
 

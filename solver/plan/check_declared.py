@@ -64,7 +64,9 @@ class _Court:
             for task in step.tasks if not gone else ():
                 used = {task.mig.gpu} if task.mig else set(task.devices)
                 if used & devices or (task.node in whole and self._needs(jobs[step.job], task)):
-                    problem = f"is on {task.node}, where Reservation {document.name} keeps others away from {document.start}"
+                    problem = (
+                        f"is on {task.node}, where Reservation {document.name} keeps others away from {document.start}"
+                    )
                     yield Violation("S10", step.job, problem)
 
     def places(self, document: DeclaredReservation) -> Iterator[Violation]:
@@ -90,7 +92,7 @@ class _Court:
         if len(tasks) > count or len(mine) != len(set(mine)):
             yield Violation("S10", document.holder, f"keeps more than {count} times {size} GPUs, or some twice")
         spare = [len(self._good(document, node.name) - others - set(mine)) // max(1, size) for node in self._nodes()]
-        if len(tasks) < count and sum(spare):
+        if len(tasks) < count and any(spare):
             yield Violation("S10", document.holder, f"keeps {len(tasks)} of {count}, and there are more to keep")
         before = [held.tasks for held in self.snapshot.in_flight.reservations if held.holder == document.holder]
         could_stay = [
@@ -99,8 +101,8 @@ class _Court:
             for task in known
             if len(task.devices) == size and set(task.devices) <= self._good(document, task.node) - others
         ]
-        stayed = sum(devices in [set(task.devices) for task in tasks] for devices in could_stay)
-        if stayed < min(len(could_stay), count):
+        stayed = [devices for devices in could_stay if devices in [set(task.devices) for task in tasks]]
+        if len(stayed) < min(len(could_stay), count):
             yield Violation("S10", document.holder, "moves although it could stay where it was")
 
     def _of_others(self, document: DeclaredReservation) -> set[DeviceId]:
