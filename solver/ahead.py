@@ -127,7 +127,7 @@ class World:
         wanted = [*demand_of(admitted), *self.wanted_behind]
         shares = with_fair_shares(self.shares_now(), self.capacity, wanted)
         ordered: Sequence[Candidate] = in_order(admitted, self.policy, shares, now)
-        declared = [held for held in self.declared if held.until is None or held.until > now]
+        declared = [held for held in self.declared if not held.is_over(now)]
         live = [held for held in self.reservations.values() if is_live(held, self.room)]
         if live or declared:
             self.room.reserved = kept_by(declared, self.room, self._known_ends(), now)

@@ -74,8 +74,7 @@ def kept_from(
     candidates: Sequence[Candidate], declared: Sequence[Reservation], policy: Policy, tree: QueueTree, now: Instant
 ) -> tuple[Candidate, ...]:
     """The candidates, each with the documents that hold it back; alike only where these are the same."""
-    binding = [held for held in declared if held.until is None or held.until > now]
-    if not binding:
+    if not declared:
         return tuple(candidates)
     known: dict[object, int] = {}
     holders: dict[object, Against] = {}
@@ -84,7 +83,7 @@ def kept_from(
         job = candidate.job
         asks = (job.spec.queue, job.user, policy.time_limit(job))
         if asks not in holders:
-            holders[asks] = frozenset(held.holder for held in binding if _holds_back(held, job, policy, tree, now))
+            holders[asks] = frozenset(held.holder for held in declared if _holds_back(held, job, policy, tree, now))
         against = holders[asks]
         alike = known.setdefault((candidate.likeness, against), len(known))
         found.append(replace(candidate, likeness=alike, against=candidate.against | against))

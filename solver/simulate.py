@@ -76,6 +76,7 @@ class Replay:
         position, earliest = 0, Instant(0)
         while (now := self._next_event(arrivals, position, earliest)) is not None and now <= until:
             self._end_jobs(now)
+            self._reserved = {name: held for name, held in self._reserved.items() if not held.is_over(now)}
             while self._openings and self._openings[0] <= now:
                 heapq.heappop(self._openings)
             position = self._arrive(arrivals, position, now)

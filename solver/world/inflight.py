@@ -70,6 +70,10 @@ class Reservation(Document, frozen=True):
         """Whether a document in Git says so."""
         return declared_name(self.holder) is not None
 
+    def is_over(self, now: Instant) -> bool:
+        """Whether a document keeps nothing more."""
+        return self.is_declared and self.until is not None and self.until <= now
+
 
 class AgingBand(Document, frozen=True):
     """The band of order a waiting job has reached, and when it entered it."""
