@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from solver.rules.policy import Policy
 from solver.rules.reservation import DeclaredReservation
 from solver.world.snapshot import Snapshot
+from solver.world.workload import QueueName
 from tests.solver.reserved_worlds import reserved_worlds
 from tests.solver.worlds import HOUR_MS, TYPES
 
@@ -18,7 +19,7 @@ def declared_worlds(
 ) -> tuple[Snapshot, Policy]:
     """A world with reservations for gangs, into whose policy documents have come since."""
     snapshot, policy = draw(reserved_worlds(nodes_max, jobs_max, later_max))
-    documents = []
+    documents: list[DeclaredReservation] = []
     for number in range(draw(st.integers(1, 3))):
         queue, users = draw(who(policy))
         start = snapshot.time.after(draw(st.integers(-2, 6)) * HOUR_MS)
@@ -38,7 +39,7 @@ def declared_worlds(
 
 
 @st.composite
-def who(draw: st.DrawFn, policy: Policy) -> tuple[str | None, tuple[str, ...] | None]:
+def who(draw: st.DrawFn, policy: Policy) -> tuple[QueueName | None, tuple[str, ...] | None]:
     """A queue, users, or both."""
     queue = draw(st.sampled_from([None, *(queue.name for queue in policy.queues)]))
     users = draw(st.sampled_from([("ada",), ("ada", "bob")] if queue is None else [None, ("ada",)]))
