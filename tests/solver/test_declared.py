@@ -13,7 +13,7 @@ from solver.certify import better
 from solver.decide import able_to_start, decide
 from solver.declared import declared_in, with_declared
 from solver.plan.check import violations
-from solver.plan.plan import Bind, Plan, Reserve, Step, Unreserve, Withdraw
+from solver.plan.plan import Bind, Grow, Plan, Reserve, Step, Unreserve, Withdraw
 from solver.program.highs import optimise
 from solver.rules.demand import sub_layers_of
 from solver.rules.policy import Policy, Queue, Quota, policy_of
@@ -264,3 +264,20 @@ def test_what_is_over_is_given_up_and_what_is_not_over_is_the_same_in_any_order(
     later = msgspec.structs.replace(world, time=Instant(5 * MINUTE))
     steps = {solve(later, policy_with(*order), None).steps for order in (documents, documents[::-1])}
     assert steps == {(Unreserve(JobName("reservation:held")),)}
+
+
+def test_a_running_gang_does_not_grow_into_what_is_kept() -> None:
+    gang = job("gang", "others", 3, 2)
+    (group,) = gang.spec.task_groups
+    spec = msgspec.structs.replace(gang.spec, task_groups=(msgspec.structs.replace(group, min_replicas=1),))
+    placement = (TaskPlacement("worker", 0, NodeName("n0"), (DeviceId("n0/0"), DeviceId("n0/1"))),)
+    running = msgspec.structs.replace(
+        gang, spec=spec, phase="running", attempt=1, started_at=Instant(0), placement=placement
+    )
+    world = snapshot_of(Instant(MINUTE), SIX, [running])
+    for kept, nodes in (([], ["n1", "n2"]), ([document(30, 120, nodes=("n1",))], ["n2"])):
+        policy = policy_with(*kept)
+        plan = solve(world, policy, None)
+        assert [task.node for step in plan.steps if isinstance(step, Grow) for task in step.tasks] == nodes
+        assert violations(world, policy, plan) == ()
+    assert {found.rule for found in violations(world, policy, without_documents(world, policy))} == {"S10"}
