@@ -117,7 +117,10 @@ class Withdraw(Document, frozen=True, tag_field="step", tag="withdraw"):
 
 
 class Reserve(Document, frozen=True, tag_field="step", tag="reserve"):
-    """These devices are kept for the waiting gang from `start`, for as long as it may run, and no others are."""
+    """These devices are kept for the waiting gang from `start`, for as long as it may run, and no others are.
+
+    Or by a Reservation document until `until`: then `job` stands for the document (`declared_holder`).
+    """
 
     job: JobName
     tasks: tuple[TaskPlacement, ...]
@@ -126,7 +129,7 @@ class Reserve(Document, frozen=True, tag_field="step", tag="reserve"):
 
 
 class Unreserve(Document, frozen=True, tag_field="step", tag="unreserve"):
-    """Nothing is kept for the gang any more."""
+    """Nothing is kept for the gang, or by the Reservation document, any more."""
 
     job: JobName
 

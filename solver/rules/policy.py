@@ -8,10 +8,11 @@ import msgspec
 
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.harm import Convergence, Evictions, Protection
+from solver.rules.reservation import DeclaredReservation
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import Job, QueueName
+from solver.world.workload import Job, JobName, QueueName
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
@@ -167,6 +168,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
     scheduling: SchedulingPolicy = SchedulingPolicy()
     sharing: tuple[SharingPolicy, ...] = ()
     mig: tuple[MigGeometry, ...] = ()
+    reservations: tuple[DeclaredReservation, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -186,6 +188,10 @@ class Policy(Document, frozen=True, omit_defaults=False):
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""
         return next((queue for queue in self.queues if queue.name == name), None)
+
+    def reservation(self, holder: JobName) -> DeclaredReservation | None:
+        """The document for which something is kept."""
+        return next((known for known in self.reservations if known.holder == holder), None)
 
     def priority_class_name(self, job: Job) -> str:
         """The class a job names, else the policy's default; "" where there is neither."""
@@ -217,6 +223,7 @@ def policy_of(
     scheduling: SchedulingPolicy = SchedulingPolicy(),
     sharing: tuple[SharingPolicy, ...] = (),
     mig: tuple[MigGeometry, ...] = (),
+    reservations: tuple[DeclaredReservation, ...] = (),
 ) -> Policy:
     """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
     return Policy(
@@ -225,6 +232,7 @@ def policy_of(
         scheduling,
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
         tuple(sorted(mig, key=lambda known: known.name)),
+        tuple(sorted((_sorted_names(known) for known in reservations), key=lambda known: known.name)),
     )
 
 
@@ -239,6 +247,15 @@ def _sorted_lists(sharing: SharingPolicy) -> SharingPolicy:
         sharing,
         pools=tuple(sorted(sharing.pools)),
         trust_domains=tuple(sorted(groups, key=lambda group: group.name)),
+    )
+
+
+def _sorted_names(reservation: DeclaredReservation) -> DeclaredReservation:
+    users, nodes = reservation.users, reservation.nodes
+    return msgspec.structs.replace(
+        reservation,
+        users=None if users is None else tuple(sorted(users)),
+        nodes=None if nodes is None else tuple(sorted(nodes)),
     )
 
 
@@ -266,4 +283,5 @@ def _without_origins(policy: Policy) -> Policy:
         scheduling=bare(policy.scheduling),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
+        reservations=tuple(bare(known) for known in policy.reservations),
     )
