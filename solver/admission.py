@@ -10,18 +10,15 @@ import numpy as np
 
 from solver.closeness import tasks_that_fit
 from solver.placement import place
-from solver.plan.mig_reasons import MigHasNoPeers, NotPartitioned, UnknownMigProfile
+from solver.plan.mig_reasons import MigHasNoPeers
 from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
 from solver.plan.refusals import (
     AboveMax,
-    AboveUserMax,
     ClassNotAllowed,
     GpuTooSmall,
     NeverFits,
-    NotShared,
-    UnknownGpuType,
-    UnknownPriorityClass,
-    UnknownQueue,
+    NotDivided,
+    UnknownName,
 )
 from solver.rules.entitlement import Shares
 from solver.rules.entry import closed_to, on_hold
@@ -87,11 +84,11 @@ class Gate:
         if self.policy.priority_class(job) is None:
             known = [klass.name for klass in self.policy.priority_classes]
             name = self.policy.priority_class_name(job)
-            yield UnknownPriorityClass(name, tuple(get_close_matches(name, known)))
+            yield UnknownName("priority-class", (name,), tuple(get_close_matches(name, known)))
         in_cluster = {gpu_type for gpu_type in self.empty.gpu_types if gpu_type}
         for group in spec.task_groups:
             if group.shape.uses_gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
-                yield UnknownGpuType(group.name, group.shape.gpu_types, tuple(sorted(in_cluster)))
+                yield UnknownName("gpu-type", group.shape.gpu_types, tuple(sorted(in_cluster)), group=group.name)
 
     def _closed_queues(self, job: Job) -> Iterable[AnyReason]:
         known = self.policy.priority_class(job)
@@ -100,9 +97,10 @@ class Gate:
         for queue in closed_to(self.shares.tree, job.spec.queue, known.name):
             yield ClassNotAllowed(known.name, queue.name, queue.priority_classes or (), queue.origin)
 
-    def _unknown_queue(self, name: QueueName) -> UnknownQueue:
+    def _unknown_queue(self, name: QueueName) -> UnknownName:
         children = tuple(child.name for child in self.shares.tree.children.get(name, ()))
-        return UnknownQueue(name, tuple(get_close_matches(name, list(self.shares.tree.by_name))), children)
+        nearest = tuple(get_close_matches(name, list(self.shares.tree.by_name)))
+        return UnknownName("queue", (name,), nearest, children)
 
     def _refusal(self, job: Job, option: Option) -> AnyReason | None:
         """Why this option can never be served; None where it can."""
@@ -121,7 +119,8 @@ class Gate:
         for line in users.lines(job, option.charge):
             most, wanted = MilliGpu(users.most(line)), MilliGpu(option.charge[line.gpu_type])
             if wanted > most:
-                return AboveUserMax(line.queue, line.gpu_type, most, wanted, self._origin(line.queue, line.gpu_type))
+                origin = self._origin(line.queue, line.gpu_type)
+                return AboveMax(line.queue, line.gpu_type, most, wanted, origin, per_user=True)
         if place(self.empty.copy(), spec, option) is None:
             return self._never_fits(spec, option)
         return None
@@ -170,29 +169,28 @@ class Gate:
         return apart if apart < least else total
 
 
-def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotShared | GpuTooSmall]:
+def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotDivided | GpuTooSmall]:
     """Groups that ask for a part of a GPU which no GPU of the type gives."""
     for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
         if not isinstance(shape, SharedShape) or gpu_type is None:
             continue
         if not shape.circles:
-            yield NotShared(group.name, gpu_type)
+            yield NotDivided(group.name, gpu_type, "sharing")
         elif not 0 < shape.milli <= MILLI_PER_GPU:
             yield GpuTooSmall(group.name, gpu_type, Memory(shape.gpu_memory or 0), known=shape.milli > 0)
 
 
-def _no_instance(spec: JobSpec, option: Option) -> Iterator[NotPartitioned | UnknownMigProfile | MigHasNoPeers]:
+def _no_instance(spec: JobSpec, option: Option) -> Iterator[NotDivided | UnknownName | MigHasNoPeers]:
     """Groups that ask for a MIG instance which no GPU of the type can have, or which can't do what they want it for."""
     for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
         if not isinstance(shape, MigShape) or gpu_type is None:
             continue
         if not shape.model:
-            yield NotPartitioned(group.name, gpu_type)
+            yield NotDivided(group.name, gpu_type, "mig")
         elif not shape.milli:
             name = shape.mig or ""
-            yield UnknownMigProfile(
-                group.name, gpu_type, shape.model, name, near_profiles(mig_model(shape.model), name)
-            )
+            nearest = near_profiles(mig_model(shape.model), name)
+            yield UnknownName("mig-profile", (name,), nearest, group=group.name, of=f"{gpu_type} ({shape.model})")
         elif _wants_nvlink(spec, group):
             yield MigHasNoPeers(group.name)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -26,7 +27,7 @@ class Concession:
 
     job: Job
     tasks: tuple[TaskPlacement, ...]
-    by: Means | Rule
+    by: Means | Rule | Literal["overdue"]
     lost_gpu_s: float
     beneficiary: JobName | None = None
     at: QueueName | None = None
@@ -59,6 +60,15 @@ def concessions(
         tasks = tuple(task for task in jobs[name].placement if (task.group, task.index) in named)
         at = next((part.queue for part in found if isinstance(part, Departure)), None)
         yield Concession(jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at)
+
+
+def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator[Concession]:
+    """Tasks that were to join a gang and did not become ready in time leave it again; the gang goes on without them."""
+    jobs = {job.name: job for job in snapshot.jobs}
+    busy = {intent.job for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")} | set(others)
+    for intent in snapshot.in_flight.intents:
+        if intent.kind == "grow" and intent.deadline <= snapshot.time and intent.job not in busy and intent.job in jobs:
+            yield Concession(jobs[intent.job], intent.tasks, "overdue", 0.0)
 
 
 def _worst(parts: Iterable[Victim | Departure]) -> Means | Rule:

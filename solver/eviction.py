@@ -136,10 +136,13 @@ class MakingRoom:
             if without_harm:
                 yield without_harm
         lawful = self._lawful(candidate, tier, taker)
-        for option in candidate.options if lawful else ():
-            found = self._fewest(candidate, option, tier, lawful)
-            if found and self._keeps_to_limits(found, taker) and self._is_fair(candidate, found, tier):
-                yield found
+        # Where taking from others would not be fair, its own queue may still make room.
+        own = [victim for victim in lawful if victim.holder.job.spec.queue == candidate.job.spec.queue]
+        for victims in (lawful, own) if len(own) < len(lawful) else (lawful,):
+            for option in candidate.options if victims else ():
+                found = self._fewest(candidate, option, tier, victims)
+                if found and self._keeps_to_limits(found, taker) and self._is_fair(candidate, found, tier):
+                    yield found
 
     def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
         job = candidate.job

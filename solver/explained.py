@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +15,7 @@ from solver.nominations import Nomination, Nominations, Parts, held_parts, in_th
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Departs, Inadmissible, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
+from solver.regrowth import Growth, with_grown
 from solver.reserve import reservations_after
 from solver.rules.demand import Candidate
 from solver.rules.departures import Rule
@@ -28,7 +29,7 @@ from solver.world.inflight import Reservation
 from solver.world.parts import owner_of
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName
+from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Explained:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
+    `grown`: running gangs that get more tasks.
     """
 
     snapshot: Snapshot
@@ -46,6 +48,7 @@ class Explained:
     candidates: Sequence[Candidate]
     decision: Decision
     leaving: Sequence[Concession]
+    grown: Sequence[Growth]
 
     @property
     def provided(self) -> frozenset[JobName]:
@@ -64,9 +67,16 @@ class Explained:
     def _ahead(self) -> World:
         decision, begins = self.decision, self._begins(self._waits_for())
         after = decision.room.copy()
-        for start in self._started():
-            after.occupy(start.held)
-        return World.after_round(self.asked, self.policy, decision.shares, self._started(), begins, after)
+        for held in self._held():
+            after.occupy(held)
+        world, shares = with_grown(self.asked, self.grown), decision.shares
+        more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
+        return World.after_round(world, self.policy, shares.beside(more), self._started(), begins, after)
+
+    def _held(self) -> Iterator[Iterable[tuple[TaskPlacement, Shape]]]:
+        """What this round gives to anybody."""
+        yield from (start.held for start in self._started())
+        yield from (growth.held for growth in self.grown)
 
     def _started(self) -> tuple[Start, ...]:
         return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
@@ -84,6 +94,7 @@ class Explained:
             )
             for verdict in verdicts
         }
+        grows = {growth.job.name: growth.gpus for growth in self.grown}
         for job in self.snapshot.jobs:
             if job.name != owner_of(job.name):
                 continue
@@ -92,7 +103,7 @@ class Explained:
             elif job.phase == "pending":
                 yield Inadmissible(job.name, job.spec.queue, self.admissions[job.name].reasons)
             else:
-                yield Runs(job.name, job.spec.queue)
+                yield Runs(job.name, job.spec.queue, grows.get(job.name, MilliGpu(0)))
 
     def _starting(self) -> Iterator[Verdict]:
         headroom = Headroom(self.decision.shares)
@@ -164,8 +175,8 @@ class Explained:
     def _waiting(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
         starts = self._started()
         room, after = self.decision.room, self.decision.room.copy()
-        for start in starts:
-            after.occupy(start.held)
+        for held in self._held():
+            after.occupy(held)
         why = Waiting(
             self.policy,
             self.snapshot.time,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count as numbers_from_0
 from typing import NamedTuple
 
 import numpy as np
@@ -81,10 +82,11 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
         if is_wider(level, asked.required):
             break
         near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
+        numbers = {task.index for task in tasks if task.group == group.name}
         own = [room.index[task.node] for task in tasks if task.group == group.name]
         slots = room.slots(group.shape, group.gpu_type, within=near & room.open_nodes) * near
         chosen = more_tasks(room, slots, most + first - len(own), group.bundle, limits.of_group(number), own)
-        tasks += _realise(room, group, chosen, len(own))
+        tasks += _realise(room, group, chosen, numbers)
     return Placed(tuple(tasks), strain_of(room, asked, tuple(tasks)))
 
 
@@ -191,14 +193,15 @@ class _Gang:
         return np.minimum(slots, room.slots(group.shape, group.gpu_type, within=nodes)) * nodes
 
 
-def _realise(room: Room, group: ServedGroup, chosen: list[tuple[int, int]], first: int = 0) -> Iterator[TaskPlacement]:
-    """Give the tasks their devices; they are numbered from `first`."""
-    index = first
+def _realise(
+    room: Room, group: ServedGroup, chosen: list[tuple[int, int]], taken: Collection[int] = ()
+) -> Iterator[TaskPlacement]:
+    """Give the tasks their devices, and the least numbers that are not taken."""
+    free = (number for number in numbers_from_0() if number not in taken)
     for node, tasks in chosen:
         share, mode = _share(group.shape, room.nodes[node].pool)
         for devices, slot in _take(room, node, group.shape, tasks):
-            yield TaskPlacement(group.name, index, room.nodes[node].name, devices, share, mode, slot)
-            index += 1
+            yield TaskPlacement(group.name, next(free), room.nodes[node].name, devices, share, mode, slot)
 
 
 def _take(room: Room, node: int, shape: Shape, tasks: int) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:

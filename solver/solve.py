@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from solver.admission import Admission, Gate
-from solver.concessions import concessions, with_asked
+from solver.concessions import concessions, overdue_growths, with_asked
 from solver.explained import Explained
 from solver.holds import ends_in, held_back, is_live, kept_for
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
+from solver.regrowth import growths
 from solver.reserve import reserving_steps
 from solver.rules.demand import Candidate, in_order
 from solver.rules.departures import departures
@@ -34,6 +35,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
     apart = shrinking_apart(snapshot)
     departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
+    departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)
     world = nominations.snapshot
     shares, admissions = standing(world, policy)
@@ -45,13 +47,15 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     jobs = {job.name: job for job in world.jobs}
     yielding = tuple(known for p in decision.promises for known in concessions(p.victims, jobs, p.job.name))
     asked = with_asked(world, yielding, policy)
-    explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, (*departing, *yielding))
+    grown = growths(asked, policy, candidates, decision)
+    leaving = (*departing, *yielding)
+    explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
     reservations = explained.reservations()
     return Plan(
         snapshot.digest,
         policy.digest,
         (
-            *steps_of(world, policy, (*departing, *yielding), nominations, decision),
+            *steps_of(world, policy, leaving, nominations, decision, grown),
             *reserving_steps(snapshot.in_flight.reservations, reservations, explained.provided),
         ),
         tuple(explained.verdicts(reservations)),

@@ -7,7 +7,8 @@ from typing import cast
 
 from solver.concessions import Concession
 from solver.nominations import Nominations
-from solver.plan.plan import Bind, Evict, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
+from solver.regrowth import Growth
 from solver.repartition import repartitions
 from solver.rules.policy import Policy
 from solver.tiers import Decision
@@ -22,6 +23,7 @@ def steps_of(
     leaving: Sequence[Concession],
     nominations: Nominations,
     decision: Decision,
+    grown: Sequence[Growth],
 ) -> Iterator[Step]:
     """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one.
 
@@ -44,6 +46,8 @@ def steps_of(
         yield _bind(nomination.job, nomination.intent.tasks, policy)
     for start in decision.starts:
         yield _bind(start.candidate.job, start.placed.tasks, policy)
+    for growth in grown:
+        yield Grow(growth.job.name, growth.job.attempt, growth.tasks, policy.scheduling.start_deadline)
 
 
 def _releases(snapshot: Snapshot) -> Iterator[Release]:
@@ -56,7 +60,7 @@ def _releases(snapshot: Snapshot) -> Iterator[Release]:
 
 def _leave(known: Concession, policy: Policy) -> Evict | Shrink:
     job, grace = known.job, policy.grace(known.job)
-    if known.whole:
+    if known.whole and known.by != "overdue":
         return Evict(job.name, job.attempt, known.by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
     by, tasks = cast("ShrunkBy", known.by), known.tasks
     return Shrink(job.name, job.attempt, tasks, by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)

@@ -10,6 +10,7 @@ import numpy as np
 
 from solver.admission import Admission
 from solver.closeness import tasks_that_fit
+from solver.guarantees import entitled_first, fragmented
 from solver.placement import place
 from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import (
@@ -27,7 +28,6 @@ from solver.plan.reasons import (
     StrictOrder,
     TooClose,
     Topology,
-    UserMax,
 )
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
@@ -109,7 +109,10 @@ class Waiting:
             self._would_have_fitted(candidate, option) for option in candidate.options
         ):
             yield self._outranked(candidate)
+        else:
+            yield from fragmented(candidate, constraints, self._headroom)
         yield from constraints
+        yield from entitled_first(candidate, constraints, self._headroom)
 
     def _constraints(
         self,
@@ -181,10 +184,10 @@ class Waiting:
         origin = self._origin(line.queue, line.gpu_type)
         return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
 
-    def _user_max(self, line: UserLine, wanted: int) -> UserMax:
+    def _user_max(self, line: UserLine, wanted: int) -> QuotaMax:
         most, used = MilliGpu(self.shares.users.most(line)), MilliGpu(self._users.used(line))
         origin = self._origin(line.queue, line.gpu_type)
-        return UserMax(line.user, line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
+        return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin, line.user)
 
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)

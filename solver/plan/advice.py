@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from solver.plan.mig_reasons import MigHasNoPeers, NotPartitioned, UnknownMigProfile
+from solver.plan.mig_reasons import MigHasNoPeers
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
     AboveMax,
-    AboveUserMax,
     ClassNotAllowed,
     GpuTooSmall,
     NeverFits,
-    NotShared,
-    UnknownGpuType,
-    UnknownPriorityClass,
-    UnknownQueue,
+    NotDivided,
+    UnknownName,
 )
 
 OTHERWISE = "Change the job, or the policy that rules it out."
@@ -28,25 +25,19 @@ def what_would_fit(reasons: Iterable[AnyReason]) -> str:
 
 def _advice(reason: AnyReason) -> str:
     match reason:
+        case AboveMax(queue=queue, gpu_type=gpu_type, max=most, per_user=True):
+            return f"Up to {most} {gpu_type} of one user would fit in queue {queue}."
         case AboveMax(queue=queue, gpu_type=gpu_type, max=most):
             none = f"Queue {queue} holds no {gpu_type}: choose another queue or GPU type."
             return f"Up to {most} {gpu_type} would fit in queue {queue}." if most else none
-        case AboveUserMax(queue=queue, gpu_type=gpu_type, max=most):
-            return f"Up to {most} {gpu_type} of one user would fit in queue {queue}."
         case ClassNotAllowed(queue=queue, allowed=allowed):
             return f"Queue {queue} takes the priority class {' or '.join(allowed)}."
         case NeverFits():
             return _smaller_gang(reason)
-        case NotShared() | GpuTooSmall():
-            return _larger_part(reason)
-        case NotPartitioned() | UnknownMigProfile() | MigHasNoPeers():
-            return _other_instance(reason)
-        case UnknownGpuType(known=known) if known:
-            return f"The cluster has {', '.join(known)}."
-        case UnknownQueue(children=children, nearest=nearest) if children or nearest:
-            return f"Submit to {' or '.join(children or nearest)}."
-        case UnknownPriorityClass(nearest=nearest) if nearest:
-            return f"Use the priority class {' or '.join(nearest)}."
+        case NotDivided() | GpuTooSmall() | MigHasNoPeers():
+            return _other_part(reason)
+        case UnknownName():
+            return _other_name(reason)
         case _:
             return ""
 
@@ -67,19 +58,28 @@ def _smaller_gang(reason: NeverFits) -> str:
     return f"Up to {reason.tasks_that_fit} tasks of group {reason.group} would fit{where}."
 
 
-def _larger_part(reason: NotShared | GpuTooSmall) -> str:
+def _other_name(reason: UnknownName) -> str:
+    """What there is instead of what does not exist."""
+    existing = reason.children or reason.nearest
+    if not existing:
+        return ""
+    words = {
+        "queue": f"Submit to {' or '.join(existing)}.",
+        "priority-class": f"Use the priority class {' or '.join(existing)}.",
+        "gpu-type": f"The cluster has {', '.join(existing)}.",
+        "mig-profile": f"Ask for {' or '.join(existing)}.",
+    }
+    return words[reason.what]
+
+
+def _other_part(reason: NotDivided | GpuTooSmall | MigHasNoPeers) -> str:
     """What to ask for instead of a part of a GPU that can't be had."""
-    if isinstance(reason, NotShared):
+    if isinstance(reason, MigHasNoPeers):
+        return "Ask for whole GPUs, or for a rack."
+    if isinstance(reason, NotDivided):
+        if reason.by == "mig":
+            return f"Ask for whole GPUs, or write a MigGeometry for a pool of {reason.gpu_type}."
         return f"Ask for whole GPUs, or let a SharingPolicy share {reason.gpu_type}: by mps, if the job is latency-critical."
     if not reason.known:
         return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for gpuFraction."
     return "Ask for less GPU memory, or for whole GPUs."
-
-
-def _other_instance(reason: NotPartitioned | UnknownMigProfile | MigHasNoPeers) -> str:
-    """What to ask for instead of a MIG instance that can't be had."""
-    if isinstance(reason, NotPartitioned):
-        return f"Ask for whole GPUs, or write a MigGeometry for a pool of {reason.gpu_type}."
-    if isinstance(reason, UnknownMigProfile):
-        return f"Ask for {' or '.join(reason.nearest)}." if reason.nearest else ""
-    return "Ask for whole GPUs, or for a rack."

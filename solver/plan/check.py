@@ -48,7 +48,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
     if strangers:
         yield from strangers
         return
-    for rule in (verdict_violations, size_violations):
+    for rule in (verdict_violations, size_violations, fit_violations):
         yield from rule(snapshot, plan)
     for judge in (
         gang_violations,
@@ -211,8 +211,7 @@ class _Court:
             yield Violation("estimate", name, problem)
 
     def _certificate(self) -> Iterable[Violation]:
-        """A plan has the fit it claims, and never beats its own bound: where it does, the model is wrong."""
-        yield from fit_violations(self.snapshot, self.plan)
+        """A plan never beats its own bound: where it does, the model is wrong."""
         for layer in self.plan.certificate.layers:
             if layer.value > layer.bound + 1e-5 * max(1.0, abs(layer.bound)):
                 yield Violation("bound", layer.name, f"value {layer.value} is above its bound {layer.bound}")

@@ -40,12 +40,12 @@ class Parted:
 def parted(snapshot: Snapshot, policy: Policy, plan: Plan) -> Parted:
     """The world and the plan, in parts."""
     shrinking = {i.job: i for i in snapshot.in_flight.intents if i.kind == "shrink"}
-    asked = {i.job for i in snapshot.in_flight.intents if i.kind in ("stop", "shrink")}
+    busy = {i.job for i in snapshot.in_flight.intents if i.kind in ("stop", "shrink", "grow")}
     jobs: dict[JobName, Job] = {}
     for job in snapshot.jobs:
         known = policy.priority_class(job)
         left = without(job.placement, shrinking[job.name].tasks) if job.name in shrinking else job.placement
-        divisible = known is not None and known.preemptible and job.phase == "running" and job.name not in asked
+        divisible = known is not None and known.preemptible and job.phase == "running" and job.name not in busy
         whole = msgspec.structs.replace(job, placement=left)
         jobs |= {part.name: part for part in (in_parts(whole) if divisible else (whole,))}
     steps: dict[JobName, Evict | Shrink] = {}
@@ -103,11 +103,17 @@ def size_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Violation]:
                 yield Violation(
                     "S11", job.name, f"changes its size in attempt {step.attempt} while {job.phase} or changing"
                 )
-            yield from _shrinks(step, job) if isinstance(step, Shrink) else _grows(step, job, snapshot)
+            yield from _shrinks(step, job, snapshot) if isinstance(step, Shrink) else _grows(step, job, snapshot)
 
 
-def _shrinks(step: Shrink, job: Job) -> Iterator[Violation]:
-    """What stays is no smaller than the minima."""
+def _shrinks(step: Shrink, job: Job, snapshot: Snapshot) -> Iterator[Violation]:
+    """What stays is no smaller than the minima; of what joins, only what does not become ready in time leaves again."""
+    joining = next((i for i in snapshot.in_flight.intents if i.kind == "grow" and i.job == job.name), None)
+    late = joining is not None and joining.deadline <= snapshot.time
+    if (step.means == "overdue") != (late and joining is not None and set(step.tasks) == set(joining.tasks)):
+        yield Violation(
+            "S2", job.name, f"shrinks by {step.means}, and what joins it is {'' if late else 'not '}overdue"
+        )
     if not step.tasks or any(task not in job.placement for task in step.tasks):
         yield Violation("S2", job.name, "shrinks by tasks that it does not hold")
     for group in job.spec.task_groups:

@@ -2,34 +2,8 @@
 
 from __future__ import annotations
 
-from solver.plan.reason import Reason, did_you_mean
+from solver.plan.reason import Reason
 from solver.world.cluster import GpuType
-
-
-class NotPartitioned(Reason, frozen=True, tag="not-partitioned"):
-    """The group asks for a MIG instance, and no pool of the type may be partitioned."""
-
-    group: str
-    gpu_type: GpuType
-
-    def __str__(self) -> str:
-        return f"group {self.group} asks for a MIG instance; no MigGeometry lets a {self.gpu_type} be partitioned"
-
-
-class UnknownMigProfile(Reason, frozen=True, tag="unknown-mig-profile"):
-    """The GPU model has no such MIG profile. The same name can be another part of another model."""
-
-    group: str
-    gpu_type: GpuType
-    model: str
-    profile: str
-    nearest: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        meant = did_you_mean(self.nearest)
-        return (
-            f"group {self.group} asks for a {self.profile}, which a {self.gpu_type} ({self.model}) does not have{meant}"
-        )
 
 
 class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):

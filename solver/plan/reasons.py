@@ -5,18 +5,15 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
-from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers, NotPartitioned, UnknownMigProfile
+from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers
 from solver.plan.reason import Reason, at
 from solver.plan.refusals import (
     AboveMax,
-    AboveUserMax,
     ClassNotAllowed,
     GpuTooSmall,
     NeverFits,
-    NotShared,
-    UnknownGpuType,
-    UnknownPriorityClass,
-    UnknownQueue,
+    NotDivided,
+    UnknownName,
 )
 from solver.rules.policy import OrderBy
 from solver.world.cluster import GpuType, Level, SpreadLevel
@@ -25,7 +22,10 @@ from solver.world.workload import JobName, QueueName
 
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
-    """A queue on the job's path would go above its max."""
+    """A queue on the job's path would go above its max; with a `user`, that user above what one may hold there.
+
+    `used` is the queue's use, or that user's in it.
+    """
 
     queue: QueueName
     gpu_type: GpuType
@@ -33,28 +33,14 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
     used: MilliGpu
     wanted: MilliGpu
     origin: str = ""
+    user: str | None = None
 
     def __str__(self) -> str:
+        if self.user is not None:
+            cap = f"at most {self.max} {self.gpu_type} per user in queue {self.queue}{at(self.origin)}"
+            return f"user {self.user or '(none)'} holds {self.used} of {cap}; this job needs {self.wanted}"
         held = f"holds {self.used} of max {self.max} {self.gpu_type}{at(self.origin)}"
         return f"queue {self.queue} {held}; this job needs {self.wanted}"
-
-
-class UserMax(Reason, frozen=True, tag="user-max"):
-    """The job's user would hold more than one user may, in a queue on the job's path. `used` is that user's use there."""
-
-    user: str
-    queue: QueueName
-    gpu_type: GpuType
-    max: MilliGpu
-    used: MilliGpu
-    wanted: MilliGpu
-    origin: str = ""
-
-    def __str__(self) -> str:
-        return (
-            f"user {self.user or '(none)'} holds {self.used} of at most {self.max} {self.gpu_type} per user "
-            f"in queue {self.queue}{at(self.origin)}; this job needs {self.wanted}"
-        )
 
 
 class StrictOrder(Reason, frozen=True, tag="strict-order"):
@@ -226,6 +212,35 @@ class FallbackLater(Reason, frozen=True, tag="fallback-later"):
         return f"waits for {' and '.join(self.first)} until {self.until}, then for {' and '.join(self.then)} too"
 
 
+class EntitledDemandFirst(Reason, frozen=True, tag="entitled-demand-first"):
+    """Other queues' work inside their guarantees holds so much that what is left is too little.
+
+    It may wait for as long as those use what is theirs. `left`: GPUs of the type that such work does not hold.
+    """
+
+    queue: QueueName
+    gpu_type: GpuType
+    left: MilliGpu
+    wanted: MilliGpu
+
+    def __str__(self) -> str:
+        needs = f"needs {self.wanted} {self.gpu_type}, more than the guarantee of queue {self.queue}"
+        return f"{needs}; other queues' work inside theirs leaves {self.left}"
+
+
+class GuaranteeFragmented(Reason, frozen=True, tag="guarantee-fragmented"):
+    """It lies inside its queue's guarantee, and enough is there, but not in the shape it needs: a guarantee is a count."""
+
+    queue: QueueName
+    gpu_type: GpuType
+    room: MilliGpu
+    wanted: MilliGpu
+
+    def __str__(self) -> str:
+        left = f"queue {self.queue} has {self.room} {self.gpu_type} left of its guarantee"
+        return f"{left}, this job needs {self.wanted} of them in a shape that is not free: a guarantee is a count"
+
+
 class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
     """It fits and nothing outranks it: the round ran out of its budget before it found the place."""
 
@@ -237,7 +252,6 @@ class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
 
 AnyReason = (
     QuotaMax
-    | UserMax
     | StrictOrder
     | Held
     | Capacity
@@ -251,18 +265,15 @@ AnyReason = (
     | AwaitsRelease
     | BeyondGuarantee
     | FallbackLater
+    | EntitledDemandFirst
+    | GuaranteeFragmented
     | RoundCutShort
-    | UnknownQueue
-    | UnknownPriorityClass
+    | UnknownName
     | ClassNotAllowed
-    | UnknownGpuType
-    | NotShared
+    | NotDivided
     | GpuTooSmall
-    | NotPartitioned
-    | UnknownMigProfile
     | MigHasNoPeers
     | MigGeometry
     | AboveMax
-    | AboveUserMax
     | NeverFits
 )

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from solver.plan.reason import Reason, at, did_you_mean
 from solver.world.cluster import GpuType, Level
 from solver.world.quantities import Memory, MilliGpu
 from solver.world.workload import QueueName
 
 
-class UnknownQueue(Reason, frozen=True, tag="unknown-queue"):
-    """The policy has no such queue, or it is not a leaf."""
+class UnknownName(Reason, frozen=True, tag="unknown-name"):
+    """The job names something that does not exist: a queue, a priority class, GPU types none of which is there, a MIG profile.
 
-    queue: QueueName
+    `nearest`: what exists and is near it, or all there is of few. `children`: the leaves of a queue that takes no jobs itself.
+    `group` asks for it, `of` a GPU type that has no such profile.
+    """
+
+    what: Literal["queue", "priority-class", "gpu-type", "mig-profile"]
+    names: tuple[str, ...]
     nearest: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
+    group: str = ""
+    of: str = ""
 
     def __str__(self) -> str:
+        named = ", ".join(self.names)
+        if self.what == "gpu-type":
+            known = f"; the cluster has {', '.join(self.nearest)}" if self.nearest else ""
+            return f"group {self.group} accepts only {named}{known}"
+        if self.what == "mig-profile":
+            return f"group {self.group} asks for a {named}, which a {self.of} does not have{did_you_mean(self.nearest)}"
         if self.children:
-            return f"queue {self.queue} has queues below it; submit to one of {', '.join(self.children)}"
-        return f"there is no queue {self.queue}{did_you_mean(self.nearest)}"
-
-
-class UnknownPriorityClass(Reason, frozen=True, tag="unknown-priority-class"):
-    """The policy has no such priority class."""
-
-    priority_class: str
-    nearest: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"there is no priority class {self.priority_class}{did_you_mean(self.nearest)}"
+            return f"queue {named} has queues below it; submit to one of {', '.join(self.children)}"
+        return f"there is no {self.what.replace('-', ' ')} {named}{did_you_mean(self.nearest)}"
 
 
 class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
@@ -44,25 +49,16 @@ class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
         return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{at(self.origin)}"
 
 
-class UnknownGpuType(Reason, frozen=True, tag="unknown-gpu-type"):
-    """None of the GPU types a task group accepts is in the cluster."""
-
-    group: str
-    gpu_types: tuple[GpuType, ...]
-    known: tuple[GpuType, ...] = ()
-
-    def __str__(self) -> str:
-        known = f"; the cluster has {', '.join(self.known)}" if self.known else ""
-        return f"group {self.group} accepts only {', '.join(self.gpu_types)}{known}"
-
-
-class NotShared(Reason, frozen=True, tag="not-shared"):
-    """The group asks for a part of a GPU, and no pool of the type may share its GPUs with a job of this class."""
+class NotDivided(Reason, frozen=True, tag="not-divided"):
+    """The group asks for a part of a GPU, and the policy divides none of the type for it: by sharing, or by MIG."""
 
     group: str
     gpu_type: GpuType
+    by: Literal["sharing", "mig"]
 
     def __str__(self) -> str:
+        if self.by == "mig":
+            return f"group {self.group} asks for a MIG instance; no MigGeometry lets a {self.gpu_type} be partitioned"
         return f"group {self.group} asks for a part of a GPU; no SharingPolicy lets it share a {self.gpu_type}"
 
 
@@ -80,29 +76,19 @@ class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
 
 
 class AboveMax(Reason, frozen=True, tag="above-max"):
-    """The gang is larger than a queue on its path may ever hold."""
+    """The gang is larger than a queue on its path may ever hold, or `per_user` than one user may hold there."""
 
     queue: QueueName
     gpu_type: GpuType
     max: MilliGpu
     wanted: MilliGpu
     origin: str = ""
+    per_user: bool = False
 
     def __str__(self) -> str:
-        return f"needs {self.wanted} {self.gpu_type}; queue {self.queue} may never hold more than {self.max}{at(self.origin)}"
-
-
-class AboveUserMax(Reason, frozen=True, tag="above-user-max"):
-    """The gang is larger than what one user may ever hold in a queue on its path."""
-
-    queue: QueueName
-    gpu_type: GpuType
-    max: MilliGpu
-    wanted: MilliGpu
-    origin: str = ""
-
-    def __str__(self) -> str:
-        cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
+        cap = f"queue {self.queue} may never hold more than {self.max}{at(self.origin)}"
+        if self.per_user:
+            cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
         return f"needs {self.wanted} {self.gpu_type}; {cap}"
 
 

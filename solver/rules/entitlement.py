@@ -53,6 +53,11 @@ class Shares:
                     used[line] = used.get(line, 0) - milli
         return self.holding(used)
 
+    def beside(self, more: Iterable[tuple[QueueName, Charge]]) -> Shares:
+        """The same shares once this is held as well."""
+        negative = ((queue, {gpu_type: -milli for gpu_type, milli in charge.items()}) for queue, charge in more)
+        return self.without(negative)
+
     def fair_room(self, line: Line) -> int:
         """Milli-GPU that new work may still take inside the fair share of this one queue."""
         return max(0, self.fair.get(line, 0) - self.used.get(line, 0))

@@ -84,15 +84,18 @@ def holders_of(
 ) -> tuple[Holder, ...]:
     """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
 
-    What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line.
+    What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line; but not
+    while it grows.
     """
     gpu_types = snapshot.gpu_types
     asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
+    growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
     found = []
     for job in snapshot.jobs:
         known = policy.priority_class(job)
         if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
-            parts = in_parts(job) if known.preemptible and job.phase == "running" else (job,)
+            divisible = known.preemptible and job.phase == "running" and job.name not in growing
+            parts = in_parts(job) if divisible else (job,)
             found += [Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts]
     return tuple(found)
 

@@ -70,7 +70,12 @@ def shrinking_apart(snapshot: Snapshot) -> Snapshot:
     jobs = [part for job in snapshot.jobs for part in _leaving_apart(job, shrinking.get(job.name))]
     apart = {owner_of(job.name) for job in jobs if job not in snapshot.jobs and job.name != owner_of(job.name)}
     stops = (_stop_of(intent) for intent in shrinking.values() if intent.job in apart)
-    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*snapshot.in_flight.intents, *stops))
+    # What leaves is held once: by the part that was asked to stop.
+    asked = (
+        msgspec.structs.replace(intent, tasks=()) if intent.kind == "shrink" else intent
+        for intent in snapshot.in_flight.intents
+    )
+    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*asked, *stops))
     return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight)
 
 

@@ -239,6 +239,8 @@ def _job(
         )
     placement = []
     for index, node in enumerate(nodes):
+        if not node:  # an elastic gang has no task of this number
+            continue
         if "mig" in shape:  # `nodes` then names the GPU of each task and the start of its instance, as GPU@START
             gpu, start = node.split("@")
             slot = MigSlot(DeviceId(gpu), MigInstance(shape["mig"], int(start)), MilliGpu.parse(share))

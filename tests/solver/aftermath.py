@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Reserve, Unreserve, Withdraw
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Reserve, Shrink, Unreserve, Withdraw
 from solver.world.inflight import InFlight, Intent, Reservation
+from solver.world.parts import without
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """Every bind has come true; who is evicted has been asked to leave."""
+    """Every bind and every growth has come true; who is evicted, or shrinks, has been asked to."""
     now = snapshot.time
     binds = {step.job: step for step in plan.steps if isinstance(step, Bind)}
     evicted = {step.job: step for step in plan.steps if isinstance(step, Evict)}
@@ -21,6 +22,12 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
         Intent("stop", step.job, step.attempt, now, now.after(step.grace), beneficiary=step.beneficiary, evicts=True)
         for step in evicted.values()
     ]
+    stops += [
+        Intent("shrink", step.job, step.attempt, now, now.after(step.grace), step.tasks, step.beneficiary)
+        for step in plan.steps
+        if isinstance(step, Shrink)
+    ]
+    grown = {step.job: step.tasks for step in plan.steps if isinstance(step, Grow)}
     promises = [
         Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         for step in plan.steps
@@ -32,7 +39,7 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
             return msgspec.structs.replace(job, phase="stopping")
         bind = binds.get(job.name)
         if bind is None:
-            return job
+            return msgspec.structs.replace(job, placement=(*job.placement, *grown.get(job.name, ())))
         return msgspec.structs.replace(
             job,
             phase="running",
@@ -55,16 +62,19 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 
 def victims_gone(snapshot: Snapshot) -> Snapshot:
-    """Everybody who was asked to leave has left, and waits again."""
+    """Everybody who was asked to leave has left, and waits again; gangs that were to shrink have."""
     gone = {intent.job for intent in snapshot.in_flight.evictions}
+    shrunk = {intent.job: intent.tasks for intent in snapshot.in_flight.intents if intent.kind == "shrink"}
 
     def after(job: Job) -> Job:
         if job.name not in gone:
-            return job
+            return msgspec.structs.replace(job, placement=without(job.placement, shrunk.get(job.name, ())))
         return msgspec.structs.replace(
             job, phase="pending", placement=(), started_at=None, evicted_at=(*job.evicted_at, snapshot.time)
         )
 
-    intents = tuple(intent for intent in snapshot.in_flight.intents if intent.job not in gone)
+    intents = tuple(
+        intent for intent in snapshot.in_flight.intents if intent.job not in gone and intent.kind != "shrink"
+    )
     in_flight = InFlight(intents=intents, reservations=snapshot.in_flight.reservations)
     return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), in_flight)

@@ -8,12 +8,9 @@ from solver.plan.advice import OTHERWISE, what_would_fit
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
     AboveMax,
-    AboveUserMax,
     ClassNotAllowed,
     NeverFits,
-    UnknownGpuType,
-    UnknownPriorityClass,
-    UnknownQueue,
+    UnknownName,
 )
 from solver.world.cluster import GpuType
 from solver.world.quantities import MilliGpu
@@ -33,7 +30,7 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
     [
         (AboveMax(TEAM, H100, SIX, EIGHT), "Up to 6 H100 would fit in queue team."),
         (AboveMax(TEAM, H100, MilliGpu(0), EIGHT), "Queue team holds no H100: choose another queue or GPU type."),
-        (AboveUserMax(TEAM, H100, SIX, EIGHT), "Up to 6 H100 of one user would fit in queue team."),
+        (AboveMax(TEAM, H100, SIX, EIGHT, per_user=True), "Up to 6 H100 of one user would fit in queue team."),
         (
             ClassNotAllowed("batch", TEAM, ("inference", "training")),
             "Queue team takes the priority class inference or training.",
@@ -50,13 +47,13 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
         ),
         (never(4, 8, 4), "Each task group fits alone, but not all of them together: ask for fewer tasks."),
         (never(4, 8, 0, largest=0), OTHERWISE),
-        (UnknownGpuType("worker", (GpuType("H200"),), (H100, GpuType("A100"))), "The cluster has H100, A100."),
-        (UnknownGpuType("worker", (GpuType("H200"),)), OTHERWISE),
-        (UnknownQueue(QueueName("taem"), ("team",)), "Submit to team."),
-        (UnknownQueue(QueueName("org"), children=("team", "other")), "Submit to team or other."),
-        (UnknownQueue(QueueName("xyz")), OTHERWISE),
-        (UnknownPriorityClass("trainnig", ("training",)), "Use the priority class training."),
-        (UnknownPriorityClass("xyz"), OTHERWISE),
+        (UnknownName("gpu-type", ("H200",), (H100, "A100"), group="worker"), "The cluster has H100, A100."),
+        (UnknownName("gpu-type", ("H200",), group="worker"), OTHERWISE),
+        (UnknownName("queue", ("taem",), ("team",)), "Submit to team."),
+        (UnknownName("queue", ("org",), children=("team", "other")), "Submit to team or other."),
+        (UnknownName("queue", ("xyz",)), OTHERWISE),
+        (UnknownName("priority-class", ("trainnig",), ("training",)), "Use the priority class training."),
+        (UnknownName("priority-class", ("xyz",)), OTHERWISE),
     ],
 )
 def test_each_reason_has_its_advice(reason: AnyReason, advice: str) -> None:

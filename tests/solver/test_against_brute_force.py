@@ -69,7 +69,7 @@ def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
 def test_so_is_a_round_of_jobs_that_wait_for_their_first_type() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=4, held_one_in=4).map(patient), EXAMPLES)
     assert tally.early >= 80, "hardly anybody was too early for a GPU type"
-    assert tally.early_starts >= 15, "hardly anybody was entitled to a type that was not open yet"
+    assert tally.early_starts >= 10, "hardly anybody was entitled to a type that was not open yet"
     assert tally.best >= 0.985 * tally.rounds
 
 

@@ -14,7 +14,7 @@ from solver.plan.plan import Evict
 from solver.program.highs import optimise
 from solver.rules.departures import clocks_of
 from solver.rules.harm import Protection
-from solver.rules.policy import Policy
+from solver.rules.policy import Policy, Queue
 from solver.solve import solve
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -25,12 +25,20 @@ many = settings(max_examples=150, deadline=None)
 
 
 def protecting_what_just_started(policy: Policy) -> Policy:
-    """The same policy, under which every job runs for a while before it is evicted, and a queue drains in one round."""
+    """The same policy, under which every job runs for a while before it is evicted, no queue drains, and none takes turns."""
     protected = Protection(Duration(60_000))
     classes = (msgspec.structs.replace(known, protection=protected) for known in policy.priority_classes)
     evictions = msgspec.structs.replace(policy.scheduling.evictions, per_round=None)
     scheduling = msgspec.structs.replace(policy.scheduling, reclaim_within=Duration(10**10), evictions=evictions)
-    return msgspec.structs.replace(policy, priority_classes=tuple(classes), scheduling=scheduling)
+    queues = tuple(map(quiet, policy.queues))
+    return msgspec.structs.replace(policy, queues=queues, priority_classes=tuple(classes), scheduling=scheduling)
+
+
+def quiet(queue: Queue) -> Queue:
+    """The same queue, without what changes who runs from one round to the next."""
+    ordering = queue.ordering and msgspec.structs.replace(queue.ordering, turns=None)
+    stop_policy = "None" if queue.stop_policy == "None" else "Hold"
+    return msgspec.structs.replace(queue, ordering=ordering, stop_policy=stop_policy)
 
 
 def overdue(snapshot: Snapshot, policy: Policy) -> Snapshot:

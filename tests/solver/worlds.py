@@ -291,20 +291,27 @@ def snapshots(
         rack, block = f"{gpu_type}-r{index // 2}", f"{gpu_type}-b{index // 4}"
         made = node(f"n{index}", draw(st.sampled_from([2, 4])), gpu_type, rack=rack, block=block, cpu=16)
         nodes.append(made)
-    running = [draw(runners(on)) for on in nodes if draw(st.integers(1, held_one_in)) == 1]
+    running = [draw(runners(on, elastic)) for on in nodes if draw(st.integers(1, held_one_in)) == 1]
     pending = [draw(jobs(number, sizes, elastic, close)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
 
 
 @st.composite
-def runners(draw: st.DrawFn, on: Node) -> Job:
-    """A running job of one task on a node."""
+def runners(draw: st.DrawFn, on: Node, elastic: bool = False) -> Job:
+    """A running job of one task on a node; or of a task for each GPU, of which some may leave or join."""
     gpus = draw(st.integers(1, len(on.gpus)))
+    in_parts = elastic and draw(st.booleans())
+    group = TaskGroup("worker", 1, Shape(gpus))
+    if in_parts:
+        least, most = draw(st.integers(1, gpus)), gpus + draw(st.integers(0, 3))
+        group = TaskGroup("worker", most, Shape(1), min_replicas=least)
     spec = JobSpec(
         QueueName(draw(st.sampled_from(["left", "left", "r1", "r2"]))),
-        (TaskGroup("worker", 1, Shape(gpus)),),
+        (group,),
         draw(st.sampled_from(["training", "training", "batch", "inference"])),
     )
-    placement = (TaskPlacement("worker", 0, on.name, tuple(gpu.id for gpu in on.gpus[:gpus])),)
+    devices = [gpu.id for gpu in on.gpus[:gpus]]
+    held = [(device,) for device in devices] if in_parts else [tuple(devices)]
+    placement = tuple(TaskPlacement("worker", index, on.name, mine) for index, mine in enumerate(held))
     started = Instant(-HOUR_MS * draw(st.integers(0, 3)))
     return Job(JobName(f"run-{on.name}"), started, spec, USERS[1], "running", 1, started, placement)
