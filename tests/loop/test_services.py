@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.backend import TaskState
 from reconciler.jobs.replicas import RESTART_AFTER, RESTART_EVERY, RESTARTS_AT_ONCE
+from solver.rules.policy import Queue, policy_of
 from solver.world.cluster import NodeName
 from solver.world.quantities import Duration
 from solver.world.workload import JobName, JobSpec, JobType, QueueName, Shape, TaskGroup
@@ -18,10 +19,15 @@ FOREVER = ("sleep", "forever")
 
 
 def submit(
-    site: Site, command: tuple[str, ...], replicas: int = 3, kind: JobType = "service", limit_s: int | None = None
+    site: Site,
+    command: tuple[str, ...],
+    replicas: int = 3,
+    kind: JobType = "service",
+    limit_s: int | None = None,
+    least: int | None = None,
 ) -> None:
     limit = None if limit_s is None else Duration(limit_s * 1_000)
-    group = TaskGroup("replica", replicas, Shape(gpus=1))
+    group = TaskGroup("replica", replicas, Shape(gpus=1), min_replicas=least)
     spec = JobSpec(QueueName("q"), (group,), command=command, type=kind, time_limit=limit)
     site.store.jobs.submit(JOB, spec, "ada", site.clock.now(), "key")
 
@@ -71,15 +77,18 @@ def test_a_replica_that_ends_at_once_is_not_started_for_ever(site: Site) -> None
     assert RESTARTS_AT_ONCE < len(site.ran(JOB)) <= allowed
 
 
-def test_a_replica_whose_node_dies_leaves_and_the_others_go_on(site: Site) -> None:
-    submit(site, FOREVER, replicas=8)
+@pytest.mark.parametrize("least", [None, 8])
+def test_a_replica_whose_node_dies_leaves_and_the_others_go_on(site: Site, least: int | None) -> None:
+    submit(site, FOREVER, replicas=8, least=least)
     site.rest()
     assert running(site) == 8
-    site.cluster.fail_node(NodeName("n2"), site.clock.now(), Duration(3_600_000))
+    site.cluster.fail_node(NodeName("n2"), site.clock.now(), Duration(120_000))
     passes(site, 60)
     tasks = site.store.ledger.claims()[0].tasks
     assert (site.state(JOB), {task.node for task in tasks}) == ("running", {"n1"})
     assert Counter(site.ran(JOB)) == {"running": 4, "lost": 4}
+    passes(site, 90)
+    assert (site.state(JOB), attempts(site), running(site)) == ("running", [1], 8)
 
 
 def test_a_service_whose_every_replica_is_lost_waits_again(site: Site) -> None:
@@ -94,6 +103,48 @@ def test_a_service_whose_every_replica_is_lost_waits_again(site: Site) -> None:
     passes(site, 60)
     assert (site.state(JOB), running(site)) == ("running", 2)
     assert [claim.attempt for claim in site.store.ledger.claims() if claim.job == JOB] == [2]
+
+
+def test_it_gets_what_it_lacks_once_there_is_room(site: Site) -> None:
+    site.submit("holder", ("sleep", "60s"), tasks=1, gpus=4)
+    site.rest()
+    submit(site, FOREVER, replicas=8)
+    site.rest()
+    assert running(site) == 4
+    passes(site, 90)
+    assert (site.state(JOB), attempts(site), running(site)) == ("running", [1], 8)
+
+
+@pytest.mark.parametrize(("replicas", "attempt", "lasting"), [(1, 2, 1), (5, 1, 4)])
+def test_a_replica_that_cannot_begin_again_where_it_was_goes_elsewhere(
+    site: Site, replicas: int, attempt: int, lasting: int
+) -> None:
+    """The one replica that was on the node had ended before the node died. The others, if any, go on."""
+    site.submit("filler", FOREVER, tasks=1, gpus=3)
+    site.rest()
+    submit(site, ("sleep", "20s") if replicas == 1 else FOREVER, replicas=replicas)
+    site.rest()
+    tasks = next(claim.tasks for claim in site.store.ledger.claims() if claim.job == JOB)
+    alone = min(tasks, key=lambda task: sum(other.node == task.node for other in tasks))
+    if replicas == 1:
+        passes(site, 22)
+    site.cluster.fail_node(alone.node, site.clock.now(), Duration(3_600_000))
+    passes(site, 400, step=2)
+    now = next(claim for claim in site.store.ledger.claims() if claim.job == JOB)
+    assert (site.state(JOB), now.attempt, len(now.tasks)) == ("running", attempt, lasting)
+    assert alone.node not in {task.node for task in now.tasks}
+
+
+def test_an_evicted_service_waits_and_starts_again(site: Site) -> None:
+    submit(site, FOREVER, replicas=4)
+    site.rest()
+    drains = policy_of((Queue(QueueName("q"), stop_policy="HoldAndDrain"),))
+    site.policy, before = drains, site.policy
+    passes(site, 120, step=2)
+    assert (site.state(JOB), running(site)) == ("queued", 0)
+    site.policy = before
+    passes(site, 20)
+    assert (site.state(JOB), attempts(site), running(site)) == ("running", [2], 4)
 
 
 def test_those_that_are_not_ready_in_time_leave_and_the_others_are_the_service(site: Site) -> None:
