@@ -102,11 +102,7 @@ class Holding:
         A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
         """
         stays = self.stays
-        if self.stop is None or not self.stop.evicts:
-            return False
-        if self.is_service:
-            return True
-        if stays.all_succeeded(self.staying):
+        if self.stop is None or not self.stop.evicts or stays.all_succeeded(self.staying):
             return False
         return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
 

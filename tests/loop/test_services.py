@@ -71,7 +71,7 @@ def test_a_replica_that_ends_is_started_again_where_it_was(site: Site, command: 
 
 def test_a_replica_that_ends_at_once_is_not_started_for_ever(site: Site) -> None:
     submit(site, ("fail", "1", "1s"), replicas=1)
-    passes(site, 2_000, step=5)
+    passes(site, 2_000, step=10)
     assert site.state(JOB) == "running"
     allowed = 1 + RESTARTS_AT_ONCE + 2_000_000 // RESTART_EVERY
     assert RESTARTS_AT_ONCE < len(site.ran(JOB)) <= allowed
@@ -129,7 +129,7 @@ def test_a_replica_that_cannot_begin_again_where_it_was_goes_elsewhere(
     if replicas == 1:
         passes(site, 22)
     site.cluster.fail_node(alone.node, site.clock.now(), Duration(3_600_000))
-    passes(site, 400, step=2)
+    passes(site, 400, step=5)
     now = next(claim for claim in site.store.ledger.claims() if claim.job == JOB)
     assert (site.state(JOB), now.attempt, len(now.tasks)) == ("running", attempt, lasting)
     assert alone.node not in {task.node for task in now.tasks}
@@ -140,7 +140,7 @@ def test_an_evicted_service_waits_and_starts_again(site: Site) -> None:
     site.rest()
     drains = policy_of((Queue(QueueName("q"), stop_policy="HoldAndDrain"),))
     site.policy, before = drains, site.policy
-    passes(site, 120, step=2)
+    passes(site, 120, step=3)
     assert (site.state(JOB), running(site)) == ("queued", 0)
     site.policy = before
     passes(site, 20)
@@ -167,9 +167,11 @@ def test_a_cancelled_service_is_cancelled_though_its_replicas_have_ended(site: S
     assert (site.state(JOB), site.store.ledger.claims()) == ("cancelled", ())
 
 
-def test_a_service_has_a_time_limit_where_it_says_so(site: Site) -> None:
-    submit(site, FOREVER, limit_s=30)
-    passes(site, 120)
+@pytest.mark.parametrize("command", [FOREVER, ("fail", "1", "25s"), ("sleep", "25s")])
+def test_a_service_has_a_time_limit_where_it_says_so(site: Site, command: tuple[str, ...]) -> None:
+    """Whether its replicas run then, or rest before they would begin again."""
+    submit(site, command, limit_s=30)
+    passes(site, 120, step=2)
     assert site.state(JOB) == "failed"
     assert "time limit of 30s" in (site.store.jobs.job(JOB).outcome or pytest.fail("it has no outcome")).message
 
