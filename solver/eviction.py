@@ -6,6 +6,7 @@ for the devices it will have; it is bound in a later round, when its victims are
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -20,8 +21,9 @@ from solver.rules.policy import Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
-from solver.rules.victims import Law, Taker, Victim
+from solver.rules.victims import Law, Taker, Victim, gangs_first
 from solver.starts import Start
+from solver.world.cluster import GpuType
 from solver.world.held import seen
 from solver.world.parts import owner_of
 from solver.world.room import Room
@@ -184,22 +186,40 @@ class MakingRoom:
     def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
         """Fewer victims, tried from the most harmful down."""
         found = self._without_the_useless(candidate, tier, found)
-        for victim in reversed(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
+        for victim in gangs_first(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
             others = [other for other in found.victims if other is not victim]
             found = self._try(candidate, found.option, tier, others) or found
         return self._without_the_useless(candidate, tier, found)
 
     def _without_the_useless(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
         """The same place without those who free neither room there nor quota."""
-        near = self.law.with_all_parts([victim for victim in found.victims if found.uses_nodes_of(victim)])
-        headroom = self._allowed(candidate, found.option, tier, near)
-        if headroom:
-            return replace(found, victims=near, headroom=headroom)
-        for victim in reversed(found.victims):
+        near = [victim for victim in found.victims if found.uses_nodes_of(victim)]
+        for kept in (
+            near,
+            [victim for victim in found.victims if victim in near or self._frees_quota(victim, candidate)],
+        ):
+            victims = self.law.with_all_parts(kept)
+            headroom = self._allowed(candidate, found.option, tier, victims)
+            if headroom:
+                found = replace(found, victims=victims, headroom=headroom)
+                break
+        for victim in gangs_first(found.victims):
             others = self.law.with_all_parts([other for other in found.victims if other is not victim])
             if not found.uses_nodes_of(victim) and (headroom := self._allowed(candidate, found.option, tier, others)):
                 found = replace(found, victims=others, headroom=headroom)
         return found
+
+    def _frees_quota(self, victim: Victim, candidate: Candidate) -> bool:
+        """Whether a limit binds both: that of their own queue, or a max above them."""
+        mine, theirs = candidate.job.spec.queue, victim.holder.job.spec.queue
+        above = set(self.law.tree.path(theirs))
+        limits = self.headroom.shares.ceiling
+        return mine == theirs or any(
+            line in limits
+            for gpu_type in victim.holder.charge
+            for line in self.law.tree.lines(mine, gpu_type)
+            if line.queue in above
+        )
 
     def _try(
         self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim], free: Room | None = None
@@ -232,8 +252,10 @@ class MakingRoom:
         return headroom
 
     def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
-        gone = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in victims]
-        return self.headroom.under(self.headroom.shares.without(gone)) if gone else self.headroom
+        gone: dict[QueueName, Counter[GpuType]] = {}
+        for victim in victims:
+            gone.setdefault(victim.holder.job.spec.queue, Counter()).update(victim.holder.charge)
+        return self.headroom.under(self.headroom.shares.without(gone.items())) if gone else self.headroom
 
     def _keeps_to_limits(self, found: _Trial, taker: Taker) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""

@@ -43,6 +43,7 @@ class _Evictions:
     promises: dict[JobName, Nominate] = field(init=False)
     type_of: dict[str, GpuType] = field(init=False)
     guaranteed: dict[Line, int] = field(init=False)
+    _known_inside: dict[JobName, bool] = field(default_factory=dict)
     _in_line: dict[tuple[QueueName, GpuType], dict[JobName, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -167,6 +168,11 @@ class _Evictions:
         return [job for job in self.jobs.values() if job.phase == "running" and job.name not in stopping]
 
     def _inside(self, taker: Job) -> bool:
+        if taker.name not in self._known_inside:
+            self._known_inside[taker.name] = self._lies_inside(taker)
+        return self._known_inside[taker.name]
+
+    def _lies_inside(self, taker: Job) -> bool:
         """Whether all that a taker is promised fits in its queue's guarantee, once those evicted from the queue have left."""
         queue, wanted = taker.spec.queue, self._gpus_of_tasks(taker.name)
         evicted = self.parted.leaving

@@ -48,16 +48,19 @@ def parted(snapshot: Snapshot, policy: Policy, plan: Plan) -> Parted:
         divisible = known is not None and known.preemptible and job.phase == "running" and job.name not in busy
         whole = msgspec.structs.replace(job, placement=left)
         jobs |= {part.name: part for part in (in_parts(whole) if divisible else (whole,))}
+    parts_of: dict[JobName, list[JobName]] = {}
+    for name in jobs:
+        parts_of.setdefault(owner_of(name), []).append(name)
     steps: dict[JobName, Evict | Shrink] = {}
     along = set()
     for step in plan.steps:
         if isinstance(step, Evict):
             steps[step.job] = step
-            along |= {name for name in jobs if owner_of(name) == step.job != name}
+            along |= {name for name in parts_of.get(step.job, ()) if name != step.job}
         elif isinstance(step, Shrink) and step.means != "overdue":
             named = {(task.group, task.index) for task in step.tasks}
-            for name, part in jobs.items():
-                if owner_of(name) == step.job and {(task.group, task.index) for task in part.placement} <= named:
+            for name in parts_of.get(step.job, ()):
+                if {(task.group, task.index) for task in jobs[name].placement} <= named:
                     steps[name] = step
     return Parted(jobs, steps, frozenset(along))
 

@@ -258,3 +258,10 @@ def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
     if holder.job.spec.type == "service":
         since_ms = 0
     return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000
+
+
+def gangs_first(victims: Sequence[Victim]) -> list[Victim]:
+    """From the most harmful down; what a gang can't do without before its other parts, which leave with it."""
+    worst_first = list(victims)[::-1]
+    worst_first.sort(key=lambda victim: owner_of(victim.name) != victim.name)
+    return worst_first
