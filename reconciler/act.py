@@ -11,8 +11,10 @@ from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang,
 from reconciler.control import ControlPlane
 from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import JobOutcome
-from reconciler.jobs.settle import (
-    STOP_GRACE,
+from reconciler.jobs.replicas import RESTART_DEADLINE
+from reconciler.jobs.settle import STOP_GRACE, describe, settlements
+from reconciler.jobs.settlements import (
+    AskToLeave,
     AskToStop,
     Cancel,
     Confirmation,
@@ -22,12 +24,11 @@ from reconciler.jobs.settle import (
     Fail,
     Forget,
     GiveBack,
+    Restart,
     Send,
     Settlement,
     Succeed,
     TimeOut,
-    describe,
-    settlements,
 )
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
@@ -150,12 +151,15 @@ class Leader:
         now = self.plane.clock.now()
         until = now.after(step.grace)
         intent = Intent("shrink", step.job, step.attempt, now, until, step.tasks, step.beneficiary)
+        self._ask_to_leave(intent, _why_evicted(step))
+
+    def _ask_to_leave(self, intent: Intent, cause: str) -> None:
         self.plane.ledger.ask(self.epoch, intent)
-        self._note("asked-to-shrink", step.job, f"{_named(step.tasks)} leave: {_why_evicted(step)}")
+        self._note("asked-to-shrink", intent.job, f"{_named(intent.tasks)} leave: {cause}")
         # What the ledger says is what is ordered: it keeps a shrink that it knew before, and none of a gang that has ended.
-        claim = next((claim for claim in self.plane.ledger.claims() if claim.job == step.job), None)
+        claim = next((claim for claim in self.plane.ledger.claims() if claim.job == intent.job), None)
         if claim is not None and intent in self.plane.ledger.intents():
-            self._send(order_of(intent, claim, self.plane.jobs.job(step.job)))
+            self._send(order_of(intent, claim, self.plane.jobs.job(intent.job)))
 
     def _grow(self, step: Grow) -> bool:
         now = self.plane.clock.now()
@@ -192,8 +196,8 @@ class Leader:
         match settlement:
             case ConfirmRunning() | ConfirmGrown() | ConfirmShrunk():
                 self._confirm(settlement)
-            case AskToStop(job, attempt, cause):
-                self._ask_to_stop(job, attempt, cause)
+            case AskToStop() | AskToLeave() | Restart():
+                self._ask(settlement)
             case Succeed(job):
                 self._finish(
                     job, JobOutcome("succeeded", self.plane.clock.now(), 0, "every task ended with exit code 0")
@@ -225,6 +229,23 @@ class Leader:
             case ConfirmShrunk(job, attempt):
                 self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
                 self._note("shrunk", job, f"nothing runs of the tasks that were to leave attempt {attempt}")
+
+    def _ask(self, wanted: AskToStop | AskToLeave | Restart) -> None:
+        match wanted:
+            case AskToStop(job, attempt, cause):
+                self._ask_to_stop(job, attempt, cause)
+            case AskToLeave(job, attempt, tasks, cause):
+                now = self.plane.clock.now()
+                self._ask_to_leave(Intent("shrink", job, attempt, now, now.after(STOP_GRACE), tasks), cause)
+            case Restart():
+                self._restart(wanted)
+
+    def _restart(self, due: Restart) -> None:
+        now = self.plane.clock.now()
+        intent = Intent("grow", due.job, due.attempt, now, now.after(RESTART_DEADLINE), due.tasks)
+        claim = self.plane.ledger.restart(self.epoch, intent)
+        self._note("restarts", due.job, f"{_named(due.tasks)} begin again on {_nodes(due.tasks)}")
+        self._send(order_of(intent, claim, self.plane.jobs.job(due.job)))
 
     def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
         now = self.plane.clock.now()

@@ -17,7 +17,7 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.jobs import settle
 from reconciler.jobs.holding import Holding
-from reconciler.jobs.settle import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
+from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
 from reconciler.jobs.sighted import Attempt, TaskKey
 from reconciler.store.sql import database, ledger
 from reconciler.store.sql.ledger import SqlLedger

@@ -60,7 +60,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     yield "State", state_line(job, SystemClock().now())
     if job.cancel_requested_by:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
-    yield "Gang", size_of(spec)
+    yield spec.type.capitalize(), size_of(spec)
     for group in spec.task_groups:
         tasks = str(group.replicas) if group.least == group.replicas else f"{group.least} to {group.replicas}"
         yield f"  {group.name}", f"{tasks} x {shape_words(group.shape)}"

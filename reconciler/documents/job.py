@@ -48,6 +48,11 @@ def _job_of(document: Located, file: str) -> NamedJob:
 
 
 def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    if job.value.type == "service" and len(job.value.task_groups) > 1:
+        message = f"a service has one task group, not {len(job.value.task_groups)}: its replicas are each of their own"
+        yield job.problem(
+            ("spec", "taskGroups", 1), "one-role", message, "Submit one service for each role, or a gang."
+        )
     seen: set[str] = set()
     for index, group in enumerate(job.value.task_groups):
         at: Path = ("spec", "taskGroups", index)

@@ -31,18 +31,18 @@ class Holding:
     @property
     def stop(self) -> Intent | None:
         """What was asked for when it was asked to stop."""
-        return self._asked("stop")
+        return self.asked("stop")
 
     @property
     def leaving(self) -> tuple[TaskPlacement, ...]:
         """Tasks that were asked to leave, and are its own until they have: how they end says nothing of the job."""
-        shrink = self._asked("shrink")
+        shrink = self.asked("shrink")
         return shrink.tasks if shrink else ()
 
     @property
     def joining(self) -> tuple[TaskPlacement, ...]:
         """Tasks by which it grows, without those that are to leave before they have joined."""
-        grow = self._asked("grow")
+        grow = self.asked("grow")
         return _without(grow.tasks, self.leaving) if grow else ()
 
     @property
@@ -61,6 +61,17 @@ class Holding:
         return self._known(self.claim.tasks).is_over(self.claim.tasks)
 
     @property
+    def is_service(self) -> bool:
+        """Its replicas are each of their own: how one ends says nothing of the job."""
+        return self.record.spec.type == "service"
+
+    @property
+    def goes_on(self) -> bool:
+        """Some task runs or may yet; of a service that nobody ends, those that have ended are started again."""
+        ended = self.stopping or self.record.outcome is not None or self.attempt.stopped
+        return not self.is_over or (self.is_service and not ended)
+
+    @property
     def has_left(self) -> bool:
         """Every task that was asked to leave has, for good."""
         return self._known(self.leaving).have_left(self.leaving)
@@ -77,6 +88,8 @@ class Holding:
         reached_at, stays = self.claim.limit_reached_at, self.stays
         if self.stop is None or reached_at is None or self.stop.asked_at < reached_at:
             return False
+        if self.is_service:
+            return True
         ended_before = all(task.at < self.stop.asked_at for task in stays.tasks)
         if stays.all_succeeded(self.staying) and ended_before:
             return False
@@ -93,12 +106,13 @@ class Holding:
             return False
         return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
 
-    def _asked(self, kind: IntentKind) -> Intent | None:
+    def asked(self, kind: IntentKind) -> Intent | None:
+        """What is in flight of a kind."""
         return next((intent for intent in self.intents if intent.kind == kind), None)
 
     def _known(self, tasks: Iterable[TaskPlacement]) -> Attempt:
         """What is known of some tasks. Those that still join may have been in it before: that says nothing of them."""
-        grow = self._asked("grow")
+        grow = self.asked("grow")
         joining = {(task.group, task.index) for task in grow.tasks} if grow else set()
         return self.attempt.of_tasks(
             {key: self.claim.growth if key in joining else 0 for key in ((task.group, task.index) for task in tasks)}

@@ -8,12 +8,28 @@ then does the backend forget the attempt. A crash in between finds a job that en
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from reconciler.backend import Order, StopGang, TaskStatus
+from reconciler.backend import StopGang, TaskStatus
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import TERMINAL, JobRecord, JobState
+from reconciler.jobs.replicas import settle_replicas
+from reconciler.jobs.settlements import (
+    AskToLeave,
+    AskToStop,
+    Cancel,
+    ConfirmGrown,
+    ConfirmRunning,
+    ConfirmShrunk,
+    Fail,
+    Forget,
+    GiveBack,
+    Restart,
+    Send,
+    Settlement,
+    Succeed,
+    TimeOut,
+)
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.jobs.states import require_transition, state_of
 from reconciler.store.protocols import Claim
@@ -26,98 +42,6 @@ RESEND_AFTER = Duration(2_000)
 
 STOP_GRACE = Duration(30_000)
 """Between asking a task to end and making it: what Kubernetes gives a pod (terminationGracePeriodSeconds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmRunning:
-    """Every task of the gang runs, since `at`."""
-
-    job: JobName
-    attempt: int
-    at: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class AskToStop:
-    """The gang shall end, because of `cause`."""
-
-    job: JobName
-    attempt: int
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class Succeed:
-    """Every task ended well."""
-
-    job: JobName
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The gang has ended because of one task."""
-
-    job: JobName
-    culprit: TaskStatus
-
-
-@dataclass(frozen=True, slots=True)
-class TimeOut:
-    """The gang was stopped because it had run for as long as it may."""
-
-    job: JobName
-    limit: Duration
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """The job has ended, or never began, because somebody asked for that."""
-
-    job: JobName
-    actor: str
-
-
-@dataclass(frozen=True, slots=True)
-class GiveBack:
-    """Nothing of the attempt runs: its devices are free."""
-
-    job: JobName
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """The backend need not report this attempt any more."""
-
-    job: JobName
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """An order whose effect is not to be seen yet."""
-
-    order: Order
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmGrown:
-    """Every task that joined the gang runs."""
-
-    job: JobName
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmShrunk:
-    """Nothing runs of the tasks that were to leave the gang: their devices are free."""
-
-    job: JobName
-    attempt: int
-
-
-Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
-Settlement = Confirmation | AskToStop | Succeed | Fail | TimeOut | Cancel | GiveBack | Forget | Send
 
 
 def settlements(
@@ -142,7 +66,7 @@ def settlements(
 def settle(holding: Holding) -> tuple[Settlement, ...]:
     """What follows for one claim."""
     job, attempt, stays = holding.claim.job, holding.claim.attempt, holding.stays
-    if not holding.is_over:
+    if holding.goes_on:
         return _settle_live(holding)
     done = (GiveBack(job, attempt), Forget(job, attempt))
     if holding.record.outcome is not None:
@@ -153,12 +77,12 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
         return (TimeOut(job, limit), *done)
     if holding.evicted and not holding.record.cancel_requested_by:
         return done
-    if stays.all_succeeded(holding.staying):
+    if not holding.is_service and stays.all_succeeded(holding.staying):
         return (Succeed(job), *done)
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
     if holding.record.cancel_requested_by and holding.stopping:
         return (Cancel(job, holding.record.cancel_requested_by), *done)
-    if stays.culprit is not None:
+    if not holding.is_service and stays.culprit is not None:
         return (Fail(job, stays.culprit), *done)
     if holding.stopping:
         return done
@@ -173,11 +97,14 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
         return (Send(StopGang(job, attempt, STOP_GRACE)),)
     if holding.record.cancel_requested_by:
         return (AskToStop(job, attempt, f"cancelled by {holding.record.cancel_requested_by}"),)
-    if stays.culprit is not None:
+    if not holding.is_service and stays.culprit is not None:
         return (AskToStop(job, attempt, f"{describe(stays.culprit)}; a gang runs whole or not at all"),)
     if holding.limit_reached:
         return (AskToStop(job, attempt, f"its time limit of {holding.claim.time_limit} is over"),)
-    if holding.leaving and stays.all_succeeded(holding.staying):
+    replicas = settle_replicas(holding) if holding.is_service else ()
+    if replicas:
+        return replicas
+    if not holding.is_service and holding.leaving and stays.all_succeeded(holding.staying):
         return (AskToStop(job, attempt, "every task that was to stay has ended with exit code 0"),)
     if holding.claim.running_since is None and stays.all_run(holding.staying):
         return (ConfirmRunning(job, attempt, max((task.at for task in stays.tasks), default=holding.now)),)
@@ -233,7 +160,7 @@ def _lawful(state: JobState, decided: tuple[Settlement, ...]) -> tuple[Settlemen
                 state = require_transition(job, state, "cancelled")
             case GiveBack(job) if state not in TERMINAL:
                 state = require_transition(job, state, "queued")
-            case GiveBack() | Forget() | Send() | ConfirmGrown() | ConfirmShrunk():
+            case GiveBack() | Forget() | Send() | ConfirmGrown() | ConfirmShrunk() | AskToLeave() | Restart():
                 pass
     return decided
 

@@ -217,6 +217,13 @@ class Ledger(Protocol):
         StaleEpochError.
         """
 
+    def restart(self, epoch: Epoch, intent: Intent) -> Claim:
+        """The intent to let tasks that the gang has, and that have ended, begin once more where they were: the next growth.
+
+        Returns the claim as it is then. It must run, and neither be stopping nor grow already. Raises ClaimRefusedError,
+        StaleEpochError.
+        """
+
     def confirm_grown(self, epoch: Epoch, job: JobName, attempt: int) -> None:
         """All tasks that joined run: the intent is done. Idempotent. Raises StaleEpochError."""
 

@@ -61,9 +61,12 @@ class _Gangs:
             yield from topology_violations(job, bind.tasks, self.nodes)
 
     def _limit(self, job: Job) -> Duration | None:
+        if job.spec.time_limit is not None or job.spec.type == "service":
+            return job.spec.time_limit
         name = job.spec.priority_class or self.policy.scheduling.default_priority_class
         defaults = {known.name: known.default_time_limit for known in self.policy.priority_classes}
-        return defaults.get(name) if job.spec.time_limit is None else job.spec.time_limit
+        eight_hours = Duration(28_800_000) if job.spec.type == "interactive" else None
+        return defaults.get(name) or eight_hours
 
     def _whole(self, job: Job, bind: Bind | Nominate) -> Iterable[Violation]:
         known = {group.name for group in job.spec.task_groups}

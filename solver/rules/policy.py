@@ -12,7 +12,7 @@ from solver.rules.reservation import DeclaredReservation
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import Job, JobName, QueueName
+from solver.world.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, QueueName
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
@@ -210,11 +210,12 @@ class Policy(Document, frozen=True, omit_defaults=False):
         return self.scheduling.evictions.grace if asked is None else asked
 
     def time_limit(self, job: Job) -> Duration | None:
-        """The limit under which a job starts: its own, else its class's; None: it may run for ever."""
-        if job.spec.time_limit is not None:
+        """The limit under which a job starts: its own, else its class's, but not of a service; None: it may run for ever."""
+        if job.spec.time_limit is not None or job.spec.type == "service":
             return job.spec.time_limit
         known = self.priority_class(job)
-        return known.default_time_limit if known else None
+        limit = known.default_time_limit if known else None
+        return INTERACTIVE_TIME_LIMIT if limit is None and job.spec.type == "interactive" else limit
 
 
 def policy_of(

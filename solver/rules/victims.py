@@ -251,10 +251,12 @@ def protected(job: Job, protection: Protection, now: Instant) -> bool:
 
 
 def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
-    """What an eviction throws away, in GPU-seconds: work since the last checkpoint, and starting again."""
+    """What an eviction throws away, in GPU-seconds: work since the last checkpoint, which a service has not, and starting again."""
     ran_ms = max(0, now - holder.job.started_at) if holder.job.started_at is not None else 0
     checkpoint = holder.job.spec.checkpoint
     since_ms = ran_ms % checkpoint.interval if checkpoint else ran_ms
+    if holder.job.spec.type == "service":
+        since_ms = 0
     return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000
 
 

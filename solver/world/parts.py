@@ -49,7 +49,7 @@ def part_of(job: Job, name: JobName, tasks: tuple[TaskPlacement, ...]) -> Job:
     """Some of a gang's tasks as a job."""
     counts = {group.name: sum(task.group == group.name for task in tasks) for group in job.spec.task_groups}
     groups = tuple(
-        msgspec.structs.replace(group, replicas=counts[group.name], min_replicas=None)
+        msgspec.structs.replace(group, replicas=counts[group.name], min_replicas=counts[group.name])
         for group in job.spec.task_groups
         if counts[group.name]
     )

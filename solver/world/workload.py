@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, NewType
 
+import msgspec
+
 from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -170,8 +172,15 @@ class Checkpoint(Document, frozen=True):
     grace: Duration | None = None
 
 
+JobType = Literal["gang", "service", "interactive"]
+"""`service`: replicas that are each of their own and have no end. `interactive`: a person waits for it, and it ends by itself."""
+
+INTERACTIVE_TIME_LIMIT = Duration(8 * 3_600_000)
+"""How long an interactive job may run where neither it nor its class says so."""
+
+
 class JobSpec(Document, frozen=True):
-    """The `spec` of a Job document.
+    """The `spec` of a Job document. A service that says no `min_replicas` starts with one.
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
@@ -186,6 +195,16 @@ class JobSpec(Document, frozen=True):
     fallback_after: Duration | None = None
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    type: JobType = "gang"
+
+    def __post_init__(self) -> None:
+        """Settle with how few replicas a service starts, so that whoever reads it counts the same."""
+        if self.type == "service" and any(group.min_replicas is None for group in self.task_groups):
+            settled = (
+                group if group.min_replicas is not None else msgspec.structs.replace(group, min_replicas=1)
+                for group in self.task_groups
+            )
+            msgspec.structs.force_setattr(self, "task_groups", tuple(settled))
 
     @property
     def gpus(self) -> MilliGpu:

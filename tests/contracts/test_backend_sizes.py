@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError, StartGang
@@ -50,6 +51,17 @@ def test_a_task_that_ended_by_itself_has_left_too(world: BackendWorld, watcher: 
     watcher.send(stop_workers("job", 0))
     watcher.until(lambda: watcher.has_left("job", 0))
     assert watcher.states("job") == ["failed"]
+
+
+def test_a_task_that_ended_by_itself_begins_again_with_the_next_growth(world: BackendWorld, watcher: Watcher) -> None:
+    started = start(world, "job", world.fails(7), (0, (0,)), (1, (0,)))
+    watcher.send(started)
+    watcher.until(lambda: watcher.states("job") == ["failed", "failed"])
+    order = msgspec.structs.replace(grow(world, started, 1), tasks=started.tasks[:1])
+    watcher.send(order)
+    watcher.send(order)
+    watcher.until(lambda: watcher.tasks[JOB, 1, "worker", 0].growth == 1 and watcher.states("job") == ["failed"] * 2)
+    assert [world.starts(JOB, 1, "worker", index) for index in range(2)] == [2, 1]
 
 
 def test_what_was_told_to_leave_before_it_came_never_starts(

@@ -53,6 +53,31 @@ def test_growing_adds_tasks_to_the_claim_and_holds_their_devices(stores: Stores)
     assert stores.ledger.grow(epoch, growth_of("a", "g4", first=3)).growth == 2
 
 
+def test_a_restart_is_a_growth_by_nothing(stores: Stores) -> None:
+    epoch = lead(stores)
+    before = running(stores, epoch, "a", "g1", "g2")
+    asked = msgspec.structs.replace(growth_of("a"), tasks=before.tasks[1:])
+    again = stores.ledger.restart(epoch, asked)
+    assert again == msgspec.structs.replace(before, growth=1)
+    stores.reopen()
+    assert (stores.ledger.claims(), stores.ledger.intents()) == ((again,), (asked,))
+    with pytest.raises(ClaimRefusedError, match="still grows"):
+        stores.ledger.restart(epoch, asked)
+    stores.ledger.confirm_grown(epoch, JobName("a"), 1)
+    assert stores.ledger.restart(epoch, asked).growth == 2
+
+
+def test_only_what_a_running_gang_has_is_restarted(stores: Stores) -> None:
+    epoch = lead(stores)
+    claim = running(stores, epoch, "a", "g1")
+    for asked, why in ((growth_of("a", "g2"), "no such task"), (growth_of("a", "g1", attempt=2), "does not hold")):
+        with pytest.raises(ClaimRefusedError, match=why):
+            stores.ledger.restart(epoch, asked)
+    assert (stores.ledger.claims(), stores.ledger.intents()) == ((claim,), ())
+    with pytest.raises(StaleEpochError):
+        stores.ledger.restart(Epoch(epoch - 1), msgspec.structs.replace(growth_of("a"), tasks=claim.tasks))
+
+
 def test_a_growth_that_may_not_be_is_refused_whole(stores: Stores) -> None:
     epoch = lead(stores)
     claim = running(stores, epoch, "a", "g1")

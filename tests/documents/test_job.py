@@ -126,3 +126,17 @@ def test_an_invalid_example_snapshot_is_reported(written: str, instead: str, pla
 
 def test_json_of_another_kind_is_left_alone() -> None:
     assert codes({"cluster-state/s.json": '{"kind": "Grafana"}', "cluster-state/list.json": "[1]"}) == []
+
+
+def test_a_service_starts_with_one_replica_unless_it_says_more() -> None:
+    service = JOB.replace("spec:\n", "spec:\n  type: service\n").replace(
+        JOB[JOB.index("    - name: leader") : JOB.index("  topology")], ""
+    )
+    _, spec = read_job(service.encode(), "job.yaml")
+    assert (spec.task_groups[0].least, spec.task_groups[0].replicas) == (1, 4)
+    _, spec = read_job(service.replace("replicas: 4", "replicas: 4\n      minReplicas: 2").encode(), "job.yaml")
+    assert spec.task_groups[0].least == 2
+
+
+def test_a_service_has_one_role() -> None:
+    assert problems(JOB.replace("spec:\n", "spec:\n  type: service\n")) == ["11:7 one-role"]

@@ -6,9 +6,8 @@ import pytest
 
 from reconciler.backend import StartGang, StopGang, TaskState, TaskStatus
 from reconciler.jobs.record import TERMINAL, JobOutcome, JobRecord, JobState
-from reconciler.jobs.settle import (
-    RESEND_AFTER,
-    STOP_GRACE,
+from reconciler.jobs.settle import RESEND_AFTER, STOP_GRACE, settlements
+from reconciler.jobs.settlements import (
     AskToStop,
     Cancel,
     ConfirmRunning,
@@ -19,7 +18,6 @@ from reconciler.jobs.settle import (
     Settlement,
     Succeed,
     TimeOut,
-    settlements,
 )
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of

@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
 from reconciler.jobs.record import JobRecord
-from reconciler.jobs.settle import (
-    RESEND_AFTER,
+from reconciler.jobs.settle import RESEND_AFTER, settlements
+from reconciler.jobs.settlements import (
     AskToStop,
     Cancel,
     ConfirmGrown,
@@ -20,7 +20,6 @@ from reconciler.jobs.settle import (
     Send,
     Settlement,
     Succeed,
-    settlements,
 )
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.store.protocols import Claim

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import HISTORY_JOBS, Claim, ClaimRefusedError, NotLeaderError, PastUse
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.held import add_served, hold, refuse_held
-from reconciler.store.sql.sizes import change_size, refuse_growth, without
+from reconciler.store.sql.rows import claim_of, intent_named, read_claim
+from reconciler.store.sql.sizes import change_size, claim_to_grow, refuse_growth, without
 from reconciler.store.sql.tables import (
     attempts,
     claims,
@@ -26,7 +25,7 @@ from reconciler.store.sql.tables import (
 from solver.world.document import encode
 from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
-from solver.world.workload import JobName, JobSpec, TaskPlacement
+from solver.world.workload import JobName, JobSpec
 
 
 class SqlLedger:
@@ -130,11 +129,21 @@ class SqlLedger:
     def grow(self, epoch: Epoch, intent: Intent) -> Claim:
         """Devices for more tasks, the longer claim, and the intent; or nothing of it."""
         with self._database.writing(epoch) as connection:
-            claim = self._claim_of(connection, intent)
-            if claim is None:
-                raise ClaimRefusedError(f"{intent.job} does not hold attempt {intent.attempt}")
+            claim = claim_to_grow(self._database, connection, intent)
             refuse_growth(connection, claim, intent.tasks)
             grown = msgspec.structs.replace(claim, tasks=(*claim.tasks, *intent.tasks), growth=claim.growth + 1)
+            change_size(connection, grown, intent.asked_at)
+            _insert_intent(connection, intent)
+            return grown
+
+    def restart(self, epoch: Epoch, intent: Intent) -> Claim:
+        """The intent, and the claim with its next growth; its devices stay as they are."""
+        with self._database.writing(epoch) as connection:
+            claim = claim_to_grow(self._database, connection, intent)
+            strange = [task for task in intent.tasks if task not in claim.tasks]
+            if strange:
+                raise ClaimRefusedError(f"{intent.job} has no such task: {strange[0].group}/{strange[0].index}")
+            grown = msgspec.structs.replace(claim, growth=claim.growth + 1)
             change_size(connection, grown, intent.asked_at)
             _insert_intent(connection, intent)
             return grown
@@ -147,45 +156,25 @@ class SqlLedger:
     def confirm_shrunk(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """The tasks of the intent go, from the claim and from a growth that was still to be confirmed."""
         with self._database.writing(epoch) as connection:
-            shrink = self._intent(connection, f"shrink/{job}/{attempt}")
-            claim = self._claim_of(connection, shrink) if shrink else None
+            shrink = intent_named(self._database, connection, f"shrink/{job}/{attempt}")
+            claim = claim_of(self._database, connection, shrink) if shrink else None
             if shrink is None or claim is None:
                 return
             shrunk = msgspec.structs.replace(claim, tasks=without(claim.tasks, shrink.tasks))
             change_size(connection, shrunk, at)
             connection.execute(delete(intents).where(intents.c.id == shrink.id))
-            grow = self._intent(connection, f"grow/{job}/{attempt}")
+            grow = intent_named(self._database, connection, f"grow/{job}/{attempt}")
             if grow is not None:
                 joining = without(grow.tasks, shrink.tasks)
                 connection.execute(delete(intents).where(intents.c.id == grow.id))
                 if joining:
                     _insert_intent(connection, msgspec.structs.replace(grow, tasks=joining))
 
-    def _claim_of(self, connection: Connection, intent: Intent) -> Claim | None:
-        held = (claims.c.job == intent.job) & (claims.c.attempt == intent.attempt)
-        row = connection.execute(select(claims).where(held)).one_or_none()
-        return None if row is None else self._read_claim(row)
-
-    def _intent(self, connection: Connection, name: str) -> Intent | None:
-        text = connection.execute(select(intents.c.intent).where(intents.c.id == name)).scalar()
-        return None if text is None else self._database.read_document(text, Intent)
-
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
         with self._database.reading() as connection:
             rows = connection.execute(select(claims)).all()
-        return tuple(sorted(map(self._read_claim, rows), key=lambda claim: claim.job))
-
-    def _read_claim(self, row: Row[Any]) -> Claim:
-        return Claim(
-            JobName(row.job),
-            row.attempt,
-            self._database.read_document(row.tasks, tuple[TaskPlacement, ...]),
-            Instant(row.since),
-            None if row.running_since is None else Instant(row.running_since),
-            None if row.time_limit is None else Duration(row.time_limit),
-            row.growth,
-        )
+        return tuple(sorted((read_claim(self._database, row) for row in rows), key=lambda claim: claim.job))
 
     def intents(self) -> tuple[Intent, ...]:
         """Every intent not yet confirmed, sorted by id."""

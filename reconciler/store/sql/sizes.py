@@ -7,15 +7,21 @@ from collections import Counter
 from sqlalchemy import Connection, delete, select, update
 
 from reconciler.store.protocols import Claim, ClaimRefusedError
+from reconciler.store.sql.database import Database
 from reconciler.store.sql.held import hold, ran, refuse_held
+from reconciler.store.sql.rows import claim_of
 from reconciler.store.sql.tables import claims, holdings, intents, jobs
 from solver.world.document import encode
+from solver.world.inflight import Intent
 from solver.world.quantities import Instant
 from solver.world.workload import TaskPlacement
 
 
-def refuse_growth(connection: Connection, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:
-    """Raises ClaimRefusedError for a gang that does not simply run, and for tasks or devices that are somebody's already."""
+def claim_to_grow(database: Database, connection: Connection, intent: Intent) -> Claim:
+    """The claim of a growth's gang. Raises ClaimRefusedError for one that holds nothing, or does not simply run."""
+    claim = claim_of(database, connection, intent)
+    if claim is None:
+        raise ClaimRefusedError(f"{intent.job} does not hold attempt {intent.attempt}")
     job = f"attempt {claim.attempt} of {claim.job}"
     if connection.execute(select(jobs.c.ended_at).where(jobs.c.name == claim.job)).scalar_one() is not None:
         raise ClaimRefusedError(f"{claim.job} has ended")
@@ -25,9 +31,14 @@ def refuse_growth(connection: Connection, claim: Claim, joining: tuple[TaskPlace
     for kind, is_busy in (("stop", "is being stopped"), ("grow", "still grows")):
         if f"{kind}/{claim.job}/{claim.attempt}" in asked:
             raise ClaimRefusedError(f"{job} {is_busy}")
+    return claim
+
+
+def refuse_growth(connection: Connection, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:
+    """Raises ClaimRefusedError for tasks or devices that are somebody's already."""
     for (group, index), count in Counter((task.group, task.index) for task in (*claim.tasks, *joining)).items():
         if count > 1:
-            raise ClaimRefusedError(f"{job} has a task {group}/{index} already")
+            raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} has a task {group}/{index} already")
     refuse_held(connection, claim.job, joining)
 
 

@@ -1,0 +1,122 @@
+"""What may follow from what the backend reports, as data: decided in jobs/settle.py, made true in act.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.backend import Order, TaskStatus
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName, TaskPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRunning:
+    """Every task of the gang runs, since `at`."""
+
+    job: JobName
+    attempt: int
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class AskToStop:
+    """The gang shall end, because of `cause`."""
+
+    job: JobName
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """Every task ended well."""
+
+    job: JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The gang has ended because of one task."""
+
+    job: JobName
+    culprit: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOut:
+    """The gang was stopped because it had run for as long as it may."""
+
+    job: JobName
+    limit: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The job has ended, or never began, because somebody asked for that."""
+
+    job: JobName
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Nothing of the attempt runs: its devices are free."""
+
+    job: JobName
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The backend need not report this attempt any more."""
+
+    job: JobName
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """An order whose effect is not to be seen yet."""
+
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmGrown:
+    """Every task that joined the gang runs."""
+
+    job: JobName
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmShrunk:
+    """Nothing runs of the tasks that were to leave the gang: their devices are free."""
+
+    job: JobName
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskToLeave:
+    """Some replicas of a service shall leave it, because of `cause`; it goes on without them."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Replicas of a service that have ended begin once more, where they were."""
+
+    job: JobName
+    attempt: int
+    tasks: tuple[TaskPlacement, ...]
+
+
+Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
+Settlement = (
+    Confirmation | AskToStop | AskToLeave | Restart | Succeed | Fail | TimeOut | Cancel | GiveBack | Forget | Send
+)

@@ -1,0 +1,40 @@
+"""Claims and intents as they are written in the tables, inside a transaction of the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from reconciler.store.protocols import Claim
+from reconciler.store.sql.database import Database
+from reconciler.store.sql.tables import claims, intents
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName, TaskPlacement
+
+
+def claim_of(database: Database, connection: Connection, intent: Intent) -> Claim | None:
+    """What the attempt of an intent holds; None: nothing."""
+    held = (claims.c.job == intent.job) & (claims.c.attempt == intent.attempt)
+    row = connection.execute(select(claims).where(held)).one_or_none()
+    return None if row is None else read_claim(database, row)
+
+
+def intent_named(database: Database, connection: Connection, name: str) -> Intent | None:
+    """The intent of that id; None where none is in flight."""
+    text = connection.execute(select(intents.c.intent).where(intents.c.id == name)).scalar()
+    return None if text is None else database.read_document(text, Intent)
+
+
+def read_claim(database: Database, row: Row[Any]) -> Claim:
+    """A claim from its row."""
+    return Claim(
+        JobName(row.job),
+        row.attempt,
+        database.read_document(row.tasks, tuple[TaskPlacement, ...]),
+        Instant(row.since),
+        None if row.running_since is None else Instant(row.running_since),
+        None if row.time_limit is None else Duration(row.time_limit),
+        row.growth,
+    )
