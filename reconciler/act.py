@@ -136,7 +136,7 @@ class Leader:
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
             case Reserve(job, tasks, start, until):
                 self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
-                self._note("reserved", job, f"{_nodes(tasks)} from {start}")
+                self._note("reserved", job, f"{_nodes(tasks) or 'nothing'} from {start}")
             case Unreserve(job):
                 self.plane.ledger.unreserve(self.epoch, job)
                 self._note("unreserved", job, "nothing is held for it any more")

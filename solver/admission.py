@@ -22,7 +22,7 @@ from solver.plan.refusals import (
 )
 from solver.rules.entitlement import Shares
 from solver.rules.entry import closed_to, on_hold
-from solver.rules.options import Option, options_of
+from solver.rules.options import OPTIONS_MAX, Option, options_of
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
@@ -70,7 +70,8 @@ class Gate:
             return Admission((), refusals)
         known = self.policy.priority_class(job)
         slo_class = known.slo_class if known else "standard"
-        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class)
+        most = None if self.policy.scheduling.solver.mode == "exact" else OPTIONS_MAX
+        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class, most)
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from solver.declared import declared_in, kept_by, kept_from
 from solver.greedy import greedy
 from solver.holds import Ends, Holder, held_back, is_live, kept_for
 from solver.plan.estimates import EndUnknown
@@ -51,6 +52,7 @@ class World:
     held_beside: dict[QueueName, Beside]
     jobs: dict[JobName, Job] = field(default_factory=dict)
     reservations: dict[JobName, Reservation] = field(default_factory=dict)
+    declared: Sequence[Reservation] = ()
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
@@ -75,6 +77,7 @@ class World:
         beside = dict(shares.cluster.held_beside)
         world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user, beside)
         world.jobs = {job.name: job for job in snapshot.jobs}
+        world.declared = declared_in(snapshot)
         ends = Ends(snapshot)
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
         evicted = {intent.job for intent in snapshot.in_flight.evictions}
@@ -124,9 +127,14 @@ class World:
         wanted = [*demand_of(admitted), *self.wanted_behind]
         shares = with_fair_shares(self.shares_now(), self.capacity, wanted)
         ordered: Sequence[Candidate] = in_order(admitted, self.policy, shares, now)
+        declared = [held for held in self.declared if not held.is_over(now)]
         live = [held for held in self.reservations.values() if is_live(held, self.room)]
+        if live or declared:
+            self.room.reserved = kept_by(declared, self.room, self._known_ends(), now)
+            ordered = kept_from(ordered, declared, self.policy, shares.tree, now)
         if live:
-            self.room.reserved = kept_for(live, self.jobs, self._known_ends())
+            kept = kept_for(live, self.jobs, self._known_ends())
+            self.room.reserved = {**self.room.reserved, **kept}
             ordered = held_back(ordered, live, self._known_ends(), self.policy, shares, self.room, now)
         able = behind_nobody(ordered, {known.likeness for known in ordered if has_gpus(known, self.room)})
         starts = greedy(able, self.room, shares) if able else ()

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from solver.certify import better, entitled_unproven, layer_results, loose_bounds
-from solver.conclude import point_of, starts_of
+from solver.exact import ByProgram, Deciding
 from solver.fit import Fit
 from solver.greedy import greedy
 from solver.plan.plan import Certificate, Stage
 from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
-from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.program.optimiser import Effort, Optimiser
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.options import Option
@@ -51,17 +51,18 @@ def decide(
     values = layer_values(first, sub_layers, shares)
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
-        return Answer(first, certificate(stage, values, sub_layers, bounds, None, limits))
-    formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
-    program = formulation.state()
-    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
-    solution = optimiser(program, point_of(first, formulation, program, room), effort)
-    if solution is not None:
-        second = starts_of(solution.values, formulation, room, able, shares, fit)
-        improved = layer_values(second, sub_layers, shares)
-        if better(improved, values):
-            return Answer(second, certificate("mip", improved, sub_layers, bounds, solution, limits, program))
-    return Answer(first, certificate("greedy", values, sub_layers, bounds, solution, limits, program))
+        return Answer(first, certificate(stage, values, sub_layers, bounds, limits))
+    exact = limits.mode == "exact"
+    level = closest_cell_level(classes) if exact else cell_level(classes)
+    formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
+    formulation.state()
+    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact)
+    deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
+    found = deciding.until_placed(first) if exact else deciding.once(first)
+    improved = layer_values(found.starts, sub_layers, shares)
+    if better(improved, values):
+        return Answer(found.starts, certificate("mip", improved, sub_layers, bounds, limits, found))
+    return Answer(first, certificate("greedy", values, sub_layers, bounds, limits, found))
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
@@ -91,9 +92,18 @@ def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
 
 def cell_level(classes: Sequence[JobClass]) -> Level:
     """Blocks, if any gang asks for a block or closer; whole pools do otherwise."""
+    return "block" if _asked(classes) & {"island", "rack", "block"} else "pool"
+
+
+def closest_cell_level(classes: Sequence[JobClass]) -> Level:
+    """The one level that gangs ask for, so that each of their domains has rows of its own; where they ask for several, as ever."""
+    asked = _asked(classes) - {"pool"}
+    return next(iter(asked)) if len(asked) == 1 else cell_level(classes)
+
+
+def _asked(classes: Sequence[JobClass]) -> set[Level]:
     asked = {level for known in classes for level in known.topology.levels}
-    asked |= {bundle.within for known in classes for bundle in known.bundles if bundle}
-    return "block" if asked & {"island", "rack", "block"} else "pool"
+    return asked | {bundle.within for known in classes for bundle in known.bundles if bundle}
 
 
 def certificate(
@@ -101,11 +111,11 @@ def certificate(
     values: Sequence[float],
     sub_layers: Sequence[SubLayer],
     bounds: Sequence[float],
-    solution: Solution | None,
     limits: SolverLimits,
-    program: Program | None = None,
+    found: ByProgram | None = None,
 ) -> Certificate:
-    """What is proven of values beside bounds, and by what they were reached."""
+    """What is proven of values beside bounds, and by what they were reached. `found`: what came of the program, if it was run."""
+    solution = found.solution if found else None
     results = layer_results(values, sub_layers, bounds, solution, limits.gap)
     return Certificate(
         stage,
@@ -113,6 +123,9 @@ def certificate(
         entitled_unproven(results),
         solution.solver if solution else "greedy",
         limits.seed,
-        len(program.lower) if program else 0,
-        len(program.row_lower) if program else 0,
+        len(found.program.lower) if found else 0,
+        len(found.program.row_lower) if found else 0,
+        limits.mode,
+        solution.cut_by_clock if solution else False,
+        found.cuts if found else 0,
     )

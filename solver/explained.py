@@ -61,7 +61,7 @@ class Explained:
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in self.provided]
         if not waiting:
             return ()
-        known = self.snapshot.in_flight.reservations
+        known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
         return reservations_after(self._ahead(), self.policy, waiting, known, self.snapshot.time)
 
     def _ahead(self) -> World:

@@ -31,13 +31,15 @@ def estimates(
 
     Who is evicted is asked to leave in the world already. Whoever has a reservation starts when that says at the latest.
     """
-    held = {reservation.holder: reservation for reservation in reservations}
+    held = {reservation.holder: reservation for reservation in reservations if not reservation.is_declared}
     first = [c for number, c in enumerate(waiting) if number < JOBS_MAX or c.job.name in held]
     if not first:
         return {}
     world.reservations = dict(held)
     world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[JOBS_MAX:] if c.job.name not in held)))
-    world.openings = sorted({fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)})
+    opens = {fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)}
+    over = {reservation.until for reservation in world.declared if reservation.until is not None}
+    world.openings = sorted(opens | over)
     horizon = world.policy.scheduling.eta_horizon
     found: dict[JobName, EarliestStart] = {}
     for at in world.instants(now.after(horizon)):

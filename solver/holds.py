@@ -86,7 +86,7 @@ def kept_for(reservations: Iterable[Reservation], jobs: Mapping[JobName, Job], e
         needs: dict[NodeName, list[TaskPlacement]] = {}
         for task in reservation.tasks:
             needs.setdefault(task.node, []).append(task)
-        back = _given_back(ends, reservation.start)
+        back = given_back(ends, reservation.start)
         kept[reservation.holder] = tuple(
             _kept_on(node, [(task, shapes[task.group]) for task in tasks], back.get(node, (0, 0)))
             for node, tasks in sorted(needs.items())
@@ -103,7 +103,7 @@ def _kept_on(
     return TaskPlacement("", 0, node, devices), Shape(len(devices), cpu=cpu, memory=memory)
 
 
-def _given_back(ends: KnownEnds, by: Instant) -> dict[NodeName, tuple[int, int]]:
+def given_back(ends: KnownEnds, by: Instant) -> dict[NodeName, tuple[int, int]]:
     """CPU and memory per node of those that will have ended by then."""
     back: dict[NodeName, tuple[int, int]] = {}
     for holder, end in ends:
@@ -158,7 +158,7 @@ def held_back(
             and (name not in entitled or strong.get(held.holder, place) < place)
         )
         alike = known.setdefault((candidate.likeness, against), len(known))
-        found.append(replace(candidate, likeness=alike, against=against))
+        found.append(replace(candidate, likeness=alike, against=candidate.against | against))
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from solver.declared import overstays
 from solver.rules.entitlement import Headroom, Shares, charge_of_tasks, shares_of
 from solver.rules.entry import on_hold
 from solver.rules.policy import Policy
@@ -55,7 +56,10 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
         job = pending.get(intent.job)
         in_time = intent.deadline > snapshot.time
         kept = (
-            job is not None and in_time and _holds(job, intent, shares, usable, snapshot) and sharers.suit(job, intent)
+            job is not None
+            and in_time
+            and _holds(job, intent, shares, usable, snapshot, policy)
+            and sharers.suit(job, intent)
         )
         (good if kept else withdrawn).append(intent)
     parts = held_parts(snapshot)
@@ -68,12 +72,16 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     )
 
 
-def _holds(job: Job, intent: Intent, shares: Shares, usable: dict[DeviceId, NodeName], snapshot: Snapshot) -> bool:
+def _holds(
+    job: Job, intent: Intent, shares: Shares, usable: dict[DeviceId, NodeName], snapshot: Snapshot, policy: Policy
+) -> bool:
     """Whether the devices are all there and well, and the job may still have them."""
     tree, queue = shares.tree, job.spec.queue
     if not tree.is_leaf(queue) or on_hold(tree, queue):
         return False
     if any(usable.get(device) != task.node for task in intent.tasks for device in task.devices):
+        return False
+    if overstays(job, intent.tasks, snapshot, policy, tree):
         return False
     charge = charge_of_tasks(intent.tasks, snapshot.gpu_types)
     others = shares.without([(queue, charge)])

@@ -90,6 +90,16 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
     return Placed(tuple(tasks), strain_of(room, asked, tuple(tasks)))
 
 
+def realised(room: Room, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> Placed:
+    """Take room on exactly these nodes, one for each task of each group. The room must be there."""
+    tasks = tuple(
+        task
+        for number, nodes in enumerate(hosts)
+        for task in _realise(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
+    )
+    return Placed(tasks, strain_of(room, spec.effective_topology, tasks))
+
+
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
     # The preferred levels first, then from the closest to the required one. A gang that wishes nothing goes anywhere at
     # once: how nodes are chosen keeps it in few domains, without tearing others apart for a driver's sake.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from solver.declared import declared_in, kept_from
 from solver.growth import Lines as GrowthLines
 from solver.growth import grow_all
 from solver.holds import ends_in, held_back
@@ -87,7 +88,8 @@ def _held_back(
     decision: Decision,
 ) -> tuple[Candidate, ...]:
     """They come after all that wait, and reservations hold them back as they do those."""
-    growing = in_order(able, policy, decision.shares, snapshot.time)
+    ordered, declared = in_order(able, policy, decision.shares, snapshot.time), declared_in(snapshot)
+    growing = kept_from(ordered, declared, policy, decision.shares.tree, snapshot.time)
     reserved = [held for held in snapshot.in_flight.reservations if held.holder in decision.room.reserved]
     everybody, ends = (*candidates, *growing), ends_in(snapshot)
     held = held_back(everybody, reserved, ends, policy, decision.shares, decision.room, snapshot.time)

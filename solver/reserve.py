@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from solver.ahead import World, has_gpus
+from solver.declared import is_for, kept_by
 from solver.holds import is_live, lies_inside, may_run_around
 from solver.placement import place
 from solver.plan.plan import Reserve, Step, Unreserve
@@ -73,7 +74,7 @@ def reservations_after(
     ahead = world.instants(now.after(policy.scheduling.eta_horizon), stops)
     moments += [_Moment(at, world.room.copy(), world.shares_now()) for at in ahead]
     last = moments[-1].shares
-    book = _Book(policy, moments)
+    book = _Book(policy, moments, world.declared)
     standing = {
         c.job.name: (not lies_inside(last, c.job.spec.queue, c.options[0].charge), c.job.name not in by_holder)
         for c in able
@@ -101,6 +102,7 @@ class _Book:
 
     policy: Policy
     moments: Sequence[_Moment]
+    declared: Sequence[Reservation] = ()
     booked: list[_Booked] = field(default_factory=list)
     _count: Counter[GpuType] = field(default_factory=Counter)
 
@@ -127,7 +129,7 @@ class _Book:
         moment = self._moment(known.start)
         if known.start <= self._now or not is_live(known, moment.room):
             return None
-        room = self._room(moment, known.start, self._until(candidate, known.start))
+        room = self._room(candidate, moment, known.start)
         for option in options:
             if (
                 _is_served_so(known, candidate, option, room)
@@ -142,20 +144,21 @@ class _Book:
         for at in self._instants(candidate, options):
             if before is not None and at >= before:
                 return None
-            moment, until = self._moment(at), self._until(candidate, at)
+            moment = self._moment(at)
             if not has_gpus(candidate, moment.room):
                 continue
             for option in options:
                 if not self._is_lawful(candidate, option, moment, at):
                     continue
-                placed = place(self._room(moment, at, until), candidate.job.spec, option)
+                placed = place(self._room(candidate, moment, at), candidate.job.spec, option)
                 if placed is not None and not _in_mig_mode(moment.room, placed.tasks):
-                    return _Booked(Reservation(candidate.job.name, placed.tasks, at, until), candidate, option)
+                    found = Reservation(candidate.job.name, placed.tasks, at, self._until(candidate, at))
+                    return _Booked(found, candidate, option)
         return None
 
     def _instants(self, candidate: Candidate, options: Sequence[Option]) -> Sequence[Instant]:
         """When something ends, or a further type opens to the gang."""
-        ends = {booked.reservation.until for booked in self.booked}
+        ends = {held.until for held in (*self.declared, *(booked.reservation for booked in self.booked))}
         last = self._now.after(self.policy.scheduling.eta_horizon)
         opens = {fallback_opens(candidate.job, self.policy) for option in options if option.inside_only}
         known = {moment.at for moment in self.moments} | {at for at in ends | opens if at is not None and at <= last}
@@ -175,10 +178,20 @@ class _Book:
             if not (may_run_around(until, other.start) or may_run_around(other.until, start)):
                 yield booked
 
-    def _room(self, moment: _Moment, start: Instant, until: Instant | None) -> Room:
-        room = moment.room.copy()
+    def _room(self, candidate: Candidate, moment: _Moment, start: Instant) -> Room:
+        """What is free for a gang that starts at an instant, beside all that is kept for others."""
+        room, until = moment.room.copy(), self._until(candidate, start)
         for booked in self._beside(start, until):
             room.occupy(held_by(booked.candidate.job.spec, booked.option, booked.reservation.tasks))
+        closed = [
+            held
+            for held in self.declared
+            if not may_run_around(until, held.start)
+            and not may_run_around(held.until, start)
+            and not is_for(held, candidate.job, self.policy, moment.shares.tree)
+        ]
+        for kept in kept_by(closed, moment.room, (), start).values():
+            room.occupy(kept, is_new=False)
         return room
 
     def _is_lawful(self, candidate: Candidate, option: Option, moment: _Moment, at: Instant) -> bool:

@@ -76,6 +76,7 @@ class Replay:
         position, earliest = 0, Instant(0)
         while (now := self._next_event(arrivals, position, earliest)) is not None and now <= until:
             self._end_jobs(now)
+            self._reserved = {name: held for name, held in self._reserved.items() if not held.is_over(now)}
             while self._openings and self._openings[0] <= now:
                 heapq.heappop(self._openings)
             position = self._arrive(arrivals, position, now)
@@ -99,6 +100,7 @@ class Replay:
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
         times += self._openings[:1]
+        times += [held.until for held in self._reserved.values() if held.is_declared and held.until is not None]
         if self._promises:
             times.append(earliest)
         times += self._next_turn(earliest)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from solver.admission import Admission, Gate
 from solver.concessions import concessions, overdue_growths, with_asked
+from solver.declared import declared_in, kept_by, kept_from, with_declared
 from solver.explained import Explained
 from solver.holds import ends_in, held_back, is_live, kept_for
 from solver.nominations import nominations_in
@@ -33,7 +34,7 @@ from solver.world.workload import Job, JobName
 
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
-    apart = shrinking_apart(snapshot)
+    apart = shrinking_apart(with_declared(snapshot, policy))
     departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)
@@ -50,7 +51,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
     grown = growths(asked, policy, candidates, decision)
     leaving = (*departing, *yielding)
     explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
-    reservations = explained.reservations()
+    reservations = (*explained.reservations(), *declared_in(world))
     return Plan(
         snapshot.digest,
         policy.digest,
@@ -66,16 +67,18 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
 def standing_back(
     snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], shares: Shares
 ) -> tuple[tuple[Candidate, ...], Reserved]:
-    """The candidates with whose reservations hold them back, and what these keep."""
-    competing_for = {candidate.job.name for candidate in candidates}
+    """The candidates with whose reservations hold them back, and what these keep: documents, and gangs that wait."""
+    competing_for, declared = {candidate.job.name for candidate in candidates}, declared_in(snapshot)
     held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
-    if not held:
+    if not held and not declared:
         return tuple(candidates), {}
     sharing, ends = sharing_of(policy, shares.tree, snapshot.nodes), ends_in(snapshot)
     room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot))
+    room.reserved = kept_by(declared, room, ends, snapshot.time)
+    narrowed = kept_from(candidates, declared, policy, shares.tree, snapshot.time)
     live = [known for known in held if is_live(known, room)]
     kept = kept_for(live, {job.name: job for job in snapshot.jobs}, ends)
-    return held_back(candidates, live, ends, policy, shares, room, snapshot.time), kept
+    return held_back(narrowed, live, ends, policy, shares, room, snapshot.time), {**room.reserved, **kept}
 
 
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:

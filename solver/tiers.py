@@ -176,7 +176,7 @@ def _conclude(this: _Round, answer: Answer, candidates: Sequence[Candidate], sha
     values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
     # No program has weighed victims against each other: only what no answer could exceed bounds these values.
     bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this)))
-    proven = certificate("greedy", values, sub_layers, bounds, None, this.policy.scheduling.solver)
+    proven = certificate("greedy", values, sub_layers, bounds, this.policy.scheduling.solver)
     layers = tuple(_with_harm(proven.layers, promises))
     return Decision(starts, promises, msgspec.structs.replace(proven, layers=layers), after, room)
 

@@ -154,7 +154,9 @@ class Waiting:
         for held in self.reservations:
             if held.holder in (telling or against):
                 gpus = MilliGpu(sum(task.gpus for task in held.tasks))
-                yield ReservedFor(held.holder, held.start, gpus)
+                document = self.policy.reservation(held.holder)
+                origin = document.origin if document else ""
+                yield ReservedFor(held.holder, held.start, gpus, held.until if document else None, origin)
 
     def _opens_late(self, candidate: Candidate) -> Instant | None:
         """When the types are open to it that are not yet; None: all are."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from solver.best_place import place_best
 from solver.fit import Fit
-from solver.placement import Mask, Placed, grow, place
+from solver.placement import Mask, Placed, grow, place, realised
 from solver.rules.demand import Candidate
 from solver.rules.options import Option
 from solver.starts import held_by
@@ -45,6 +45,20 @@ def place_in_view(
     if chosen is not None:
         room.occupy(held_by(spec, chosen[0], chosen[1].tasks))
     return chosen
+
+
+def place_at(room: Room, candidate: Candidate, option: Option, hosts: Sequence[Sequence[int]]) -> Placed | None:
+    """Take room for a gang on exactly these nodes, one for each task of each group; None where its view has too little there."""
+    spec, view = candidate.job.spec, seen(room, candidate.against).copy()
+    for shape, nodes in zip(option.shapes, hosts, strict=True):
+        for node in nodes:
+            if view.free_gpus[node] < shape.gpus:
+                return None
+            view.take(node, shape, 1)
+    placed = realised(seen(room, candidate.against), spec, option, hosts)
+    if candidate.against:
+        room.occupy(held_by(spec, option, placed.tasks))
+    return placed
 
 
 def grow_in_view(room: Room, candidate: Candidate, option: Option, placed: Placed, number: int, most: int) -> Placed:

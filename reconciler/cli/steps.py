@@ -17,6 +17,7 @@ from solver.plan.plan import (
     Unreserve,
     Withdraw,
 )
+from solver.world.inflight import declared_name
 from solver.world.workload import TaskPlacement
 
 
@@ -34,7 +35,7 @@ def step_line(step: Step) -> str:
         case Withdraw() | Unreserve():
             return _no_longer(step)
         case Reserve():
-            return f"reserve  {step.job}: {_where(step.tasks)} from {step.start}"
+            return _reserved(step)
         case Evict():
             return f"evict    {step.job}: {_given_up(step)}"
         case Shrink():
@@ -44,9 +45,21 @@ def step_line(step: Step) -> str:
             return f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}"
 
 
+def _reserved(step: Reserve) -> str:
+    document = declared_name(step.job)
+    if document is None:
+        return f"reserve  {step.job}: {_where(step.tasks)} from {step.start}"
+    nodes = ", ".join(dict.fromkeys(task.node for task in step.tasks)) or "nothing"
+    gpus = sum(len(task.devices) for task in step.tasks)
+    return f"reserve  Reservation {document}: {gpus} GPUs on {nodes} from {step.start} until {step.until}"
+
+
 def _no_longer(step: Withdraw | Unreserve) -> str:
     if isinstance(step, Withdraw):
         return f"withdraw {step.job}: what it was promised is not to be had any more"
+    document = declared_name(step.job)
+    if document is not None:
+        return f"unhold   Reservation {document}: it keeps nothing any more"
     return f"unhold   {step.job}: nothing is reserved for it any more"
 
 

@@ -19,8 +19,9 @@ from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.rules.reservation import DeclaredReservation
 
-OriginT = TypeVar("OriginT", MigGeometry, PriorityClass, SchedulingPolicy, SharingPolicy)
+OriginT = TypeVar("OriginT", DeclaredReservation, MigGeometry, PriorityClass, SchedulingPolicy, SharingPolicy)
 
 # What may lie beside documents without being one.
 _IGNORED_SUFFIXES = (".md", ".txt")
@@ -36,6 +37,7 @@ class Gathered:
     settings: list[Declared[SchedulingPolicy]] = field(default_factory=list)
     sharing: list[Declared[SharingPolicy]] = field(default_factory=list)
     mig: list[Declared[MigGeometry]] = field(default_factory=list)
+    reservations: list[Declared[DeclaredReservation]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})
@@ -141,6 +143,8 @@ def _keep(document: Located, kind: str, path: str, found: Gathered) -> None:
         found.sharing.append(_with_origin(declare(document, path, named, SharingPolicy)))
     elif kind == "MigGeometry":
         found.mig.append(_with_origin(declare(document, path, named, MigGeometry)))
+    elif kind == "Reservation":
+        found.reservations.append(_with_origin(declare(document, path, named, DeclaredReservation)))
     elif kind == "NodePool":
         found.pools.append(declare(document, path, spec, NodePoolSpec))
     else:

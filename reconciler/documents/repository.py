@@ -11,6 +11,7 @@ from reconciler.documents.inventory import declared_nodes, gpus_by_type, invento
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
 from reconciler.documents.quota import QuotaTree
+from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.sharing import sharing_problems
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
@@ -57,6 +58,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from _class_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
+    yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
 
 
 def _settings_problems(found: Gathered) -> Iterator[Problem]:
@@ -65,6 +67,9 @@ def _settings_problems(found: Gathered) -> Iterator[Problem]:
         yield settings.problem(("kind",), "second-scheduling-policy", message, "A repository has one: merge them.")
     classes = found.known("PriorityClass")
     for settings in found.settings:
+        if settings.value.solver.mode == "exact" and settings.value.solver.gap:
+            message, fix = "an exact round leaves no gap", "Leave gap out, or leave mode at production."
+            yield settings.problem(("spec", "solver", "gap"), "gap-in-exact-mode", message, fix)
         default = settings.value.default_priority_class
         if default and classes is not None and default not in classes:
             message, fix = f"there is no PriorityClass {default}", did_you_mean(default, classes)
@@ -89,5 +94,6 @@ def _compile(found: Gathered) -> Compiled:
         found.settings[0].value if found.settings else SchedulingPolicy(),
         tuple(sharing.value for sharing in found.sharing),
         mig,
+        tuple(reservation.value for reservation in found.reservations),
     )
     return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)))

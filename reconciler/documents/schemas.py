@@ -22,6 +22,7 @@ FOLDER_OF_KIND: Final = {
     "SchedulingPolicy": "policies",
     "SharingPolicy": "policies",
     "MigGeometry": "policies",
+    "Reservation": "policies",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }

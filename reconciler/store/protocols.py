@@ -197,14 +197,15 @@ class Ledger(Protocol):
     def reserve(self, epoch: Epoch, reservation: Reservation) -> None:
         """Keep devices for a waiting gang, in place of what was kept. A claim or a promise of the gang ends it.
 
-        Without effect for a job that has ended or holds something. Raises StaleEpochError.
+        Without effect for a job that has ended or holds something. What a Reservation document keeps has no job
+        (`Reservation.is_declared`). Raises StaleEpochError.
         """
 
     def unreserve(self, epoch: Epoch, holder: JobName) -> None:
-        """Nothing is kept for a gang any more. Idempotent. Raises StaleEpochError."""
+        """Nothing is kept for a gang, or by a document, any more. Idempotent. Raises StaleEpochError."""
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """What is kept for gangs that wait, sorted by holder."""
+        """What is kept for gangs that wait and by documents, sorted by holder."""
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from solver.plan.check_declared import declared_violations
 from solver.plan.check_departures import departure_violations
 from solver.plan.check_entry import entry_violations, path_of
 from solver.plan.check_estimates import false_estimates
@@ -60,7 +61,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
     ):
         yield from judge(snapshot, policy, plan)
     world, steps = with_parts_apart(snapshot, plan)
-    for judge in (entry_violations, mig_violations, sharing_violations, reservation_violations):
+    for judge in (entry_violations, mig_violations, sharing_violations, reservation_violations, declared_violations):
         yield from judge(world, policy, steps)
     yield from _Court(world, policy, steps).findings()
 

@@ -30,14 +30,16 @@ def order_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable
     named = {verdict.job for verdict in plan.verdicts if isinstance(verdict, Starts | Waits)}
     tasks_of = {step.job: step.tasks for step in plan.steps if isinstance(step, Bind | Nominate)}
     withdrawn = {step.job for step in plan.steps if isinstance(step, Withdraw)}
-    promised = (intent for intent in snapshot.in_flight.intents if intent.kind == "nominate")
-    tasks_of |= {intent.job: intent.tasks for intent in promised if intent.job not in withdrawn | set(tasks_of)}
+    # What an earlier round has promised it decided before those came who would be first now.
+    promised = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "nominate"} - withdrawn
     types = {node.name: node.gpu_type for node in snapshot.nodes}
     for queue in policy.queues:
         by = _strict_order(policy, queue.name)
         jobs = [job for job in snapshot.jobs if by and job.spec.queue == queue.name and job.phase == "pending"]
         waiting: list[Job] = []
         for job in _in_order([job for job in jobs if job.name in named], by or "fifo", policy, snapshot):
+            if job.name in promised:
+                continue
             if job.name not in tasks_of:
                 waiting.append(job)
                 continue

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from solver.plan.plan import Bind, Nominate, Plan, Reserve
+import msgspec
+
+from solver.plan.plan import Bind, Nominate, Plan, Reserve, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, use_by_line
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import Node, NodeName
-from solver.world.inflight import Reservation
+from solver.world.inflight import Reservation, declared_name
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
@@ -64,7 +66,7 @@ class _Court:
         waiting = {job.name for job in self.snapshot.pending} - provided
         there = {(node.name, gpu.id) for node in self.snapshot.nodes for gpu in node.gpus}
         for step in self.plan.steps:
-            if isinstance(step, Reserve):
+            if isinstance(step, Reserve) and declared_name(step.job) is None:
                 if step.job not in waiting:
                     yield Violation("S10", step.job, "has a reservation and does not wait")
                 if step.start <= self.snapshot.time:
@@ -111,13 +113,22 @@ class _Court:
         mine = [shapes.get(task.group, Shape()) for task in tasks if task.node == node]
         return sum(int(shape.cpu) for shape in mine), sum(int(shape.memory) for shape in mine)
 
+    def _without_withdrawn(self) -> Snapshot:
+        """The world in which nobody is charged any more for what the plan takes back."""
+        withdrawn = {step.job for step in self.plan.steps if isinstance(step, Withdraw)}
+        in_flight = self.snapshot.in_flight
+        stays = (known for known in in_flight.intents if known.kind != "nominate" or known.job not in withdrawn)
+        return msgspec.structs.replace(
+            self.snapshot, in_flight=msgspec.structs.replace(in_flight, intents=tuple(stays))
+        )
+
     def _job(self, name: JobName) -> Job:
         return next(job for job in self.snapshot.jobs if job.name == name)
 
     def _is_entitled(self, name: JobName, tasks: Iterable[TaskPlacement]) -> bool:
         """Whether all its GPUs lie inside the guarantees of its queue and of all above it, beside what is held."""
         tree, queue = QueueTree.of(self.policy), self._job(name).spec.queue
-        guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self.snapshot, tree)
+        guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self._without_withdrawn(), tree)
         charge = charge_of_tasks(tasks, self.snapshot.gpu_types)
         return any(charge.values()) and all(
             used.get(line, 0) + milli <= guaranteed.get(line, 0)

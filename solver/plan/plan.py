@@ -117,7 +117,10 @@ class Withdraw(Document, frozen=True, tag_field="step", tag="withdraw"):
 
 
 class Reserve(Document, frozen=True, tag_field="step", tag="reserve"):
-    """These devices are kept for the waiting gang from `start`, for as long as it may run, and no others are."""
+    """These devices are kept for the waiting gang from `start`, for as long as it may run, and no others are.
+
+    Or by a Reservation document until `until`: then `job` stands for the document (`declared_holder`).
+    """
 
     job: JobName
     tasks: tuple[TaskPlacement, ...]
@@ -126,7 +129,7 @@ class Reserve(Document, frozen=True, tag_field="step", tag="reserve"):
 
 
 class Unreserve(Document, frozen=True, tag_field="step", tag="unreserve"):
-    """Nothing is kept for the gang any more."""
+    """Nothing is kept for the gang, or by the Reservation document, any more."""
 
     job: JobName
 
@@ -237,7 +240,11 @@ class LayerResult(Document, frozen=True, omit_defaults=False):
 
 
 class Certificate(Document, frozen=True, omit_defaults=False):
-    """How good the plan is and who says so. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds."""
+    """How good the plan is and who says so. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds.
+
+    `mode`: as the policy has it. `cut_by_clock`: the optimiser met its time limit. `cuts`: combinations of starts that an exact
+    round forbade its program, because they find no place.
+    """
 
     stage: Stage
     layers: tuple[LayerResult, ...]
@@ -246,6 +253,9 @@ class Certificate(Document, frozen=True, omit_defaults=False):
     seed: int
     columns: int = 0
     rows: int = 0
+    mode: Literal["production", "exact"] = "production"
+    cut_by_clock: bool = False
+    cuts: int = 0
 
 
 class Plan(Document, frozen=True, omit_defaults=False):

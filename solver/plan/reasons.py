@@ -17,6 +17,7 @@ from solver.plan.refusals import (
 )
 from solver.rules.policy import OrderBy
 from solver.world.cluster import GpuType, Level, SpreadLevel
+from solver.world.inflight import declared_name
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.workload import JobName, QueueName
 
@@ -149,13 +150,22 @@ class TooClose(Reason, frozen=True, tag="spread"):
 
 
 class ReservedFor(Reason, frozen=True, tag="reserved-for"):
-    """It would fit now, but might still run at the instant from which what it would use is held for another gang."""
+    """It would fit now, but might still run at the instant from which what it would use is held for another gang.
+
+    Or for a Reservation document, which does not let it in: then `until` when, and its place in Git.
+    """
 
     holder: JobName
     start: Instant
     gpus: MilliGpu
+    until: Instant | None = None
+    origin: str = ""
 
     def __str__(self) -> str:
+        document = declared_name(self.holder)
+        if document is not None:
+            kept = f"Reservation {document}{at(self.origin)} holds {self.gpus} GPUs for others"
+            return f"{kept} from {self.start} until {self.until}; it would not end before that"
         return f"would not end before {self.start}, from when {self.gpus} GPUs are held for {self.holder}"
 
 

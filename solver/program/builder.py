@@ -28,6 +28,10 @@ class ProgramBuilder:
         self._integer.append(integer)
         return len(self._upper) - 1
 
+    def most(self, column: int) -> float:
+        """The upper bound of a column."""
+        return self._upper[column]
+
     def at_most(self, terms: Mapping[int, float], limit: float) -> None:
         """Σ terms ≤ limit; left out where the bounds of the columns keep it anyway."""
         if sum(factor * self._upper[column] for column, factor in terms.items() if factor > 0) > limit:

@@ -34,6 +34,11 @@ UNREDUCED_COLUMNS_MAX = 2_000
 of GPUs, though a point that keeps every row reaches 0.13, which it finds without. Larger ones need presolve to be fast."""
 
 
+EXACT_TOLERANCE = 1e-9
+"""Of rows and of integrality in exact rounds. At HiGHS's own 1e-6 each layer could give up as much as two values may differ by and
+be the same, and the next gain it: its bound would be out of reach."""
+
+
 def stated(program: Program) -> pulp.LpProblem:
     """The program as a PuLP problem without an objective. Zero-padded names, because PuLP sorts columns by name."""
     problem = pulp.LpProblem("round", pulp.LpMinimize)
@@ -63,8 +68,11 @@ def _load(problem: pulp.LpProblem, effort: Effort) -> highspy.Highs:
     solver.createAndConfigureSolver(problem)
     solver.buildSolverModel(problem)
     model: highspy.Highs = problem.solverModel
-    if model.getNumCol() <= UNREDUCED_COLUMNS_MAX:
+    if effort.exact or model.getNumCol() <= UNREDUCED_COLUMNS_MAX:
         model.setOptionValue("presolve", "off")
+    if effort.exact:
+        model.setOptionValue("primal_feasibility_tolerance", EXACT_TOLERANCE)
+        model.setOptionValue("mip_feasibility_tolerance", EXACT_TOLERANCE)
     return model
 
 
@@ -131,11 +139,13 @@ class _Run:
         found[self.program.integer] = np.where(np.abs(found - np.round(found)) <= TOLERANCE, np.round(found), found)[
             self.program.integer
         ]
-        better = objective.value(found) > objective.value(self.best)
+        # A gain as small as what earlier layers may give up is none: once locked in, it would shut out points that are as good.
+        least = objective.value(self.best)
+        better = objective.value(found) > least + TOLERANCE * max(1.0, abs(least))
         if better and self.program.is_satisfied_by(found):
             self.best = found
 
     def _lock(self, objective: Objective, value: float) -> None:
         columns = objective.columns.astype(np.int32)
-        floor = value - TOLERANCE * max(1.0, abs(value))
-        self.model.addRow(floor, highspy.kHighsInf, len(columns), columns, objective.coefficients)
+        slack = 10 * EXACT_TOLERANCE if self.effort.exact else TOLERANCE * max(1.0, abs(value))
+        self.model.addRow(value - slack, highspy.kHighsInf, len(columns), columns, objective.coefficients)

@@ -65,12 +65,14 @@ class Program:
 class Effort:
     """How hard to try: the relative gap of layers that need not be exact, a limit in seconds for all of it, and the seed.
 
-    The time limit is a safety net, not a tuning knob: what it cut short is not reproducible.
+    The time limit is a safety net, not a tuning knob: what it cut short is not reproducible. `exact`: the program is
+    solved as it is stated, and to tight tolerances, so that what layers may lose to rounding does not add up.
     """
 
     gap: float
     time_limit_s: float
     seed: int
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

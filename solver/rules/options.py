@@ -14,7 +14,7 @@ from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import JobSpec, Shape, TaskGroup
 
 OPTIONS_MAX = 16
-"""GPU-type combinations tried per job, most preferred first: two groups of four types each, or one of sixteen."""
+"""GPU-type combinations tried per job in production, most preferred first: two groups of four types each, or one of sixteen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,16 @@ class Option:
 
 
 def options_of(
-    spec: JobSpec, known: Iterable[GpuType], sharing: Sharing, slo_class: SloClass = "standard"
+    spec: JobSpec,
+    known: Iterable[GpuType],
+    sharing: Sharing,
+    slo_class: SloClass = "standard",
+    most: int | None = OPTIONS_MAX,
 ) -> tuple[Option, ...]:
-    """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none."""
+    """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none.
+
+    `most`: how many of them; None: all.
+    """
     in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
     per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
     wishes = [bool(group.shape.gpu_types) for group in spec.task_groups]
@@ -65,7 +72,7 @@ def options_of(
             sharing,
             slo_class,
         )
-        for ranks in islice(combined, OPTIONS_MAX)
+        for ranks in islice(combined, most)
     )
 
 

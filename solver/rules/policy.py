@@ -8,10 +8,11 @@ import msgspec
 
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.harm import Convergence, Evictions, Protection
+from solver.rules.reservation import DeclaredReservation
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import INTERACTIVE_TIME_LIMIT, Job, QueueName
+from solver.world.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, QueueName
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
@@ -115,9 +116,16 @@ class PriorityClass(Document, frozen=True):
     origin: str = ""
 
 
-class SolverLimits(Document, frozen=True):
-    """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal)."""
+SolverMode = Literal["production", "exact"]
 
+
+class SolverLimits(Document, frozen=True):
+    """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal).
+
+    `mode`: exact leaves out what keeps a production round fast, and tries every placement where the program's is in doubt.
+    """
+
+    mode: SolverMode = "production"
     gap: float = 0.0
     time_limit: Duration = Duration(10_000)
     seed: int = 0
@@ -160,6 +168,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
     scheduling: SchedulingPolicy = SchedulingPolicy()
     sharing: tuple[SharingPolicy, ...] = ()
     mig: tuple[MigGeometry, ...] = ()
+    reservations: tuple[DeclaredReservation, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -179,6 +188,10 @@ class Policy(Document, frozen=True, omit_defaults=False):
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""
         return next((queue for queue in self.queues if queue.name == name), None)
+
+    def reservation(self, holder: JobName) -> DeclaredReservation | None:
+        """The document for which something is kept."""
+        return next((known for known in self.reservations if known.holder == holder), None)
 
     def priority_class_name(self, job: Job) -> str:
         """The class a job names, else the policy's default; "" where there is neither."""
@@ -211,6 +224,7 @@ def policy_of(
     scheduling: SchedulingPolicy = SchedulingPolicy(),
     sharing: tuple[SharingPolicy, ...] = (),
     mig: tuple[MigGeometry, ...] = (),
+    reservations: tuple[DeclaredReservation, ...] = (),
 ) -> Policy:
     """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
     return Policy(
@@ -219,6 +233,7 @@ def policy_of(
         scheduling,
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
         tuple(sorted(mig, key=lambda known: known.name)),
+        tuple(sorted((_sorted_names(known) for known in reservations), key=lambda known: known.name)),
     )
 
 
@@ -233,6 +248,15 @@ def _sorted_lists(sharing: SharingPolicy) -> SharingPolicy:
         sharing,
         pools=tuple(sorted(sharing.pools)),
         trust_domains=tuple(sorted(groups, key=lambda group: group.name)),
+    )
+
+
+def _sorted_names(reservation: DeclaredReservation) -> DeclaredReservation:
+    users, nodes = reservation.users, reservation.nodes
+    return msgspec.structs.replace(
+        reservation,
+        users=None if users is None else tuple(sorted(users)),
+        nodes=None if nodes is None else tuple(sorted(nodes)),
     )
 
 
@@ -260,4 +284,5 @@ def _without_origins(policy: Policy) -> Policy:
         scheduling=bare(policy.scheduling),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
+        reservations=tuple(bare(known) for known in policy.reservations),
     )

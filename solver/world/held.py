@@ -19,5 +19,6 @@ def seen(room: Room, against: Collection[JobName]) -> Room:
         return room
     narrowed = room.copy()
     for holder in sorted(against):
-        narrowed.occupy(room.reserved.get(holder, ()))
+        # What is only hidden is not partitioned anew: it counts as no change.
+        narrowed.occupy(room.reserved.get(holder, ()), is_new=False)
     return narrowed

@@ -39,16 +39,40 @@ class Intent(Document, frozen=True):
         return f"{self.kind}/{self.job}/{self.attempt}"
 
 
-class Reservation(Document, frozen=True):
-    """The devices kept for the waiting gang `holder` from `start`, for as long as it may run; `until` None: for ever.
+_DECLARED = "reservation:"
+"""No name of a job has a colon."""
 
-    Before `start` others may use them, if they will have ended by then.
+
+def declared_holder(name: str) -> JobName:
+    """For whom the devices of a Reservation document are kept, as if it were a job."""
+    return JobName(f"{_DECLARED}{name}")
+
+
+def declared_name(holder: JobName) -> str | None:
+    """The Reservation document for which something is kept; None: it is kept for a gang."""
+    return holder.removeprefix(_DECLARED) if holder.startswith(_DECLARED) else None
+
+
+class Reservation(Document, frozen=True):
+    """The devices kept from `start` for the waiting gang `holder`, for as long as it may run; `until` None: for ever.
+
+    Before `start` others may use them, if they will have ended by then. `holder` may stand for a Reservation document
+    (`declared_holder`): then they are kept until `until` from all who may not use them, and its tasks only say where.
     """
 
     holder: JobName
     tasks: tuple[TaskPlacement, ...]
     start: Instant
     until: Instant | None = None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether a document in Git says so."""
+        return declared_name(self.holder) is not None
+
+    def is_over(self, now: Instant) -> bool:
+        """Whether a document keeps nothing more."""
+        return self.is_declared and self.until is not None and self.until <= now
 
 
 class AgingBand(Document, frozen=True):

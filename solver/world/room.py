@@ -211,7 +211,7 @@ class Room:
             nodes.add(self.index[task.node])
         return all(trial.free_cpu[node] >= 0 and trial.free_memory[node] >= 0 for node in nodes)
 
-    def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]]) -> None:
+    def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]], *, is_new: bool = True) -> None:
         """These tasks hold exactly their devices.
 
         Of what is promised, somebody else may still hold some: a GPU that is whole to one and divided to another, or
@@ -219,7 +219,7 @@ class Room:
         """
         for task, shape in held:
             node = self.index[task.node]
-            self._hold(node, task, shape, self._domain(node, shape))
+            self._hold(node, task, shape, self._domain(node, shape), is_new=is_new)
 
     def give_back(self, task: TaskPlacement, shape: Shape) -> None:
         """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""

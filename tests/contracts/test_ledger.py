@@ -12,7 +12,7 @@ from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import ConvergenceClock, Ended, Intent, Usage
+from solver.world.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, reservation_of, submit, take
@@ -407,6 +407,16 @@ def test_nothing_is_reserved_for_a_job_that_has_ended_or_never_was(stores: Store
         stores.jobs.finish(epoch, JobName(name), JobOutcome("cancelled", NOW))
     for name in ("a", "nobody"):
         stores.ledger.reserve(epoch, reservation_of(name, "n1"))
+    assert stores.ledger.reservations() == ()
+
+
+def test_what_a_document_keeps_needs_no_job(stores: Stores) -> None:
+    epoch = lead(stores)
+    held = reservation_of(declared_holder("demo"), "n1")
+    stores.ledger.reserve(epoch, held)
+    stores.reopen()
+    assert stores.ledger.reservations() == (held,)
+    stores.ledger.unreserve(epoch, held.holder)
     assert stores.ledger.reservations() == ()
 
 

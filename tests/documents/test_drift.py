@@ -16,6 +16,7 @@ from reconciler.documents.topology import TopologySpec
 from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.rules.reservation import DeclaredReservation
 from solver.world.cluster import GpuType
 from solver.world.document import encode
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -29,6 +30,7 @@ INTERNAL = {
     SchedulingPolicy: {"origin"},
     SharingPolicy: {"name", "origin"},
     MigGeometry: {"name", "origin", "model"},
+    DeclaredReservation: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -53,6 +55,7 @@ SPECS = {
     "SchedulingPolicy": SchedulingPolicy,
     "SharingPolicy": SharingPolicy,
     "MigGeometry": MigGeometry,
+    "Reservation": DeclaredReservation,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

@@ -149,6 +149,12 @@ def test_one_scheduling_policy_with_a_known_default_class() -> None:
     ) == [("a.yaml:12:7", "second-scheduling-policy")]
 
 
+def test_an_exact_round_leaves_no_gap() -> None:
+    settings = "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: s}\nspec:\n  solver: {mode: exact, gap: %s}\n"
+    assert codes({"policies/a.yaml": settings % "0.01"}) == [("a.yaml:5:30", "gap-in-exact-mode")]
+    assert codes({"policies/a.yaml": settings % "0"}) == []
+
+
 def test_one_mistake_is_not_told_as_many() -> None:
     child = queue("child", "{parent: team, quota: [{gpuType: H100}]}")
     broken_spec = {"policies/team.yaml": queue("team", "{wieght: 1}"), "policies/child.yaml": child}

@@ -29,9 +29,10 @@ from solver.plan.plan import (
 )
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.rules.reservation import DeclaredReservation
 from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
-from solver.world.inflight import InFlight
+from solver.world.inflight import InFlight, declared_name
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, MigSlot, TaskPlacement
@@ -108,7 +109,8 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
 def _reserved(step: Reserve | Unreserve) -> str:
     if isinstance(step, Unreserve):
         return f"unhold  {step.job}"
-    return f"reserve {step.job}  {_places(step.tasks)} from {step.start}"
+    until = f" until {step.until}" if declared_name(step.job) is not None else ""
+    return f"reserve {step.job}  {_places(step.tasks)} from {step.start}{until}"
 
 
 def _places(tasks: Sequence[TaskPlacement]) -> str:
@@ -280,4 +282,5 @@ def _policy(written: dict[str, Any]) -> Policy:
         from_builtins(written.get("scheduling", {}), SchedulingPolicy),
         tuple(from_builtins(known, SharingPolicy) for known in written.get("sharing", [])),
         tuple(from_builtins(known, MigGeometry) for known in written.get("mig", [])),
+        tuple(from_builtins(known, DeclaredReservation) for known in written.get("reservations", [])),
     )

@@ -28,7 +28,7 @@ from solver.solve import solve, standing_back
 from solver.starts import layer_values
 from solver.traced import Round, TraceJob
 from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import InFlight, Reservation
+from solver.world.inflight import InFlight, Intent, Reservation
 from solver.world.quantities import Cpu, Duration, Instant, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -264,3 +264,21 @@ def test_large_gangs_wait_less_and_the_cluster_is_as_full() -> None:
     assert waits[1] < 0.9 * waits[0]
     # All jobs run in both, so the cluster is as busy as it takes less time to finish them.
     assert finished[1] <= 1.02 * finished[0]
+
+
+def test_what_a_withdrawn_promise_would_have_cost_leaves_room_inside_the_guarantee() -> None:
+    policy = policy_of(
+        (
+            Queue(QueueName("guest"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu(0)),)),
+            Queue(QueueName("owner"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(2)),)),
+        )
+    )
+    reserved, _ = held_for_a_pair("owner", 60)
+    late = traced(job("late", "owner", 1, 2, submitted=2), 60, 60).job
+    (held,) = reserved.in_flight.reservations
+    promise = Intent("nominate", late.name, 1, Instant(0), reserved.time, held.tasks[:1])
+    in_flight = InFlight(intents=(promise,), reservations=(held,))
+    world = snapshot_of(reserved.time, reserved.nodes, (*reserved.jobs, late), in_flight)
+    plan = solve(world, policy, optimise)
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["single"]
+    assert violations(world, policy, plan) == ()

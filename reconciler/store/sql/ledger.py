@@ -94,11 +94,11 @@ class SqlLedger:
             connection.execute(delete(nominations).where(nominations.c.job == job))
 
     def reserve(self, epoch: Epoch, reservation: Reservation) -> None:
-        """Keep devices for a waiting gang, in place of what was kept."""
+        """Keep devices for a waiting gang, or by a document, in place of what was kept."""
         with self._database.writing(epoch) as connection:
             holder, text = reservation.holder, encode(reservation).decode()
             connection.execute(delete(reservations).where(reservations.c.holder == holder))
-            if _waits(connection, holder):
+            if reservation.is_declared or _waits(connection, holder):
                 connection.execute(insert(reservations).values(holder=holder, reservation=text))
 
     def unreserve(self, epoch: Epoch, holder: JobName) -> None:

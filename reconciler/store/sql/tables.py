@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -85,10 +85,11 @@ nominations = Table(
     Column("intent", Text, nullable=False),
 )
 
+# For a waiting job, or by a Reservation document, which no table knows.
 reservations = Table(
     "reservations",
     metadata,
-    Column("holder", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("holder", String, primary_key=True),
     Column("reservation", Text, nullable=False),
 )
 

@@ -1,0 +1,133 @@
+"""What is wrong with Reservation documents: alone, beside the queues and nodes that there are, and beside each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from reconciler.documents.declared import Declared
+from reconciler.documents.inventory import NODES_MAX, NodePoolSpec, Pools
+from reconciler.documents.problem import Path, Problem, did_you_mean
+from solver.rules.reservation import DeclaredReservation
+from solver.world.cluster import NodeName
+from solver.world.quantities import Duration
+
+LONGEST = Duration(90 * 86_400_000)
+"""For how long a document may keep capacity: what is kept for ever is quota, or another pool."""
+
+_COUNTED = {"gpuType": "gpu_type", "count": "count", "gpusPerNode": "gpus_per_node"}
+
+Reservations = Sequence[Declared[DeclaredReservation]]
+
+
+def reservation_problems(documents: Reservations, pools: Pools | None, queues: set[str] | None) -> Iterator[Problem]:
+    """`pools`: all of them, `queues`: the names of all; None where some are unreadable."""
+    sound = []
+    for document in documents:
+        own = [*_window_problems(document), *_user_problems(document, queues), *_way_problems(document)]
+        yield from own
+        if not own:
+            sound.append(document)
+    if pools is not None and sum(pool.value.size() for pool in pools) <= NODES_MAX:
+        pool_of = {name: pool.value for pool in pools for name in pool.value.node_names()}
+        for document in sound:
+            yield from _inventory_problems(document, pool_of, pools)
+        yield from _together(sound, pool_of, pools)
+    yield from _named_twice(sound)
+
+
+def _window_problems(document: Declared[DeclaredReservation]) -> Iterator[Problem]:
+    value, at = document.value, ("spec", "until")
+    if value.until <= value.start:
+        yield document.problem(at, "wrong-window", f"until {value.until} is not after from {value.start}")
+    elif value.until - value.start > LONGEST:
+        message = f"it lasts for {Duration(value.until - value.start)}"
+        yield document.problem(at, "wrong-window", message, f"Shorten it to {LONGEST} at most.")
+
+
+def _user_problems(document: Declared[DeclaredReservation], queues: set[str] | None) -> Iterator[Problem]:
+    queue = document.value.queue
+    if queue is None and document.value.users is None:
+        yield document.problem(("spec",), "missing-field", "nobody may use it", "Add queue, users, or both.")
+    if queue is not None and queues is not None and queue not in queues:
+        fix = did_you_mean(queue, queues)
+        yield document.problem(("spec", "queue"), "unknown-queue", f"there is no Queue {queue}", fix)
+
+
+def _way_problems(document: Declared[DeclaredReservation]) -> Iterator[Problem]:
+    """It keeps nodes by name, or GPUs by count."""
+    given = [name for name, field in _COUNTED.items() if getattr(document.value, field) is not None]
+    missing = [name for name in _COUNTED if name not in given]
+    if document.value.nodes is not None:
+        for name in given:
+            message = f"{name} beside nodes, which are kept whole"
+            yield document.problem(("spec", name), "choose-one", message, "Keep only one of them.")
+    elif missing:
+        message, fix = f"{', '.join(missing)} is missing", "Add nodes, or all of gpuType, count and gpusPerNode."
+        yield document.problem(("spec",), "missing-field", message, fix)
+
+
+def _inventory_problems(
+    document: Declared[DeclaredReservation], pool_of: Mapping[NodeName, NodePoolSpec], pools: Pools
+) -> Iterator[Problem]:
+    """Nodes and GPU types that do not exist, and more than there is."""
+    value = document.value
+    for index, name in enumerate(document.document.value["spec"].get("nodes", ())):
+        if name not in pool_of:
+            at: Path = ("spec", "nodes", index)
+            yield document.problem(at, "unknown-node", f"there is no node {name}", did_you_mean(name, pool_of))
+    if value.gpu_type is None or value.count is None or value.gpus_per_node is None:
+        return
+    types = {pool.value.gpu_type for pool in pools if pool.value.gpus_per_node}
+    most = sum(
+        pool.value.size() * (pool.value.gpus_per_node // value.gpus_per_node)
+        for pool in pools
+        if pool.value.gpu_type == value.gpu_type
+    )
+    if value.gpu_type not in types:
+        message, fix = f"no NodePool has {value.gpu_type}", did_you_mean(value.gpu_type, types)
+        yield document.problem(("spec", "gpuType"), "unknown-gpu-type", message, fix)
+    elif value.count > most:
+        message = f"the nodes have {most} times {value.gpus_per_node} {value.gpu_type}, not {value.count}"
+        yield document.problem(("spec", "count"), "more-than-there-is", message)
+
+
+def _together(documents: Reservations, pool_of: Mapping[NodeName, NodePoolSpec], pools: Pools) -> Iterator[Problem]:
+    """Those that keep more GPUs of a type than there are, beside those that began before them."""
+    declared: Counter[str] = Counter()
+    for pool in pools:
+        declared[pool.value.gpu_type] += pool.value.size() * pool.value.gpus_per_node
+    in_turn = sorted(documents, key=lambda document: (document.value.start, document.name))
+    for place, document in enumerate(in_turn):
+        start = document.value.start
+        beside = [other for other in in_turn[:place] if start < other.value.until]
+        if all(known.value.nodes is not None for known in (document, *beside)):
+            continue  # What these keep twice they name.
+        for gpu_type, most in sorted(declared.items()):
+            before = {other.name: _gpus_of(other.value, gpu_type, pool_of) for other in beside}
+            own = _gpus_of(document.value, gpu_type, pool_of)
+            if own <= most < sum(before.values()) + own:
+                names = ", ".join(name for name, gpus in before.items() if gpus)
+                message = f"at {start} it and {names} keep {sum(before.values()) + own} of {most} {gpu_type}"
+                at: Path = ("spec", "count" if document.value.nodes is None else "nodes")
+                yield document.problem(at, "more-than-there-is", message, "Shorten one, or move it.")
+
+
+def _gpus_of(value: DeclaredReservation, gpu_type: str, pool_of: Mapping[NodeName, NodePoolSpec]) -> int:
+    if value.nodes is None:
+        return (value.count or 0) * (value.gpus_per_node or 0) if value.gpu_type == gpu_type else 0
+    there = [pool_of[name] for name in value.nodes if name in pool_of]
+    return sum(pool.gpus_per_node for pool in there if pool.gpu_type == gpu_type)
+
+
+def _named_twice(documents: Reservations) -> Iterator[Problem]:
+    """Nodes that two documents keep at the same time."""
+    owners: dict[str, list[Declared[DeclaredReservation]]] = {}
+    for document in documents:
+        for index, name in enumerate(document.document.value["spec"].get("nodes", ())):
+            for first in owners.setdefault(name, []):
+                if document.value.overlaps(first.value.start, first.value.until):
+                    message = f"node {name} is kept at the same time by {first.name}, at {first.origin}"
+                    at: Path = ("spec", "nodes", index)
+                    yield document.problem(at, "kept-twice", message, "Take it out of one, or move one.")
+            owners[name].append(document)
