@@ -39,10 +39,12 @@ class _Court:
 
     def taken(self) -> Iterator[Violation]:
         """Devices, CPU and memory that are given to somebody who would still be there."""
+        if not self.snapshot.in_flight.reservations:
+            return
         pending = {job.name for job in self.snapshot.pending}
         open_nodes = {node.name: node for node in self.snapshot.nodes if node.ready and not node.cordoned}
         placed = [step for step in self.plan.steps if isinstance(step, Bind | Nominate)]
-        inside = {step.job for step in placed if self._is_entitled(step.job, step.tasks)}
+        inside = set(self._entitled(placed))
         for held in self.snapshot.in_flight.reservations:
             if held.holder not in pending or not {task.node for task in held.tasks} <= open_nodes.keys():
                 continue
@@ -125,14 +127,13 @@ class _Court:
     def _job(self, name: JobName) -> Job:
         return next(job for job in self.snapshot.jobs if job.name == name)
 
-    def _is_entitled(self, name: JobName, tasks: Iterable[TaskPlacement]) -> bool:
-        """Whether all its GPUs lie inside the guarantees of its queue and of all above it, beside what is held."""
-        tree, queue = QueueTree.of(self.policy), self._job(name).spec.queue
+    def _entitled(self, placed: Iterable[Bind | Nominate]) -> Iterator[JobName]:
+        """Whose GPUs all lie inside the guarantees of their queue and of all above it, beside what is held."""
+        tree, gpu_types = QueueTree.of(self.policy), self.snapshot.gpu_types
         guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self._without_withdrawn(), tree)
-        charge = charge_of_tasks(tasks, self.snapshot.gpu_types)
-        return any(charge.values()) and all(
-            used.get(line, 0) + milli <= guaranteed.get(line, 0)
-            for gpu_type, milli in charge.items()
-            if milli
-            for line in (Line(above, gpu_type) for above in tree.path(queue))
-        )
+        for step in placed:
+            charge = charge_of_tasks(step.tasks, gpu_types)
+            path = tree.path(self._job(step.job).spec.queue)
+            lines = [(Line(above, gpu_type), milli) for gpu_type, milli in charge.items() if milli for above in path]
+            if lines and all(used.get(line, 0) + milli <= guaranteed.get(line, 0) for line, milli in lines):
+                yield step.job
