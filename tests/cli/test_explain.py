@@ -24,6 +24,10 @@ SchedulingPolicy.spec.solver  <mapping>  default: {}
   How hard a round tries.
 
 Fields:
+  mode  <one of production, exact>  default: "production"
+      `exact` leaves out what keeps a round fast: it asks for a gap of 0, tries every combination of
+      GPU types, solves the program as it is stated, and tries every placement where its answer
+      can't be placed. For small clusters and for audits.
   gap  <number>  default: 0.0
       The relative distance from the proven bound at which a layer of the objective counts as
       solved. 0 asks for a proof of optimality. Entitled demand is always solved to 0.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from solver.certify import better
 from solver.plan.check import violations
-from solver.plan.plan import Evict
+from solver.plan.plan import Evict, Grow
 from solver.program.highs import optimise
 from solver.rules.departures import clocks_of
 from solver.rules.harm import Protection
@@ -71,9 +71,12 @@ def test_no_plan_breaks_a_rule(snapshot: Snapshot, policy: Policy) -> None:
 @many
 @given(snapshots(elastic=True, close=True), policies().map(protecting_what_just_started))
 def test_solving_again_starts_nothing_more(snapshot: Snapshot, policy: Policy) -> None:
-    """But for one case: a gang that starts across its guarantee's line can be evicted again where nothing protects it."""
+    """But for one case: a gang that starts across its guarantee's line can be evicted again where nothing protects it.
+
+    What starts in a round that evicts has its least size, and grows in the next.
+    """
     after = applied(snapshot, solve(snapshot, policy, optimise))
-    assert solve(after, policy, optimise).steps == ()
+    assert [step for step in solve(after, policy, optimise).steps if not isinstance(step, Grow)] == []
 
 
 @many
