@@ -14,7 +14,7 @@ import msgspec
 
 from solver.plan.plan import Bind, Nominate, Plan, Reserve, Withdraw
 from solver.plan.violation import Violation
-from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, use_by_line
+from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, inside_guarantees, use_by_line
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import Node, NodeName
@@ -131,9 +131,11 @@ class _Court:
         """Whose GPUs all lie inside the guarantees of their queue and of all above it, beside what is held."""
         tree, gpu_types = QueueTree.of(self.policy), self.snapshot.gpu_types
         guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self._without_withdrawn(), tree)
+        # What a sibling borrows does not use up the guarantee above both.
+        inside = inside_guarantees(tree, guaranteed, used)
         for step in placed:
             charge = charge_of_tasks(step.tasks, gpu_types)
             path = tree.path(self._job(step.job).spec.queue)
             lines = [(Line(above, gpu_type), milli) for gpu_type, milli in charge.items() if milli for above in path]
-            if lines and all(used.get(line, 0) + milli <= guaranteed.get(line, 0) for line, milli in lines):
+            if lines and all(inside.get(line, 0) + milli <= guaranteed.get(line, 0) for line, milli in lines):
                 yield step.job
