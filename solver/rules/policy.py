@@ -145,6 +145,7 @@ class SchedulingPolicy(Document, frozen=True):
     `eta_horizon`: how far ahead earliest starts are looked for. `reclaim_within`: how long protections and the limit of
     evictions per round may delay work inside a guarantee.
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
+    `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
@@ -158,6 +159,7 @@ class SchedulingPolicy(Document, frozen=True):
     fallback_after: Duration = Duration(0)
     convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
+    duration_quantile: float = 0.9
     solver: SolverLimits = SolverLimits()
     origin: str = ""
 
