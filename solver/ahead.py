@@ -16,7 +16,8 @@ from solver.plan.estimates import EndUnknown
 from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.entitlement import Charge, Shares
-from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.fairshare import demand_of, with_fair_shares
+from solver.rules.lending import live_gpus
 from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.strict import behind_nobody

@@ -58,7 +58,8 @@ class Quota(Document, frozen=True):
     """What a queue may hold of one GPU type.
 
     `guaranteed` unset is the weighted share of what the parent has not given to other children; an explicit 0 is none.
-    `max` unset is no ceiling, `per_user` unset no ceiling for a single user.
+    `max` unset is no ceiling, `per_user` unset no ceiling for a single user. `lendable` is the most of `guaranteed` that others
+    may borrow; unset: all of it.
     `origin` is the place in Git (`file:line`), for messages only.
     """
 
@@ -66,6 +67,7 @@ class Quota(Document, frozen=True):
     guaranteed: MilliGpu | None = None
     max: MilliGpu | None = None
     per_user: MilliGpu | None = None
+    lendable: MilliGpu | None = None
     origin: str = ""
 
 
