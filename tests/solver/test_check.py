@@ -279,6 +279,29 @@ def test_a_user_above_its_cap_is_told_from_others() -> None:
         assert [str(violation) for violation in violations(world, policy, plan)] == found
 
 
+def test_taking_what_another_queue_does_not_lend_is_found() -> None:
+    """Of 32 H100, on a cordoned node too, 5 are held and 16 are given: 11 may be kept back beside them, and no more."""
+    found = {}
+    for lendable in (5, 4):
+        owner = Queue(QueueName("owner"), quota=(quota_of("H100", 16, lendable=lendable),))
+        policy = policy_of((*POLICY.queues, owner))
+        plan = msgspec.structs.replace(good(), policy=policy.digest)
+        found[lendable] = [str(violation) for violation in violations(WORLD, policy, plan)]
+    assert found == {
+        5: [],
+        4: ["S3 H100: 33 H100 are in use or kept back, 17 without this plan; there are 32"],
+    }
+
+
+def test_what_is_kept_back_and_already_lent_is_open_to_nobody_but_its_owner() -> None:
+    """The same plan, where too much is lent before: it is good for the queue that keeps it back, and for no other."""
+    for owner, other, faults in (("q", "other", 0), ("other", "q", 1)):
+        queues = (Queue(QueueName(owner), quota=(quota_of("H100", 32, lendable=0),)), Queue(QueueName(other)))
+        policy = policy_of(queues)
+        plan = msgspec.structs.replace(good(), policy=policy.digest)
+        assert len(violations(WORLD, policy, plan)) == faults
+
+
 def test_filling_a_node_beyond_its_cores_is_found() -> None:
     nodes = [msgspec.structs.replace(n, cpu=type(n.cpu)(39_000)) if n.name == "n2" else n for n in WORLD.nodes]
     small: Snapshot = msgspec.structs.replace(WORLD, nodes=tuple(nodes))

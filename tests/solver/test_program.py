@@ -33,7 +33,7 @@ many = settings(max_examples=60, deadline=None)
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
 def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     assert program.is_satisfied_by(start)
