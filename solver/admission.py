@@ -130,7 +130,7 @@ class Gate:
     def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
         """Where it needs more than the others would leave it, if nobody used anything: who keeps back most."""
         shares, queue = self.shares, job.spec.queue
-        weights = Weights.of(shares.tree, replace(shares.lending, capacity=shares.cluster.gpus), {})
+        weights = Weights.of(shares.tree, replace(shares.lending, capacity=shares.cluster.gpus))
         for gpu_type in weights.refused(queue, option.charge):
             # Where nobody keeps back any, there is too little of it altogether: that never fits.
             keeper, _ = max(weights.keepers(queue, gpu_type), key=lambda known: known[1], default=(None, 0))

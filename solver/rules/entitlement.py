@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -245,9 +244,7 @@ class Headroom:
     def __post_init__(self) -> None:
         self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
         self.fair = Inside(self.shares.tree, self.shares.fair_room)
-        used = Counter(self.shares.used)
-        used.update(self.taken)
-        self.weights = Weights.of(self.shares.tree, self.shares.lending, used)
+        self.weights = Weights.of(self.shares.tree, self.shares.lending, self.shares.used, self.taken)
 
     def under(self, shares: Shares) -> Headroom:
         """The same starts counted against other shares: what would be left once somebody has gone."""

@@ -9,7 +9,7 @@ much is lent already, nobody lends more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solver.rules.tree import Line, QueueTree
@@ -78,19 +78,19 @@ class Weights:
     total: dict[GpuType, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tree: QueueTree, lending: Lending, used: Mapping[Line, int]) -> Weights:
-        """What they weigh under a use."""
+    def of(cls, tree: QueueTree, lending: Lending, *uses: Mapping[Line, int]) -> Weights:
+        """What they weigh under all these uses together."""
         weights = cls(tree, lending)
         for gpu_type in lending.gpu_types:
             roots = tree.children.get(None, ())
-            weights.total[gpu_type] = sum(weights._add_up(Line(root.name, gpu_type), used) for root in roots)
+            weights.total[gpu_type] = sum(weights._add_up(Line(root.name, gpu_type), uses) for root in roots)
         return weights
 
-    def _add_up(self, line: Line, used: Mapping[Line, int]) -> int:
+    def _add_up(self, line: Line, uses: Sequence[Mapping[Line, int]]) -> int:
         children = [Line(child.name, line.gpu_type) for child in self.tree.children.get(line.queue, ())]
         # What a queue uses that is none of its children's: jobs from before it had any.
-        own = used.get(line, 0) - sum(used.get(child, 0) for child in children)
-        self.below[line] = own + sum(self._add_up(child, used) for child in children)
+        own = sum(used.get(line, 0) - sum(used.get(child, 0) for child in children) for used in uses)
+        self.below[line] = own + sum(self._add_up(child, uses) for child in children)
         return max(self.below[line], self.lending.kept.get(line, 0))
 
     def unused(self, line: Line) -> int:

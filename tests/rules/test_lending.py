@@ -44,7 +44,7 @@ ORG = (queue("org", 24, 0), queue("a", 16, 8, "org"), queue("b", 8, None, "org")
 )
 def test_how_much_each_queue_may_still_take(why: str, used: dict[str, int], rooms: dict[str, int]) -> None:
     tree = QueueTree.of(policy_of(ORG))
-    weights = Weights.of(tree, Lending(kept(tree), {H: MilliGpu.gpus(32)}), {})
+    weights = Weights.of(tree, Lending(kept(tree), {H: MilliGpu.gpus(32)}))
     for name, gpus in used.items():
         weights.take(QueueName(name), {H: MilliGpu.gpus(gpus)})
     found = {name: (weights.room(QueueName(name), H) or 0) // 1000 for name in rooms}

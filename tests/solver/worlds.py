@@ -112,7 +112,7 @@ def quota_of(
 ) -> Quota:
     """A quota in whole GPUs."""
     limits = [None if count is None else MilliGpu.gpus(count) for count in (guaranteed, most, per_user, lendable)]
-    return Quota(GpuType(gpu_type), *limits)
+    return Quota(GpuType(gpu_type), limits[0], limits[1], limits[2], limits[3])
 
 
 @st.composite
