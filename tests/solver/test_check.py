@@ -279,6 +279,28 @@ def test_a_user_above_its_cap_is_told_from_others() -> None:
         assert [str(violation) for violation in violations(world, policy, plan)] == found
 
 
+def test_the_order_of_a_strict_queue_knows_what_compares_across_queues() -> None:
+    """Of two equal values the one of scope cluster comes after a larger one that waits elsewhere, and so after the other."""
+    queues = (
+        Queue(QueueName("a"), quota=(quota_of("H100", 0),)),
+        Queue(QueueName("b"), quota=(quota_of("H100", 8),), ordering=Ordering(strict=True)),
+    )
+    jobs = [
+        job("elsewhere", "a", 1, 8, priority_class="nine"),
+        job("early", "b", 1, 8, priority_class="five-across"),
+        job("late", "b", 1, 8, priority_class="five", submitted=500),
+    ]
+    world = snapshot_of(NOW, [node("n1", 8)], jobs)
+    across = (PriorityClass("nine", 9, scope="cluster"), PriorityClass("five-across", 5, scope="cluster"))
+    alone = (msgspec.structs.replace(known, scope="queue") for known in across)
+    policy, other = (policy_of(queues, (*classes, PriorityClass("five", 5))) for classes in (across, alone))
+    plan, by_submission = solve(world, policy, optimise), solve(world, other, optimise)
+    assert [bind_of(known).job for known in (plan, by_submission)] == ["late", "early"]
+    assert violations(world, policy, plan) == () == violations(world, other, by_submission)
+    found = violations(world, policy, msgspec.structs.replace(by_submission, policy=policy.digest))
+    assert [str(violation) for violation in found] == ["order early: starts before late of strict queue b"]
+
+
 def test_taking_what_another_queue_does_not_lend_is_found() -> None:
     """Of 32 H100, on a cordoned node too, 5 are held and 16 are given: 11 may be kept back beside them, and no more."""
     found = {}

@@ -19,7 +19,7 @@ from solver.solve import solve
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot, snapshot_of
 from tests.solver.aftermath import applied, victims_gone
-from tests.solver.worlds import policies, snapshots
+from tests.solver.worlds import comparing_across, policies, snapshots
 
 many = settings(max_examples=150, deadline=None)
 
@@ -62,7 +62,7 @@ def test_broken_limits_heal_as_far_as_they_may(snapshot: Snapshot, policy: Polic
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True) | policies().map(comparing_across))
 def test_no_plan_breaks_a_rule(snapshot: Snapshot, policy: Policy) -> None:
     for optimiser in (None, optimise):
         assert violations(snapshot, policy, solve(snapshot, policy, optimiser)) == ()

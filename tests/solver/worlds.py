@@ -164,6 +164,15 @@ def policies(draw: st.DrawFn, keeping: bool = False) -> Policy:
     )
 
 
+def comparing_across(policy: Policy) -> Policy:
+    """The policy, whose classes are all of one SLO class and compare across queues, but for the last."""
+    first, *middle, last = (
+        msgspec.structs.replace(known, slo_class="standard", scope="cluster") for known in policy.priority_classes
+    )
+    classes = (first, *middle, msgspec.structs.replace(last, scope="queue"))
+    return msgspec.structs.replace(policy, priority_classes=classes)
+
+
 @st.composite
 def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool, close: bool) -> TaskGroup:
     """One to three tasks of a shape; elastic groups may start with fewer."""
