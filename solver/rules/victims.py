@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.harm import Protection
@@ -182,8 +182,12 @@ class Law:
         found = (self._victim(holder, taker, reclaims=reclaims) for holder in self.holders)
         return sorted((victim for victim in found if victim), key=lambda victim: victim.harm)
 
+    def whole(self, holder: Holder) -> tuple[Holder, ...]:
+        """What leaves with a holder: with what a gang can't do without, everything that it holds."""
+        return (holder, *self.parts.get(holder.job.name, ()))
+
     def with_all_parts(self, victims: Sequence[Victim]) -> tuple[Victim, ...]:
-        """With a gang that loses what it can't do without, everything that it holds leaves."""
+        """The victims and what leaves with them."""
         if not self.parts:
             return tuple(victims)
         named = {victim.name for victim in victims}
@@ -192,7 +196,7 @@ class Law:
             *(
                 replace(victim, holder=part, lost_gpu_s=self.lost_gpu_s(part))
                 for victim in victims
-                for part in self.parts.get(victim.name, ())
+                for part in self.whole(victim.holder)[1:]
                 if part.job.name not in named
             ),
         )
@@ -260,8 +264,16 @@ def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
     return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000
 
 
-def gangs_first(victims: Sequence[Victim]) -> list[Victim]:
+class _Named(Protocol):
+    @property
+    def name(self) -> JobName: ...
+
+
+Leaving = TypeVar("Leaving", bound=_Named)
+
+
+def gangs_first(leaving: Sequence[Leaving]) -> list[Leaving]:
     """From the most harmful down; what a gang can't do without before its other parts, which leave with it."""
-    worst_first = list(victims)[::-1]
-    worst_first.sort(key=lambda victim: owner_of(victim.name) != victim.name)
+    worst_first = list(leaving)[::-1]
+    worst_first.sort(key=lambda known: owner_of(known.name) != known.name)
     return worst_first
