@@ -16,7 +16,7 @@ from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
 from solver.rules.victims import STANDINGS, Holder, Law, gangs_first, holders_of
 from solver.world.inflight import ConvergenceClock
-from solver.world.parts import owner_of
+from solver.world.parts import owner_of, place_in_gang
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -126,7 +126,8 @@ def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: Law) -> list
         may_leave = holder.priority_class.preemptible or (holder.priority_class.may_borrow and standing == "borrowed")
         if evict == "all" or (evict == "preemptible" and may_leave):
             rank = law.ranks[holder.job.spec.queue, holder.base_priority]
-            key = (STANDINGS.index(standing), rank, law.lost_gpu_s(holder), holder.gpus, holder.job.name)
+            last_first = -place_in_gang(holder.job.name)
+            key = (STANDINGS.index(standing), rank, law.lost_gpu_s(holder), holder.gpus, last_first, holder.job.name)
             found.append((key, holder))
     return [holder for _, holder in sorted(found, key=lambda known: known[0])]
 

@@ -18,7 +18,7 @@ from solver.rules.policy import Policy, PriorityClass
 from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
-from solver.world.parts import in_parts, owner_of
+from solver.world.parts import in_parts, owner_of, place_in_gang
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Phase, QueueName
@@ -74,9 +74,13 @@ class Victim:
         return self.holder.job.name
 
     @property
-    def harm(self) -> tuple[int, float, float, int, str]:
-        """Sorts from the least harm: means, base priority among its queue's, or who comes last; lost work, size."""
-        return MEANS.index(self.means), self.rank, self.lost_gpu_s, self.holder.gpus, self.name
+    def harm(self) -> tuple[int, float, float, int, int, str]:
+        """Sorts from the least harm: means, base priority among its queue's, or who comes last; lost work, size.
+
+        Of a gang's tasks that cost the same the last leaves first.
+        """
+        gpus, last_first = self.holder.gpus, -place_in_gang(self.name)
+        return MEANS.index(self.means), self.rank, self.lost_gpu_s, gpus, last_first, self.name
 
 
 def holders_of(
