@@ -7,9 +7,10 @@ what it keeps back; so do the roots, and their sum may not come above what there
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
+from solver.plan.check_entry import staying
+from solver.plan.plan import Bind, Nominate, Plan
 from solver.plan.violation import Violation
 from solver.rules.entitlement import gpus_by_type, guarantees
 from solver.rules.policy import Policy, Queue
@@ -22,7 +23,7 @@ from solver.world.workload import TaskPlacement
 Use = Mapping[tuple[str, GpuType], int]
 """What the jobs of each queue itself hold."""
 
-Held = list[tuple[str, tuple[TaskPlacement, ...]]]
+Held = Sequence[tuple[str, tuple[TaskPlacement, ...]]]
 """Placements, each with its queue."""
 
 
@@ -31,9 +32,10 @@ def lending_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterat
     types = sorted({entry.gpu_type for queue in policy.queues for entry in queue.quota if entry.lendable is not None})
     if not types:
         return
-    staying, queue_of = list(_staying(snapshot, plan)), {job.name: job.spec.queue for job in snapshot.jobs}
+    stays = [(job.spec.queue, tasks) for job, tasks in staying(snapshot, plan)]
+    queue_of = {job.name: job.spec.queue for job in snapshot.jobs}
     given = [(queue_of[step.job], step.tasks) for step in plan.steps if isinstance(step, Bind | Nominate)]
-    before, after = _use(snapshot, staying), _use(snapshot, [*staying, *given])
+    before, after = _use(snapshot, stays), _use(snapshot, [*stays, *given])
     for gpu_type in types:
         weighed, now = _weight(snapshot, policy, gpu_type, before), _weight(snapshot, policy, gpu_type, after)
         there = _there(snapshot, gpu_type)
@@ -42,17 +44,6 @@ def lending_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterat
             yield Violation(
                 "S3", gpu_type, f"{counted}, {MilliGpu(weighed)} without this plan; there are {MilliGpu(there)}"
             )
-
-
-def _staying(snapshot: Snapshot, plan: Plan) -> Iterable[tuple[str, tuple[TaskPlacement, ...]]]:
-    """Who counts beside what the plan gives: not who is evicted, but who was promised its devices and keeps the promise."""
-    leaving = {intent.job for intent in snapshot.in_flight.intents if intent.evicts}
-    leaving |= {step.job for step in plan.steps if isinstance(step, Evict)}
-    settled = {step.job for step in plan.steps if isinstance(step, Bind | Nominate | Withdraw)}
-    promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations if intent.job not in settled}
-    for job in snapshot.jobs:
-        if job.name not in leaving:
-            yield job.spec.queue, promised.get(job.name, ()) if job.phase == "pending" else job.placement
 
 
 def _use(snapshot: Snapshot, held: Held) -> Use:

@@ -12,7 +12,7 @@ from solver.plan.check import violations
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
 from solver.program.highs import optimise
-from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, policy_of
+from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, StopPolicy, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent
@@ -67,6 +67,7 @@ WORLD = snapshot_of(
     InFlight(intents=(asked("asked", "n3", 4, 1),)),
 )
 Change = Callable[[Plan], Plan]
+STOPS: tuple[tuple[str, StopPolicy], ...] = (("q", "None"), ("drained", "HoldAndDrain"))
 
 
 def good() -> Plan:
@@ -277,6 +278,19 @@ def test_a_user_above_its_cap_is_told_from_others() -> None:
         )
         plan = msgspec.structs.replace(good(), policy=policy.digest, snapshot=world.digest)
         assert [str(violation) for violation in violations(world, policy, plan)] == found
+
+
+def test_who_is_made_to_leave_counts_against_no_cap_of_its_user() -> None:
+    """The queue of `held` drains in the round that starts the gang: its user holds one GPU then, not five."""
+    held = next(known for known in WORLD.jobs if known.name == "held")
+    moved = msgspec.structs.replace(held, spec=msgspec.structs.replace(held.spec, queue=QueueName("drained")))
+    world = snapshot_of(NOW, NODES, [moved, *(known for known in WORLD.jobs if known.name != "held")], WORLD.in_flight)
+    org = Queue(QueueName("org"), quota=(quota_of("H100", per_user=17),))
+    queues = (Queue(QueueName(name), org.name, stop_policy=stop) for name, stop in STOPS)
+    policy = policy_of((org, *queues))
+    plan = solve(world, policy, optimise)
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["gang"]
+    assert violations(world, policy, plan) == ()
 
 
 def test_the_order_of_a_strict_queue_knows_what_compares_across_queues() -> None:
