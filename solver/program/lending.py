@@ -2,7 +2,7 @@
 
 A queue that keeps back `u` weighs u + x, where x ≥ 0 and u + x ≥ what is used and kept back below it; any other weighs just
 that. The roots together weigh at most what there is of the type, or what they weigh already. A queue that uses all that it
-keeps back needs no column.
+keeps back needs no column, nor one that can't use more.
 """
 
 from __future__ import annotations
@@ -63,10 +63,12 @@ class LendingRows:
         below += used.get(line, 0) - sum(used.get(child, 0) for child in children)
         terms = [*terms, *self._started.get(line, ())]
         kept = self.shares.lending.kept.get(line, 0)
-        if kept <= below or not terms:
-            return max(kept, below), terms
-        most = below / MILLI_PER_GPU + sum(factor * self.builder.most(column) for column, factor in terms)
-        column = self.builder.column(max(0.0, most - kept / MILLI_PER_GPU), integer=False)
-        self.columns[line] = column
-        self.builder.at_most(summed([*terms, (column, -1.0)]), (kept - below) / MILLI_PER_GPU)
+        if kept <= below:
+            return below, terms
+        spare = (kept - below) / MILLI_PER_GPU
+        above = sum(factor * self.builder.most(column) for column, factor in terms) - spare
+        if above <= 0:
+            return kept, []
+        column = self.columns[line] = self.builder.column(above, integer=False)
+        self.builder.at_most(summed([*terms, (column, -1.0)]), spare)
         return kept, [(column, 1.0)]
