@@ -17,7 +17,8 @@ from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.durations import Expected, expected, expected_of
 from solver.rules.entitlement import Charge, Shares
-from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.fairshare import demand_of, with_fair_shares
+from solver.rules.lending import live_gpus
 from solver.rules.loans import first_on, has_nothing_inside, loans_in
 from solver.rules.options import Option
 from solver.rules.policy import Policy
