@@ -25,6 +25,7 @@ from solver.rules.users import UserLine
 from solver.starts import Start
 from solver.world.cluster import DeviceId, GpuType
 from solver.world.inflight import Reservation
+from solver.world.parts import leaving_part
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -91,8 +92,9 @@ class World:
         for job in snapshot.jobs:
             if job.placement:
                 holder = Holder(job, _except(job.placement, promised), charged=job.name not in evicted)
-                world._hold(job.name, holder, ends.of(job), snapshot.time)
-            elif job.name in nominations:
+                moves = job.name in nominations
+                world._hold(leaving_part(job.name) if moves else job.name, holder, ends.of(job), snapshot.time)
+            if job.name in nominations:
                 begin = begins.get(job.name, snapshot.time)
                 world._hold(job.name, Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
         for start in starts:

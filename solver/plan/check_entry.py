@@ -6,15 +6,16 @@ Part of the checker, and as slow and obvious. It needs every bound job and node 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from solver.plan.check_moves import moving
 from solver.plan.plan import Bind, Nominate, Plan
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
-from solver.world.workload import TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 UserUse = Counter[tuple[str, GpuType, str]]
 """GPUs by queue, type and user."""
@@ -32,7 +33,7 @@ def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
                 problem = f"starts with a priority class that queue {queue.name} does not take"
                 yield Violation("class", job.name, problem)
-    yield from _users(snapshot, policy, [(job.spec.queue, job.user, tasks) for job, tasks in bound])
+    yield from _users(snapshot, policy, bound, moving(plan))
 
 
 def path_of(policy: Policy, name: str) -> list[Queue]:
@@ -46,10 +47,16 @@ def path_of(policy: Policy, name: str) -> list[Queue]:
 
 
 def _users(
-    snapshot: Snapshot, policy: Policy, started: list[tuple[str, str, tuple[TaskPlacement, ...]]]
+    snapshot: Snapshot,
+    policy: Policy,
+    started: list[tuple[Job, tuple[TaskPlacement, ...]]],
+    movers: Collection[JobName],
 ) -> Iterable[Violation]:
-    """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
-    before = _use(snapshot, policy, [(job.spec.queue, job.user, job.placement) for job in snapshot.jobs])
+    """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse.
+
+    Who moves counts where it will be.
+    """
+    before = _use(snapshot, policy, [(job, job.placement) for job in snapshot.jobs if job.name not in movers])
     added = _use(snapshot, policy, started)
     for (name, gpu_type, user), milli in sorted(added.items()):
         queue = policy.queue(name)
@@ -61,11 +68,11 @@ def _users(
             yield Violation("S3", name, problem)
 
 
-def _use(snapshot: Snapshot, policy: Policy, holders: list[tuple[str, str, tuple[TaskPlacement, ...]]]) -> UserUse:
+def _use(snapshot: Snapshot, policy: Policy, holders: list[tuple[Job, tuple[TaskPlacement, ...]]]) -> UserUse:
     types = {node.name: node.gpu_type for node in snapshot.nodes}
     use: UserUse = Counter()
-    for name, user, tasks in holders:
-        for queue in path_of(policy, name):
+    for job, tasks in holders:
+        for queue in path_of(policy, job.spec.queue):
             for task in tasks:
-                use[queue.name, types.get(task.node, GpuType("")), user] += task.gpus
+                use[queue.name, types.get(task.node, GpuType("")), job.user] += task.gpus
     return use

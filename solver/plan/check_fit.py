@@ -22,7 +22,9 @@ def fit_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
     nodes = {node.name: node for node in snapshot.nodes}
     # What was promised before is bound as it was promised, and in no layer of this round.
     promised = {intent.job for intent in snapshot.in_flight.nominations}
-    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in promised]
+    # And who moves has started before.
+    known = promised | {job.name for job in snapshot.jobs if job.phase == "running"}
+    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in known]
     fit = 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes) for step in steps)
     for layer in plan.certificate.layers:
         if layer.name == "fit" and abs(layer.value - fit) > 1e-5 * max(1.0, abs(fit)):
@@ -39,10 +41,11 @@ def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, N
             down += [wish for wish in group.shape.gpu_types if wish in known].index(used)
     milli = sum(task.gpus for task in tasks)
     # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
-    return (milli or 1) / 1000 * (down + _apart(job, [nodes[task.node] for task in tasks]))
+    return (milli or 1) / 1000 * (down + apart(job, [nodes[task.node] for task in tasks]))
 
 
-def _apart(job: Job, hosts: Sequence[Node]) -> float:
+def apart(job: Job, hosts: Sequence[Node]) -> float:
+    """What a gang on these nodes pays per GPU for being further apart than it wishes."""
     topology, alone = job.spec.topology, sum(group.replicas for group in job.spec.task_groups) == 1
     if alone:
         return 0.0

@@ -59,15 +59,20 @@ class Room:
     ) -> Self:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
 
-        `leaving`: jobs to count as gone.
+        `leaving`: jobs to count as gone from where they are; what they were promised stays theirs.
         """
         queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        holders = [(job.name, task) for job in snapshot.jobs for task in job.placement]
-        asked = [(intent.job, task) for intent in snapshot.in_flight.intents for task in intent.tasks]
-        held = {(job, task.group, task.index): task for job, task in (*holders, *asked) if job not in leaving}
+        holders = [(job.name, task, False) for job in snapshot.jobs for task in job.placement]
+        # A job that moves holds what it has and what it was promised.
+        asked = [(i.job, task, i.kind == "nominate") for i in snapshot.in_flight.intents for task in i.tasks]
+        held = {
+            (job, promised, task.group, task.index): task
+            for job, task, promised in (*holders, *asked)
+            if promised or job not in leaving
+        }
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes], mig)
-        for (job, group, _), task in held.items():
+        for (job, _, group, _), task in held.items():
             node = room.index.get(task.node)
             if node is not None:  # else its node has left the inventory: nothing of it can be given away
                 domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))

@@ -45,14 +45,12 @@ class Snapshot(Document, frozen=True, omit_defaults=False):
 
 
 def charged(snapshot: Snapshot) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]]]:
-    """Who is charged for what: a job for what it holds, unless it is being evicted; then who was promised it pays."""
+    """Who is charged for what: a job for what it holds; once it is being evicted, or waits, for what it was promised."""
     leaving = {(intent.job, intent.attempt) for intent in snapshot.in_flight.evictions}
     promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
     for job in snapshot.jobs:
-        if job.phase == "pending":
-            yield job, promised.get(job.name, ())
-        elif (job.name, job.attempt) not in leaving:
-            yield job, job.placement
+        goes_on = job.phase != "pending" and (job.name, job.attempt) not in leaving
+        yield job, job.placement if goes_on else promised.get(job.name, ())
 
 
 def snapshot_of(
