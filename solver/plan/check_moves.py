@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from solver.plan.check_fit import apart
-from solver.plan.plan import Evict, Moves, Nominate, Plan
+from solver.plan.plan import Evict, Moves, Nominate, Plan, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, PriorityClass
 from solver.world.cluster import GpuType, Node
@@ -64,7 +64,10 @@ class _Moves:
         yield from self._verdicts()
 
     def _busy(self) -> set[JobName]:
-        return {intent.job for intent in self.snapshot.in_flight.intents}
+        """Of whom something is in flight that the plan does not take back."""
+        withdrawn = {step.job for step in self.plan.steps if isinstance(step, Withdraw)}
+        intents = self.snapshot.in_flight.intents
+        return {intent.job for intent in intents if intent.kind != "nominate" or intent.job not in withdrawn}
 
     def _one(self, job: Job, taker: Nominate, target: Nominate) -> Iterator[Violation]:
         known = self._class(job)
