@@ -6,19 +6,21 @@ Part of the checker, and as slow and obvious. It needs every bound job and node 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-from solver.plan.check_moves import moving
-from solver.plan.plan import Bind, Nominate, Plan
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, TaskPlacement
+from solver.world.workload import Job, TaskPlacement
 
 UserUse = Counter[tuple[str, GpuType, str]]
 """GPUs by queue, type and user."""
+
+Held = tuple[Job, tuple[TaskPlacement, ...]]
+"""Somebody, and tasks that count for it."""
 
 
 def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
@@ -33,7 +35,7 @@ def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
                 problem = f"starts with a priority class that queue {queue.name} does not take"
                 yield Violation("class", job.name, problem)
-    yield from _users(snapshot, policy, bound, moving(plan))
+    yield from _users(snapshot, policy, bound, _charged(snapshot, plan))
 
 
 def path_of(policy: Policy, name: str) -> list[Queue]:
@@ -46,17 +48,19 @@ def path_of(policy: Policy, name: str) -> list[Queue]:
     return path
 
 
-def _users(
-    snapshot: Snapshot,
-    policy: Policy,
-    started: list[tuple[Job, tuple[TaskPlacement, ...]]],
-    movers: Collection[JobName],
-) -> Iterable[Violation]:
-    """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse.
+def _charged(snapshot: Snapshot, plan: Plan) -> Iterable[Held]:
+    """Who counts beside the plan's own starts: not who is asked to leave, but who was promised something before."""
+    leaving = {intent.job for intent in snapshot.in_flight.intents if intent.evicts}
+    leaving |= {step.job for step in plan.steps if isinstance(step, Evict)}
+    settled = {step.job for step in plan.steps if isinstance(step, Bind | Nominate | Withdraw)}
+    promised = {i.job: i.tasks for i in snapshot.in_flight.nominations if i.job not in settled}
+    for job in snapshot.jobs:
+        yield job, promised.get(job.name, ()) if job.name in leaving or not job.placement else job.placement
 
-    Who moves counts where it will be.
-    """
-    before = _use(snapshot, policy, [(job, job.placement) for job in snapshot.jobs if job.name not in movers])
+
+def _users(snapshot: Snapshot, policy: Policy, started: Iterable[Held], charged: Iterable[Held]) -> Iterable[Violation]:
+    """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
+    before = _use(snapshot, policy, charged)
     added = _use(snapshot, policy, started)
     for (name, gpu_type, user), milli in sorted(added.items()):
         queue = policy.queue(name)
@@ -68,7 +72,7 @@ def _users(
             yield Violation("S3", name, problem)
 
 
-def _use(snapshot: Snapshot, policy: Policy, holders: list[tuple[Job, tuple[TaskPlacement, ...]]]) -> UserUse:
+def _use(snapshot: Snapshot, policy: Policy, holders: Iterable[Held]) -> UserUse:
     types = {node.name: node.gpu_type for node in snapshot.nodes}
     use: UserUse = Counter()
     for job, tasks in holders:
