@@ -83,7 +83,7 @@ def movers_in(snapshot: Snapshot, policy: Policy, shares: Shares, room: Room) ->
                 option,
                 charge,
                 tuple(counts[group.name] for group in job.spec.task_groups),
-                strain_of(room, job.spec.effective_topology, job.placement),
+                strain_of(room, job.spec, job.placement),
                 lost_gpu_s(Holder(job, charge, known), snapshot.time, policy.scheduling.evictions.restart_cost),
                 _gpus_on(job, room),
             )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from solver.plan.check_fit import apart
+from solver.plan.check_fit import strain
 from solver.plan.plan import Evict, Moves, Nominate, Plan, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy, PriorityClass
@@ -79,9 +79,9 @@ class _Moves:
             yield Violation("S4", job.name, "moves to other GPUs than it has: as many, of the same types")
         if {d for task in taker.tasks for d in task.devices} & {d for task in target.tasks for d in task.devices}:
             yield Violation("S1", job.name, f"moves to where {taker.job} is to be")
-        now, then = (apart(job, [self.nodes[t.node] for t in tasks]) for tasks in (job.placement, target.tasks))
+        now, then = (strain(job, [self.nodes[t.node] for t in tasks]) for tasks in (job.placement, target.tasks))
         if then > now + 1e-6:
-            yield Violation("S4", job.name, f"pays {then} instead of {now} per GPU for being apart once it has moved")
+            yield Violation("S4", job.name, f"pays {then} instead of {now} per GPU for where it is once it has moved")
         problem = self._waits_for(job, target) or self._too_soon(job)
         if problem:
             yield Violation("S9", job.name, problem)

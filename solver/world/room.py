@@ -13,7 +13,7 @@ from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.partitions import NO_RULES, Partitions, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, held_in
 from solver.world.topology import Topology, topology_of
 from solver.world.workload import JobName, MigShape, MigSlot, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
 
@@ -63,20 +63,12 @@ class Room:
         """
         queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        holders = [(job.name, task, False) for job in snapshot.jobs for task in job.placement]
-        # A job that moves holds what it has and what it was promised.
-        asked = [(i.job, task, i.kind == "nominate") for i in snapshot.in_flight.intents for task in i.tasks]
-        held = {
-            (job, promised, task.group, task.index): task
-            for job, task, promised in (*holders, *asked)
-            if promised or job not in leaving
-        }
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes], mig)
-        for (job, _, group, _), task in held.items():
+        for job, task in held_in(snapshot, leaving):
             node = room.index.get(task.node)
             if node is not None:  # else its node has left the inventory: nothing of it can be given away
                 domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
-                room._hold(node, task, shapes.get((job, group), Shape()), domain, is_new=False)
+                room._hold(node, task, shapes.get((job, task.group), Shape()), domain, is_new=False)
         return room
 
     @classmethod
@@ -186,15 +178,21 @@ class Room:
             free[node] += sum(usable) * bool(self.open_nodes[node])
         return free
 
-    def take(self, node: int, shape: Shape, tasks: int) -> list[tuple[DeviceId, ...]]:
-        """Give `tasks` tasks of a shape their devices on one node: whole GPUs lowest index first, shares where they fit best."""
+    def take(self, node: int, shape: Shape, tasks: int, first: Iterable[DeviceId] = ()) -> list[tuple[DeviceId, ...]]:
+        """Give `tasks` tasks of a shape their devices on one node: shares where they fit best, whole GPUs lowest index first.
+
+        `first`: those to take before all others, in this order.
+        """
         if isinstance(shape, SharedShape):
             return [(self._take_share(node, shape),) for _ in range(tasks)]
         self.free_cpu[node] -= shape.cpu * tasks
         self.free_memory[node] -= shape.memory * tasks
-        missing = shape.gpus * tasks - len(self.free_devices[node])
-        devices = self.free_devices[node] + (self.partitions.make_whole(node, missing) if missing > 0 else [])
-        self.free_devices[node] = devices[shape.gpus * tasks :]
+        wanted = shape.gpus * tasks
+        missing = wanted - len(self.free_devices[node])
+        free = self.free_devices[node] + (self.partitions.make_whole(node, missing) if missing > 0 else [])
+        taken = set(list(dict.fromkeys([*(device for device in first if device in free), *free]))[:wanted])
+        devices = [device for device in free if device in taken]
+        self.free_devices[node] = [device for device in free if device not in taken]
         self.free_gpus[node] = len(self.free_devices[node])
         return [tuple(devices[shape.gpus * task : shape.gpus * (task + 1)]) for task in range(tasks)]
 

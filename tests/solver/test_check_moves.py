@@ -64,7 +64,7 @@ def good(world: Snapshot = WORLD, under: Policy | None = None) -> Plan:
 def with_(plan: Plan, kind: type, name: str, **fields: object) -> Plan:
     """The plan with the steps of one kind and job changed."""
     steps = (
-        msgspec.structs.replace(step, **fields) if isinstance(step, kind) and step.job == name else step
+        msgspec.structs.replace(step, **fields) if isinstance(step, kind) and getattr(step, "job", "") == name else step
         for step in plan.steps
     )
     return msgspec.structs.replace(plan, steps=tuple(steps))

@@ -44,7 +44,7 @@ def scattered(draw: st.DrawFn) -> Snapshot:
 def runner(draw: st.DrawFn, number: int, on: list[NodeName], free: dict[NodeName, list[DeviceId]]) -> Job:
     """A running gang with a task on one node, or a few on several as far as there is room for them; takes the devices."""
     made, gpus = draw(jobs(number, (1,), close=True)), draw(st.sampled_from([1, 1, 2]))
-    placement = []
+    placement = list[TaskPlacement]()
     for _ in range(1 if len(on) == 1 else draw(st.integers(1, 3))):
         able = [name for name in on if len(free[name]) > gpus]
         if able:
