@@ -65,9 +65,9 @@ def movers_in(snapshot: Snapshot, policy: Policy, shares: Shares, room: Room) ->
     """
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
     types = sorted({node.gpu_type for node in snapshot.nodes if node.gpus})
-    busy = {intent.job for intent in snapshot.in_flight.intents}
+    busy, gpu_types = {intent.job for intent in snapshot.in_flight.intents}, snapshot.gpu_types
     for job in snapshot.jobs:
-        known, gpu_types = policy.priority_class(job), snapshot.gpu_types
+        known = policy.priority_class(job)
         if job.phase != "running" or job.spec.type != "gang" or job.name in busy or not _has_whole_gpus(job, room):
             continue
         if known is None or not known.preemptible or protected(job, known.protection, snapshot.time):

@@ -107,7 +107,7 @@ def _able(
     started = {start.candidate.job.name for start in decision.starts}
     in_line = {c.job.spec.queue for c in candidates if c.strict and c.job.name not in started}
     sharing = sharing_of(policy, tree, snapshot.nodes)
-    types = {node.gpu_type for node in snapshot.nodes if node.gpus}
+    types, type_of = {node.gpu_type for node in snapshot.nodes if node.gpus}, snapshot.gpu_types
     for job in snapshot.jobs:
         known, queue = policy.priority_class(job), job.spec.queue
         if job.phase != "running" or job.name in busy or job.name != owner_of(job.name) or known is None:
@@ -116,7 +116,7 @@ def _able(
             continue
         if any(task.node not in decision.room.index for task in job.placement):
             continue
-        option = option_of(job, options_of(job.spec, types, sharing, known.slo_class), snapshot.gpu_types)
+        option = option_of(job, options_of(job.spec, types, sharing, known.slo_class), type_of)
         if option is not None:
             yield job, option
 
