@@ -23,7 +23,8 @@ from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 class Concession:
     """`tasks` of a job leave, for a `beneficiary` or by a rule of queue `at`.
 
-    `by` is the most harmful of what takes them; `lost_gpu_s` as of an eviction. `moves_to`: where a job that moves goes on.
+    `by` is the most harmful of what takes them; `lost_gpu_s` as of an eviction. `reserved_for`: the gang it gives back to.
+    `moves_to`: where a job that moves goes on.
     """
 
     job: Job
@@ -32,6 +33,7 @@ class Concession:
     lost_gpu_s: float
     beneficiary: JobName | None = None
     at: QueueName | None = None
+    reserved_for: JobName | None = None
     moves_to: tuple[TaskPlacement, ...] = ()
 
     @property
@@ -60,8 +62,9 @@ def concessions(
     for name, found in by_job.items():
         named = {(task.group, task.index) for part in found for task in part.holder.job.placement}
         tasks = tuple(task for task in jobs[name].placement if (task.group, task.index) in named)
-        at = next((part.queue for part in found if isinstance(part, Departure)), None)
-        yield Concession(jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at)
+        rule = next((part for part in found if isinstance(part, Departure)), None)
+        at, to = (rule.queue, rule.to) if rule else (None, None)
+        yield Concession(jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at, to)
 
 
 def yielding(promise: Promise, jobs: Mapping[JobName, Job]) -> Iterator[Concession]:
@@ -83,7 +86,7 @@ def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator
 
 def _worst(parts: Iterable[Victim | Departure]) -> Means | Rule:
     by: list[Means | Rule] = [part.means if isinstance(part, Victim) else part.rule for part in parts]
-    return max(by, key=(*MEANS, "drain", "converge").index)
+    return max(by, key=(*MEANS, "drain", "converge", "return").index)
 
 
 def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy) -> Snapshot:
