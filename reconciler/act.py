@@ -289,5 +289,7 @@ def _named(tasks: Iterable[TaskPlacement]) -> str:
 
 def _why_evicted(step: Evict | Shrink) -> str:
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+    if step.means == "move":
+        return f"it moves with {step.gpus} GPUs, so that {step.beneficiary} fits; {lost}"
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
     return f"it gives up {step.gpus} GPUs{whom} ({step.means}); {lost}"

@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.documents.repository import Compiled
 from reconciler.meaning import DocumentChange, document_changes
-from solver.plan.plan import Certificate, Departs, Inadmissible, Plan, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.plan import Certificate, Departs, Inadmissible, Moves, Plan, Runs, Starts, Verdict, Waits, Yields
 from solver.program.optimiser import Optimiser
 from solver.solve import solve
 from solver.world.cluster import Node
@@ -21,7 +21,7 @@ from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import JobName, QueueName
 
-Outcome = Literal["starts", "waits", "inadmissible", "runs", "leaves"]
+Outcome = Literal["starts", "waits", "inadmissible", "runs", "leaves", "moves"]
 """`runs` and `leaves` are of jobs that run now: `leaves` is asked to, for another or by a rule."""
 
 
@@ -120,7 +120,7 @@ def _job_changes(snapshot: Snapshot, base: Plan, head: Plan) -> Iterable[JobChan
     after = {verdict.job: verdict for verdict in head.verdicts}
     for job in snapshot.jobs:
         old, new = before[job.name], after[job.name]
-        if job.phase == "pending" or isinstance(old, Yields | Departs) or isinstance(new, Yields | Departs):
+        if job.phase == "pending" or any(isinstance(one, Yields | Departs | Moves) for one in (old, new)):
             held = MilliGpu(sum(task.gpus for task in job.placement))
             gpus = held or job.spec.gpus
             yield JobChange(job.name, job.spec.queue, gpus, _outcome(old), _outcome(new), _reasons(new))
@@ -130,7 +130,7 @@ def _reasons(verdict: Verdict) -> tuple[str, ...]:
     match verdict:
         case Waits(reasons=reasons) | Inadmissible(reasons=reasons):
             return tuple(map(str, reasons))
-        case Yields() | Departs():
+        case Yields() | Departs() | Moves():
             return (str(verdict),)
         case Starts() | Runs():
             return ()
@@ -148,3 +148,5 @@ def _outcome(verdict: Verdict) -> Outcome:
             return "runs"
         case Yields() | Departs():
             return "leaves"
+        case Moves():
+            return "moves"

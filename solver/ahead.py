@@ -28,6 +28,7 @@ from solver.rules.users import UserLine
 from solver.starts import Start
 from solver.world.cluster import DeviceId, GpuType
 from solver.world.inflight import Reservation
+from solver.world.parts import leaving_part
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -97,9 +98,10 @@ class World:
         for job in snapshot.jobs:
             if job.placement:
                 holder, end = Holder(job, _except(job.placement, promised), job.name not in evicted), ends.of(job)
-                world._hold(job.name, holder, end, snapshot.time)
+                moves = job.name in nominations
+                world._hold(leaving_part(job.name) if moves else job.name, holder, end, snapshot.time)
                 world.expected_ends += [end] if end and end == ends.by_history(job) else []
-            elif job.name in nominations:
+            if job.name in nominations:
                 begin = begins.get(job.name, snapshot.time)
                 world._hold(job.name, Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
         for start in starts:

@@ -8,12 +8,13 @@ from typing import Literal
 
 import msgspec
 
+from solver.promise import Promise
 from solver.rules.departures import Departure, Rule
 from solver.rules.policy import Policy
 from solver.rules.victims import MEANS, Means, Victim
 from solver.world.inflight import Intent
 from solver.world.parts import owner_of, shrinking_apart
-from solver.world.quantities import Instant, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
@@ -23,15 +24,17 @@ class Concession:
     """`tasks` of a job leave, for a `beneficiary` or by a rule of queue `at`.
 
     `by` is the most harmful of what takes them; `lost_gpu_s` as of an eviction. `reserved_for`: the gang it gives back to.
+    `moves_to`: where a job that moves goes on.
     """
 
     job: Job
     tasks: tuple[TaskPlacement, ...]
-    by: Means | Rule | Literal["overdue"]
+    by: Means | Rule | Literal["overdue", "move"]
     lost_gpu_s: float
     beneficiary: JobName | None = None
     at: QueueName | None = None
     reserved_for: JobName | None = None
+    moves_to: tuple[TaskPlacement, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -64,6 +67,14 @@ def concessions(
         yield Concession(jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at, to)
 
 
+def yielding(promise: Promise, jobs: Mapping[JobName, Job]) -> Iterator[Concession]:
+    """Who leaves or moves for the taker of a promise."""
+    yield from concessions(promise.victims, jobs, promise.job.name)
+    for move in promise.moves:
+        job, lost = move.mover.job, move.mover.lost_gpu_s
+        yield Concession(job, job.placement, "move", lost, promise.job.name, moves_to=move.tasks)
+
+
 def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator[Concession]:
     """Tasks that were to join a gang and did not become ready in time leave it again; the gang goes on without them."""
     jobs = {job.name: job for job in snapshot.jobs}
@@ -80,7 +91,9 @@ def _worst(parts: Iterable[Victim | Departure]) -> Means | Rule:
 
 def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy) -> Snapshot:
     """The world in which that was asked for: it is no longer theirs who hold it, and not yet free."""
+    leaving = tuple(leaving)
     intents = tuple(_asked(known, snapshot.time, policy) for known in leaving)
+    intents += tuple(_promised(known, snapshot.time, policy) for known in leaving if known.moves_to)
     if not intents:
         return snapshot
     in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*snapshot.in_flight.intents, *intents))
@@ -92,3 +105,13 @@ def _asked(known: Concession, now: Instant, policy: Policy) -> Intent:
     if known.whole:
         return Intent("stop", job.name, job.attempt, now, until, beneficiary=known.beneficiary, evicts=True)
     return Intent("shrink", job.name, job.attempt, now, until, known.tasks, known.beneficiary)
+
+
+def _promised(known: Concession, now: Instant, policy: Policy) -> Intent:
+    until = now.after(promised_for(known, policy))
+    return Intent("nominate", known.job.name, known.job.attempt + 1, now, until, known.moves_to)
+
+
+def promised_for(known: Concession, policy: Policy) -> Duration:
+    """How long a job that moves is promised where it goes on: until it has left, be it by force, and has had time to start."""
+    return Duration(policy.grace(known.job) + policy.scheduling.evictions.grace + policy.scheduling.start_deadline)

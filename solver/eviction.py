@@ -1,7 +1,7 @@
 """Makes room for waiting work by evicting: the fewest, least harmful victims that the law allows for each taker in turn.
 
-Means come in the order of harm: free capacity, a fallback type, then victims from the least harm up. A taker is nominated
-for the devices it will have; it is bound in a later round, when its victims are gone.
+Means come in the order of harm: free capacity, a fallback type, jobs that move elsewhere (solver/moving), then victims from
+the least harm up. A taker is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
+from solver.moving import Move, Moving
 from solver.placement import Placed, least_tasks, place
+from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
@@ -30,35 +31,19 @@ from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, Shape
 
-Tier = Literal["entitled", "fair"]
-"""For which demand others may have to leave: inside a guarantee, or inside a fair share."""
-
 SPARED_ONE_BY_ONE_MAX = 64
 """Victims that are each tried to be spared, wherever the taker then goes; of more, first those whose nodes it would not use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """A taker on the devices that it will have, and who must leave for it; nobody, where it only waits for what leaves anyway."""
-
-    start: Start
-    victims: tuple[Victim, ...]
-    tier: Tier
-
-    @property
-    def job(self) -> Job:
-        """The taker."""
-        return self.start.candidate.job
-
-
-@dataclass(frozen=True, slots=True)
 class _Trial:
-    """What a taker would have if certain victims left."""
+    """What a taker would have if certain victims left, and others moved."""
 
     option: Option
     victims: tuple[Victim, ...]
     placed: Placed
     headroom: Headroom
+    moves: tuple[Move, ...] = ()
 
     def uses_nodes_of(self, victim: Victim) -> bool:
         """Whether some of the taker's tasks run where the victim ran."""
@@ -82,6 +67,7 @@ class MakingRoom:
     users: UserRoom
     gone: set[JobName]
     lines: Lines
+    moving: Moving
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
@@ -116,7 +102,7 @@ class MakingRoom:
             return
         start = Start(candidate, found.option, found.placed, least_tasks(candidate.job.spec))
         if not now:
-            self.promises.append(Promise(start, found.victims, tier))
+            self.promises.append(Promise(start, found.victims, tier, found.moves))
         else:
             self.starts.append(start)
         self._keep(start, found)
@@ -134,6 +120,7 @@ class MakingRoom:
     def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[_Trial]:
         """How it could be served, the least harmful first."""
         yield from filter(None, (self._try(candidate, option, tier, ()) for option in candidate.options))
+        yield from self._by_moving(candidate, tier)
         lawful = self._lawful(candidate, tier, taker)
         # Where taking from others would not be fair, its own queue may still make room.
         own = [victim for victim in lawful if victim.holder.job.spec.queue == candidate.job.spec.queue]
@@ -142,6 +129,14 @@ class MakingRoom:
                 found = self._fewest(candidate, option, tier, victims)
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(candidate, found, tier):
                     yield found
+
+    def _by_moving(self, candidate: Candidate, tier: Tier) -> Iterator[_Trial]:
+        """Who moves keeps what it has: that takes from nobody."""
+        for option in candidate.options:
+            headroom = self._allowed(candidate, option, tier, ())
+            found = headroom and self.moving.find(candidate, option, self.room, self.soon, self.gone)
+            if headroom and found:
+                yield _Trial(option, (), found[0], headroom, found[1])
 
     def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
         job = candidate.job
@@ -276,8 +271,12 @@ class MakingRoom:
         for victim in found.victims:
             _leave(self.soon, victim.holder.job)
             self.gone.add(owner_of(victim.name))
+        for move in found.moves:
+            move.mover.leave(self.soon)
+            self.gone.add(move.name)
         self.headroom = found.headroom
         self._hold(start)
+        self.moving.keep(found.moves, (self.room, self.soon))
 
     def _hold(self, start: Start) -> None:
         job = start.candidate.job

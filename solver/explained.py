@@ -9,12 +9,13 @@ from typing import cast
 from solver.admission import Admission
 from solver.ahead import World
 from solver.concessions import Concession
-from solver.eviction import Promise
 from solver.forecast import estimates
+from solver.moving import Move
 from solver.nominations import Nomination, Nominations, Parts, held_parts, in_the_way
 from solver.plan.estimates import AnyEstimate, EarliestStart
-from solver.plan.plan import Departs, Inadmissible, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
+from solver.promise import Promise
 from solver.regrowth import Growth, with_grown
 from solver.reserve import reservations_after
 from solver.rules.demand import Candidate
@@ -76,10 +77,14 @@ class Explained:
     def _held(self) -> Iterator[Iterable[tuple[TaskPlacement, Shape]]]:
         """What this round gives to anybody."""
         yield from (start.held for start in self._started())
+        yield from (move.held for move in self._moves().values())
         yield from (growth.held for growth in self.grown)
 
     def _started(self) -> tuple[Start, ...]:
         return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+
+    def _moves(self) -> dict[JobName, Move]:
+        return {move.name: move for promise in self.decision.promises for move in promise.moves}
 
     def verdicts(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
         """One for every live job, in the order of their names."""
@@ -124,18 +129,23 @@ class Explained:
 
     def _leaving(self) -> Iterator[Verdict]:
         takers = {promise.job.name: promise.job for promise in self.decision.promises}
+        moves = self._moves()
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
             if known.at is not None:
                 yield Departs(name, queue, cast("Rule", known.by), known.at, *gave, known.reserved_for)
             elif known.beneficiary is not None:
                 to = takers[known.beneficiary]
+                if name in moves:
+                    yield _moving(moves[name], to)
+                    continue
                 yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)
 
     def _promised(self, waits_for: Mapping[JobName, Collection[JobName]]) -> Iterator[Verdict]:
         begins = self._begins(waits_for)
         promised = [promise.job for promise in self.decision.promises]
-        for job in (*promised, *(nomination.job for nomination in self.nominations.waiting)):
+        known = [nomination.job for nomination in self.nominations.waiting if nomination.job.phase == "pending"]
+        for job in (*promised, *known):
             yield _awaits(job, waits_for[job.name], EarliestStart(begins[job.name]))
 
     def _waits_for(self) -> dict[JobName, Collection[JobName]]:
@@ -145,6 +155,7 @@ class Explained:
             promise.job.name: self._asked_for(promise.job) | self._holders_of(promise, parts, leaving)
             for promise in self.decision.promises
         }
+        waits_for |= {name: {name} for name in self._moves()}
         return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}
 
     def _begins(self, waits_for: Mapping[JobName, Collection[JobName]]) -> dict[JobName, Instant]:
@@ -198,6 +209,12 @@ class Explained:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+
+def _moving(move: Move, to: Job) -> Moves:
+    job, mover = move.mover.job, move.mover
+    leaves, nodes = (tuple(dict.fromkeys(task.node for task in tasks)) for tasks in (job.placement, move.tasks))
+    return Moves(job.name, job.spec.queue, to.name, to.spec.queue, mover.gpus, leaves, nodes, mover.lost_gpu_s)
 
 
 def _awaits(job: Job, leaving: Collection[JobName], when: AnyEstimate) -> Waits:

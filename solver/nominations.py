@@ -22,7 +22,7 @@ from solver.world.workload import Job, JobName, QueueName, SharedShape, TaskPlac
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A waiting job, what it was promised, and the jobs that it still waits for."""
+    """A job that waits, or moves, what it was promised, and whose end it still waits for: one that moves for its own."""
 
     job: Job
     intent: Intent
@@ -46,14 +46,14 @@ class Nominations:
 
 def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     """Judge every promise that is in flight."""
-    pending = {job.name: job for job in snapshot.pending}
+    able = {job.name: job for job in snapshot.jobs if job.phase == "pending"} | _moving(snapshot)
     shares = shares_of(snapshot, QueueTree.of(policy))
     sharers = _Sharers.of(snapshot, policy, sharing_of(policy, shares.tree, snapshot.nodes))
     usable = {gpu.id: node.name for node in snapshot.nodes if node.schedulable for gpu in node.gpus if gpu.healthy}
     good: list[Intent] = []
     withdrawn: list[Intent] = []
     for intent in snapshot.in_flight.nominations:
-        job = pending.get(intent.job)
+        job = able.get(intent.job)
         in_time = intent.deadline > snapshot.time
         kept = (
             job is not None
@@ -63,13 +63,19 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
         )
         (good if kept else withdrawn).append(intent)
     parts = held_parts(snapshot)
-    judged = [_judged(pending[intent.job], intent, parts, snapshot) for intent in good]
+    judged = [_judged(able[intent.job], intent, parts, snapshot) for intent in good]
     return Nominations(
         _without(snapshot, withdrawn),
         tuple(nomination for nomination in judged if not nomination.holders),
         tuple(nomination for nomination in judged if nomination.holders),
         tuple(withdrawn),
     )
+
+
+def _moving(snapshot: Snapshot) -> dict[JobName, Job]:
+    """Who still holds something, was asked to leave, and may have been promised where it goes on."""
+    asked = {(eviction.job, eviction.attempt) for eviction in snapshot.in_flight.evictions}
+    return {job.name: job for job in snapshot.jobs if job.phase != "pending" and (job.name, job.attempt) in asked}
 
 
 def _holds(
@@ -123,6 +129,8 @@ def _judged(job: Job, intent: Intent, parts: Parts, snapshot: Snapshot) -> Nomin
     holders = in_the_way(intent.tasks, parts, stopping)
     # Some leave because they hold quota and not because they hold devices.
     holders |= {eviction.job for eviction in snapshot.in_flight.evictions if eviction.beneficiary == job.name}
+    if job.phase != "pending":
+        holders.add(job.name)
     return Nomination(job, intent, tuple(sorted(holders)))
 
 

@@ -18,9 +18,9 @@ from solver.holds import ends_in, held_back
 from solver.placement import Placed
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Charge, Headroom
-from solver.rules.entry import closed_to, on_hold
+from solver.rules.entry import lets_in
 from solver.rules.loans import loans_in
-from solver.rules.options import Option, options_of
+from solver.rules.options import Option, option_of, options_of
 from solver.rules.policy import Policy
 from solver.rules.precedence import ordering_of
 from solver.rules.sharing import sharing_of
@@ -74,6 +74,8 @@ def growths(
         room.occupy(start.held)
         headroom.take(start.queue, start.charge)
         users.take(start.candidate.job, start.charge)
+    for move in (move for promise in decision.promises for move in promise.moves):
+        room.occupy(move.held)
     before = [_as_start(c) for c in _held_back(able, snapshot, policy, candidates, decision)]
     after = before
     for lines in LINES:
@@ -106,7 +108,7 @@ def _able(
     started = {start.candidate.job.name for start in decision.starts}
     in_line = {c.job.spec.queue for c in candidates if c.strict and c.job.name not in started}
     sharing = sharing_of(policy, tree, snapshot.nodes)
-    types = {node.gpu_type for node in snapshot.nodes if node.gpus}
+    types, type_of = {node.gpu_type for node in snapshot.nodes if node.gpus}, snapshot.gpu_types
     for job in snapshot.jobs:
         known, queue = policy.priority_class(job), job.spec.queue
         if job.phase != "running" or job.name in busy or job.name != owner_of(job.name) or known is None:
@@ -115,16 +117,14 @@ def _able(
             continue
         if any(task.node not in decision.room.index for task in job.placement):
             continue
-        options = options_of(job.spec, types, sharing, known.slo_class)
-        option = next((option for option in options if _is_served_by(job, option, snapshot)), None)
+        option = option_of(job, options_of(job.spec, types, sharing, known.slo_class), type_of)
         if option is not None:
             yield job, option
 
 
 def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
     """Whether the queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
-    closed = on_hold(tree, queue) or closed_to(tree, queue, priority_class)
-    return tree.is_leaf(queue) and not closed and ordering_of(tree, queue).turns is None
+    return lets_in(tree, queue, priority_class) and ordering_of(tree, queue).turns is None
 
 
 def _may_be_larger(job: Job) -> bool:
@@ -135,13 +135,6 @@ def _may_be_larger(job: Job) -> bool:
     bundled = any(job.spec.bundle_of(group) for group in job.spec.task_groups)
     instances = any(group.shape.mig is not None for group in job.spec.task_groups)
     return missing and not (gaps and bundled) and not instances
-
-
-def _is_served_by(job: Job, option: Option, snapshot: Snapshot) -> bool:
-    types = snapshot.gpu_types
-    used = {task.group: types[task.node] for task in job.placement if task.devices}
-    named = zip(job.spec.task_groups, option.gpu_types, strict=True)
-    return all(used.get(group.name, gpu_type) == gpu_type for group, gpu_type in named if gpu_type is not None)
 
 
 def _as_start(candidate: Candidate) -> Start:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from solver.admission import Admission, Gate
-from solver.concessions import concessions, overdue_growths, with_asked
+from solver.concessions import concessions, overdue_growths, with_asked, yielding
 from solver.declared import declared_in, kept_by, kept_from, with_declared
 from solver.explained import Explained
 from solver.holds import ends_in, held_back, is_live, kept_for
@@ -49,10 +49,10 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Pl
         world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing), reserved
     )
     jobs = {job.name: job for job in world.jobs}
-    yielding = tuple(known for p in decision.promises for known in concessions(p.victims, jobs, p.job.name))
-    asked = with_asked(world, yielding, policy)
+    asked_now = tuple(known for promise in decision.promises for known in yielding(promise, jobs))
+    asked = with_asked(world, asked_now, policy)
     grown = growths(asked, policy, candidates, decision)
-    leaving = (*departing, *yielding)
+    leaving = (*departing, *asked_now)
     explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
     reservations = (*explained.reservations(), *declared_in(world))
     return Plan(

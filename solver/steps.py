@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from solver.concessions import Concession
+from solver.concessions import Concession, promised_for
 from solver.nominations import Nominations
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
 from solver.regrowth import Growth
@@ -32,6 +32,10 @@ def steps_of(
     yield from _releases(snapshot)
     for intent in nominations.withdrawn:
         yield Withdraw(intent.job, intent.attempt)
+    for known in leaving:
+        if known.moves_to:
+            # First: who is told to leave without being told where to go on would wait like anybody who was evicted.
+            yield Nominate(known.job.name, known.job.attempt + 1, known.moves_to, promised_for(known, policy))
     graces = {promise.job.name: [policy.scheduling.evictions.grace] for promise in decision.promises}
     for known in leaving:
         if known.beneficiary is not None:

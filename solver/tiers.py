@@ -15,13 +15,15 @@ import msgspec
 
 from solver.certify import loose_bounds
 from solver.decide import Answer, certificate, decide
-from solver.eviction import MakingRoom, Promise, Tier
+from solver.eviction import MakingRoom
 from solver.fit import Fit
+from solver.moving import Moving
 from solver.placement import least_tasks
 from solver.plan.plan import Certificate, LayerResult
 from solver.prices import fit_for
 from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
+from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.partitioning import pool_rules
@@ -32,7 +34,6 @@ from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
 from solver.world.partitions import PoolRules
-from solver.world.parts import owner_of
 from solver.world.room import DomainOf, Reserved, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -66,6 +67,7 @@ class _Round:
     starts: list[Start]
     promises: list[Promise]
     fit: Fit | None
+    moving: Moving
 
     def decide(self) -> Answer:
         """The best for those who wait, on what is free."""
@@ -91,11 +93,9 @@ class _Round:
 
     def _making_room(self, law: Law) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
-        gone = self.departing | {owner_of(victim.name) for promise in self.promises for victim in promise.victims}
-        lines = Lines(self.waiting)
-        return MakingRoom(
-            self.snapshot, self.policy, law, self.room.copy(), self.soon.copy(), headroom, users, set(gone), lines
-        )
+        gone = set(self.departing).union(*(promise.asked for promise in self.promises))
+        rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
+        return MakingRoom(self.snapshot, self.policy, law, *rooms, headroom, users, gone, lines, self.moving)
 
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts
@@ -155,9 +155,8 @@ def _decide(
     room, soon = Room.of(snapshot, sharing.domain, mig), soon_free(snapshot, sharing.domain, mig.unchanging())
     room.reserved = soon.reserved = reserved
     fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
-    this = _Round(
-        snapshot, policy, optimiser, departing, tuple(candidates), room, soon, shares, starts=[], promises=[], fit=fit
-    )
+    moving, waiting = Moving(snapshot, policy, shares), tuple(candidates)
+    this = _Round(snapshot, policy, optimiser, departing, waiting, room, soon, shares, [], [], fit, moving)
     answer = this.decide()
     if len(answer.starts) < len(candidates):
         law = Law.of(snapshot, policy, shares)
@@ -187,18 +186,18 @@ def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> It
         yield layer
         kind = layer.name.partition(".")[0]
         if kind in TIERS and layers[number + 1].name.partition(".")[0] != kind:
-            for means in reversed(MEANS):
+            for means in (*reversed(MEANS), "move"):
                 lost = sum(
-                    victim.lost_gpu_s
+                    gpu_s
                     for promise in promises
-                    for victim in promise.victims
-                    if promise.tier == kind and victim.means == means
+                    for by, gpu_s in promise.lost_gpu_s
+                    if promise.tier == kind and by == means
                 )
                 yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
 
 
 def _served(decision: Decision, sub_layers: Sequence[SubLayer]) -> tuple[float, ...]:
-    """GPUs that are started or promised, by sub-layer, then those that others give up, downwards from 0.
+    """GPUs that are started or promised, by sub-layer, then those that others give up, or move with, downwards from 0.
 
     The layers' values of two decisions with different victims do not compare: each counts under what its own victims leave.
     """
@@ -206,7 +205,8 @@ def _served(decision: Decision, sub_layers: Sequence[SubLayer]) -> tuple[float, 
     for start in (*decision.starts, *(promise.start for promise in decision.promises)):
         gpus[start.candidate.sub_layer] += sum(start.charge.values())
     given_up = sum(victim.holder.gpus for promise in decision.promises for victim in promise.victims)
-    return (*gpus.values(), -given_up)
+    moved = sum(move.mover.gpus for promise in decision.promises for move in promise.moves)
+    return (*gpus.values(), -given_up, -moved)
 
 
 def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:

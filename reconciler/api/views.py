@@ -8,7 +8,7 @@ from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, Qu
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
-from solver.plan.plan import Departs, Inadmissible, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.rules.options import options_of
 from solver.rules.policy import Policy, Queue
 from solver.rules.sharing import Sharing, sharing_of
@@ -66,7 +66,7 @@ def _words_of(verdict: Verdict) -> tuple[str, ...]:
             return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
         case Runs():
             return ("it holds its devices and keeps them",)
-        case Yields() | Departs():
+        case Yields() | Departs() | Moves():
             return (f"it {verdict}",)
         case Waits(reasons=reasons, estimate=estimate):
             return tuple(map(str, (*reasons, estimate) if estimate else reasons))

@@ -110,6 +110,7 @@ def review_lines(found: Review) -> Iterator[str]:
         ("Jobs that fare differently", changed),
         ("Start under both", [job for job in found.jobs if not job.changed and job.after == "starts"]),
         ("Leave under both", [job for job in found.jobs if not job.changed and job.after == "leaves"]),
+        ("Move under both", [job for job in found.jobs if not job.changed and job.after == "moves"]),
         ("Would still wait", [job for job in found.jobs if not job.changed and job.after in ("waits", "inadmissible")]),
     ):
         if jobs:

@@ -37,7 +37,7 @@ def step_line(step: Step) -> str:
         case Reserve():
             return _reserved(step)
         case Evict():
-            return f"evict    {step.job}: {_given_up(step)}"
+            return f"{'move ' if step.means == 'move' else 'evict'}    {step.job}: {_given_up(step)}"
         case Shrink():
             return f"shrink   {step.job}: {len(step.tasks)} tasks, {_given_up(step)}"
         case Repartition(node, device, instances):
@@ -71,4 +71,6 @@ def _where(tasks: Iterable[TaskPlacement]) -> str:
 def _given_up(step: Evict | Shrink) -> str:
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours lost"
+    if step.means == "move":
+        return f"{step.gpus} GPUs, within {step.grace}, so that {step.beneficiary} fits ({lost})"
     return f"{step.gpus} GPUs{whom} within {step.grace} ({step.means}, {lost})"

@@ -23,4 +23,4 @@ def order_of(intent: Intent, claim: Claim, record: JobRecord) -> Order:
         case "shrink":
             return StopTasks(intent.job, intent.attempt, claim.growth, intent.tasks, grace)
         case "nominate":
-            raise ValueError(f"{intent.id} is a promise to a job that holds nothing: there is nothing to order")
+            raise ValueError(f"{intent.id} is a promise: there is nothing to order")

@@ -182,10 +182,10 @@ class Ledger(Protocol):
         """
 
     def nominate(self, epoch: Epoch, intent: Intent) -> None:
-        """Promise a waiting job devices (a nomination), in place of what it was promised before.
+        """Promise a job devices for an attempt to come (a nomination), in place of what it was promised before.
 
-        Without effect on a job that has ended or holds something. A claim of the job ends the promise, and so does its
-        outcome. Raises StaleEpochError.
+        Without effect on a job that has ended, or holds something in that attempt; one that moves holds something in the
+        attempt before. A claim of the job ends the promise, and so does its outcome. Raises StaleEpochError.
         """
 
     def withdraw(self, epoch: Epoch, job: JobName) -> None:

@@ -20,6 +20,7 @@ from solver.plan.check_fit import fit_violations
 from solver.plan.check_gangs import gang_violations
 from solver.plan.check_lending import lending_violations
 from solver.plan.check_mig import mig_violations
+from solver.plan.check_moves import move_violations
 from solver.plan.check_order import order_violations
 from solver.plan.check_parts import size_violations, with_parts_apart
 from solver.plan.check_reservations import reservation_violations
@@ -55,6 +56,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
     for judge in (
         gang_violations,
         eviction_violations,
+        move_violations,
         departure_violations,
         order_violations,
         fallback_violations,
@@ -151,7 +153,8 @@ class _Court:
             if intent.kind == "nominate" and intent.job in kept | self.withdrawn:
                 continue
             for task in intent.tasks:
-                yield intent.id, task, intent.job in asked | self.evicted
+                # What a job that moves was promised stays its own when it has left.
+                yield intent.id, task, intent.kind != "nominate" and intent.job in asked | self.evicted
 
     def _hosts(self) -> Iterable[Violation]:
         """S1 for CPU and memory: a node is not filled beyond what it has, or not further if it already is."""

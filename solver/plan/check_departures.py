@@ -158,9 +158,10 @@ class _Departures:
         total = 0
         gone = leaving | self.steps.keys() | {name for name in self.parted.along if owner_of(name) in self.steps}
         for job in self.parted.jobs.values():
-            if job.name in gone or clock.queue not in {q.name for q in self._path(job)}:
+            if clock.queue not in {q.name for q in self._path(job)}:
                 continue
-            tasks = promised.get(job.name, ()) if job.phase == "pending" else job.placement
+            goes_on = job.phase != "pending" and job.name not in gone
+            tasks = job.placement if goes_on else promised.get(job.name, ())
             total += sum(task.gpus for task in tasks if self.type_of.get(task.node) == clock.gpu_type)
         return total
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from solver.plan.check_entry import path_of
+from solver.plan.check_moves import moving
 from solver.plan.check_parts import Parted, parted
 from solver.plan.check_turns import gives_way
 from solver.plan.plan import Evict, Nominate, Plan, Shrink, Yields
@@ -48,7 +49,9 @@ class _Evictions:
 
     def __post_init__(self) -> None:
         self.parted = parted(self.snapshot, self.policy, self.plan)
-        self.steps = {name: step for name, step in self.parted.steps.items() if step.beneficiary is not None}
+        # Who moves, and where to, is for check_moves.
+        steps = self.parted.steps.items()
+        self.steps = {name: s for name, s in steps if s.beneficiary is not None and s.means != "move"}
         self.promises = {step.job: step for step in self.plan.steps if isinstance(step, Nominate)}
         self.type_of = {node.name: node.gpu_type for node in self.snapshot.nodes}
         self.guaranteed = guarantees(QueueTree.of(self.policy), gpus_by_type(self.snapshot))
@@ -182,13 +185,15 @@ class _Evictions:
     def _lies_inside(self, taker: Job) -> bool:
         """Whether all that a taker is promised fits in its queue's guarantee, once those evicted from the queue have left."""
         queue, wanted = taker.spec.queue, self._gpus_of_tasks(taker.name)
-        evicted = self.parted.leaving
+        moved = moving(self.plan)
+        evicted = {name for name in self.parted.leaving if owner_of(name) not in moved}
         promised = {intent.job: intent.tasks for intent in self.snapshot.in_flight.intents if intent.kind == "nominate"}
         leaving = {intent.job for intent in self.snapshot.in_flight.intents if intent.evicts}
         held: Counter[GpuType] = Counter()
         for job in self.jobs.values():
-            if job.spec.queue == queue and job.name not in evicted | leaving:
-                held.update(self._count(job.placement if job.phase != "pending" else promised.get(job.name, ())))
+            if job.spec.queue == queue:
+                goes_on = job.phase != "pending" and job.name not in evicted | leaving
+                held.update(self._count(job.placement if goes_on else promised.get(job.name, ())))
         return all(
             held[gpu_type] + gpus <= self.guaranteed.get(Line(queue, gpu_type), 0) for gpu_type, gpus in wanted.items()
         )
@@ -211,8 +216,10 @@ class _Evictions:
             for name, step in self.steps.items()
             if (taker := step.beneficiary) in self.jobs and taker and not self._overdue(self.jobs[taker])
         }
-        evicted = len({owner_of(name) for name in self.parted.leaving})
-        if limits.per_round is not None and bounded and evicted > limits.per_round:
+        # What an overdue guarantee takes may come on top of what the others, and who moves, have to keep to.
+        overdue = {step.job for name, step in self.steps.items() if name not in bounded}
+        evicted = len({owner_of(name) for name in self.parted.leaving} - overdue)
+        if limits.per_round is not None and (bounded or moving(self.plan)) and evicted > limits.per_round:
             yield Violation("S9", "round", f"{evicted} evictions; at most {limits.per_round} in a round")
         for taker in sorted(set(bounded.values())):
             gained = MilliGpu(sum(self._gpus_of_tasks(taker).values()))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from solver.plan.check_entry import path_of
+from solver.plan.check_moves import moving
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.entitlement import gpus_by_type, guarantees
@@ -26,7 +27,9 @@ def fallback_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Itera
     jobs = {job.name: job for job in snapshot.jobs}
     promised = {intent.job for intent in snapshot.in_flight.nominations}
     # Who was promised its devices before was early, or not, when that was decided.
-    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in promised]
+    # Who moves stays on its type.
+    known = promised | moving(plan)
+    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in known]
     early = [(jobs[step.job], step.tasks) for step in steps if _is_early(jobs[step.job], step.tasks, snapshot, policy)]
     if not early:
         return
@@ -88,7 +91,7 @@ def _sure_to_serve(job: Job, gpu_type: GpuType, snapshot: Snapshot, policy: Poli
 def _stays(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]]]:
     """Who holds GPUs and keeps them, or was promised some."""
     leaving = {intent.job for intent in snapshot.in_flight.intents if intent.evicts}
-    leaving |= {step.job for step in plan.steps if isinstance(step, Evict)}
+    leaving |= {step.job for step in plan.steps if isinstance(step, Evict)} - moving(plan)
     withdrawn = {step.job for step in plan.steps if isinstance(step, Withdraw)}
     promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
     for job in snapshot.jobs:

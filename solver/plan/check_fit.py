@@ -22,7 +22,9 @@ def fit_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
     nodes = {node.name: node for node in snapshot.nodes}
     # What was promised before is bound as it was promised, and in no layer of this round.
     promised = {intent.job for intent in snapshot.in_flight.nominations}
-    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in promised]
+    # And who moves has started before.
+    known = promised | {job.name for job in snapshot.jobs if job.phase == "running"}
+    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in known]
     fit = 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes) for step in steps)
     for layer in plan.certificate.layers:
         if layer.name == "fit" and abs(layer.value - fit) > 1e-5 * max(1.0, abs(fit)):
@@ -39,9 +41,12 @@ def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, N
             down += [wish for wish in group.shape.gpu_types if wish in known].index(used)
     milli = sum(task.gpus for task in tasks)
     # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
-    hosts = [nodes[task.node] for task in tasks]
-    far = sum(not all(name in host.data for host in hosts) for name in job.spec.data)
-    return (milli or 1) / 1000 * (down + far + _apart(job, hosts))
+    return (milli or 1) / 1000 * (down + strain(job, [nodes[task.node] for task in tasks]))
+
+
+def strain(job: Job, hosts: Sequence[Node]) -> float:
+    """What a gang on these nodes pays per GPU for being further apart, and from its data, than it wishes."""
+    return sum(not all(name in host.data for host in hosts) for name in job.spec.data) + _apart(job, hosts)
 
 
 def _apart(job: Job, hosts: Sequence[Node]) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from solver.plan.check_closeness import topology_violations
 from solver.plan.check_mig import has_its_instance
+from solver.plan.check_moves import moving
 from solver.plan.check_sharing import has_its_gpus
 from solver.plan.plan import Bind, Nominate, Plan, Release
 from solver.plan.violation import Violation
@@ -45,13 +46,13 @@ class _Gangs:
         self.placed = tuple(step for step in self.plan.steps if isinstance(step, Bind | Nominate))
 
     def gangs(self) -> Iterable[Violation]:
-        """S2: each bound job was pending, is bound once, whole, in its next attempt, each group on one accepted type."""
+        """S2: each bound job was pending or moves, is bound once, whole, in its next attempt, each group on one accepted type."""
         for name, count in Counter(bind.job for bind in self.placed).items():
             if count > 1:
                 yield Violation("S2", name, f"is bound {count} times")
         for bind in self.placed:
             job = self.jobs[bind.job]
-            if job.phase != "pending":
+            if job.phase != "pending" and not (isinstance(bind, Nominate) and job.name in moving(self.plan)):
                 yield Violation("S2", job.name, f"is bound while {job.phase}")
             if isinstance(bind, Bind) and bind.time_limit != self._limit(job):
                 yield Violation("S2", job.name, f"is bound for {bind.time_limit}, its limit is {self._limit(job)}")

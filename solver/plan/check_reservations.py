@@ -87,10 +87,15 @@ class _Court:
         """CPU and memory of one node when the reservation starts."""
         needed = self._of(held.holder, held.tasks, node.name)
         given = [self._of(step.job, step.tasks, node.name) for step in staying]
+        # Of one that moves only what it is promised will be there.
+        moved = {step.job for step in staying}
         still = [
             self._of(job.name, job.placement, node.name)
             for job in self.snapshot.jobs
-            if job.placement and not self._ends_by(job, start) and not self._gives_back(job, start)
+            if job.placement
+            and job.name not in moved
+            and not self._ends_by(job, start)
+            and not self._gives_back(job, start)
         ]
         for what, has in enumerate((int(node.cpu), int(node.memory))):
             before = needed[what] + sum(one[what] for one in still)

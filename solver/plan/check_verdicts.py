@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from solver.plan.plan import Bind, Departs, Grow, Plan, Runs, Starts, Yields
+from solver.plan.plan import Bind, Departs, Grow, Moves, Plan, Runs, Starts, Yields
 from solver.plan.violation import Violation
 from solver.world.snapshot import Snapshot
 
@@ -27,5 +27,5 @@ def verdict_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
         yield Violation("verdicts", name, "is said to grow, and does not")
     for verdict in plan.verdicts:
         job = jobs.get(verdict.job)
-        if job and isinstance(verdict, Runs | Yields | Departs) != (job.phase != "pending"):
+        if job and isinstance(verdict, Runs | Yields | Moves | Departs) != (job.phase != "pending"):
             yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")

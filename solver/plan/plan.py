@@ -51,8 +51,8 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     destroys: tuple[MigInstance, ...] = ()
 
 
-EvictedBy = Literal["reclaim", "preempt", "turn", "straddle", "drain", "converge", "return"]
-"""By which of the means (rules/victims), or by which rule (rules/departures)."""
+EvictedBy = Literal["move", "reclaim", "preempt", "turn", "straddle", "drain", "converge", "return"]
+"""By which of the means (rules/victims) or rules (rules/departures); `move`: the same plan promises it where it goes on."""
 
 
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
@@ -102,7 +102,7 @@ class Grow(Document, frozen=True, tag_field="step", tag="grow"):
 
 
 class Nominate(Document, frozen=True, tag_field="step", tag="nominate"):
-    """A waiting job is promised exactly these devices, until `deadline` from now; it is bound once they are all free."""
+    """A job that waits or moves is promised exactly these devices, until `deadline` from now; bound once they are all free."""
 
     job: JobName
     attempt: int
@@ -184,6 +184,24 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
         return f"gives up {_part(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
+class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):
+    """The job runs and moves, so that `to` fits where it was: it leaves, and goes on as large as it is on `nodes`."""
+
+    job: JobName
+    queue: QueueName
+    to: JobName
+    to_queue: QueueName
+    gpus: MilliGpu
+    leaves: tuple[NodeName, ...]
+    nodes: tuple[NodeName, ...]
+    lost_gpu_s: float
+
+    def __str__(self) -> str:
+        where = f"from {', '.join(self.leaves)} to {', '.join(self.nodes)}"
+        why = f"so that {self.to} of queue {self.to_queue} fits"
+        return f"moves with {self.gpus} GPUs {where}, {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+
+
 class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
     """The job runs and gives up `gpus` because a rule of queue `at` says so; it waits again afterwards, unless it `keeps` some.
 
@@ -228,7 +246,7 @@ class Inadmissible(Document, frozen=True, tag_field="verdict", tag="inadmissible
     reasons: tuple[AnyReason, ...]
 
 
-Verdict = Starts | Runs | Yields | Departs | Waits | Inadmissible
+Verdict = Starts | Runs | Yields | Moves | Departs | Waits | Inadmissible
 
 
 class LayerResult(Document, frozen=True, omit_defaults=False):

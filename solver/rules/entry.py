@@ -30,6 +30,11 @@ def closed_to(tree: QueueTree, name: QueueName, priority_class: str) -> tuple[Qu
     )
 
 
+def lets_in(tree: QueueTree, name: QueueName, priority_class: str) -> bool:
+    """Whether a queue starts jobs of a class at all."""
+    return tree.is_leaf(name) and not on_hold(tree, name) and not closed_to(tree, name, priority_class)
+
+
 def may_borrow(job: Job, policy: Policy, now: Instant) -> bool:
     """Whether a job may start outside guarantees: its class lets it, and it was not evicted a moment ago."""
     known = policy.priority_class(job)

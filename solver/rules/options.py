@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 
 from solver.rules.entitlement import Charge
 from solver.rules.policy import SloClass
 from solver.rules.sharing import Sharing
-from solver.world.cluster import GpuType
+from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import JobSpec, Shape, TaskGroup
+from solver.world.workload import Job, JobSpec, Shape, TaskGroup
 
 OPTIONS_MAX = 16
 """GPU-type combinations tried per job in production, most preferred first: two groups of four types each, or one of sixteen."""
@@ -74,6 +74,17 @@ def options_of(
         )
         for ranks in islice(combined, most)
     )
+
+
+def option_of(job: Job, options: Iterable[Option], gpu_types: Mapping[NodeName, GpuType]) -> Option | None:
+    """The way in which a job that holds devices is served; None where it is none of these."""
+    used = {task.group: gpu_types.get(task.node) for task in job.placement if task.devices}
+
+    def matches(option: Option) -> bool:
+        named = zip(job.spec.task_groups, option.gpu_types, strict=True)
+        return all(used.get(group.name, gpu_type) == gpu_type for group, gpu_type in named if gpu_type is not None)
+
+    return next(filter(matches, options), None)
 
 
 def charge_of(shapes: Iterable[Shape], gpu_types: Iterable[GpuType | None], tasks: Iterable[int]) -> Charge:

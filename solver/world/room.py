@@ -13,7 +13,7 @@ from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.partitions import NO_RULES, Partitions, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, held_in
 from solver.world.topology import Topology, topology_of
 from solver.world.workload import JobName, MigShape, MigSlot, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
 
@@ -59,19 +59,16 @@ class Room:
     ) -> Self:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
 
-        `leaving`: jobs to count as gone.
+        `leaving`: jobs to count as gone from where they are; what they were promised stays theirs.
         """
         queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        holders = [(job.name, task) for job in snapshot.jobs for task in job.placement]
-        asked = [(intent.job, task) for intent in snapshot.in_flight.intents for task in intent.tasks]
-        held = {(job, task.group, task.index): task for job, task in (*holders, *asked) if job not in leaving}
         room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes], mig)
-        for (job, group, _), task in held.items():
+        for job, task in held_in(snapshot, leaving):
             node = room.index.get(task.node)
             if node is not None:  # else its node has left the inventory: nothing of it can be given away
                 domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
-                room._hold(node, task, shapes.get((job, group), Shape()), domain, is_new=False)
+                room._hold(node, task, shapes.get((job, task.group), Shape()), domain, is_new=False)
         return room
 
     @classmethod

@@ -5,7 +5,7 @@ Equal worlds give equal snapshots and so equal digests, whatever order an API or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -15,7 +15,7 @@ from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.inflight import InFlight
 from solver.world.quantities import Instant
-from solver.world.workload import Job, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 
 class Snapshot(Document, frozen=True, omit_defaults=False):
@@ -45,14 +45,25 @@ class Snapshot(Document, frozen=True, omit_defaults=False):
 
 
 def charged(snapshot: Snapshot) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]]]:
-    """Who is charged for what: a job for what it holds, unless it is being evicted; then who was promised it pays."""
+    """Who is charged for what: a job for what it holds; once it is being evicted, or waits, for what it was promised."""
     leaving = {(intent.job, intent.attempt) for intent in snapshot.in_flight.evictions}
     promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
     for job in snapshot.jobs:
-        if job.phase == "pending":
-            yield job, promised.get(job.name, ())
-        elif (job.name, job.attempt) not in leaving:
-            yield job, job.placement
+        goes_on = job.phase != "pending" and (job.name, job.attempt) not in leaving
+        yield job, job.placement if goes_on else promised.get(job.name, ())
+
+
+def held_in(snapshot: Snapshot, leaving: Collection[JobName] = ()) -> Iterator[tuple[JobName, TaskPlacement]]:
+    """Every task that holds something, is to, or was promised something. A job that moves holds where it is and where it goes on.
+
+    `leaving`: jobs that do not hold any more what they have; what they were promised stays theirs.
+    """
+    has = [(job.name, False, task) for job in snapshot.jobs for task in job.placement]
+    asked = [(i.job, i.kind == "nominate", task) for i in snapshot.in_flight.intents for task in i.tasks]
+    held = {(job, promised, task.group, task.index): task for job, promised, task in (*has, *asked)}
+    for (job, promised, _, _), task in held.items():
+        if promised or job not in leaving:
+            yield job, task
 
 
 def snapshot_of(

@@ -314,6 +314,31 @@ def test_a_promise_ends_with_a_claim_and_with_the_job(stores: Stores) -> None:
     assert [intent.kind for intent in stores.ledger.intents()] == ["start"]
 
 
+def test_a_job_that_moves_is_promised_its_next_attempt_and_keeps_that_when_it_has_left(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    next_attempt = msgspec.structs.replace(promise_to("a"), attempt=2)
+    stores.ledger.nominate(epoch, next_attempt)
+    stop = msgspec.structs.replace(intent_of(claim_of("a", "g1"), "stop"), beneficiary=JobName("b"), evicts=True)
+    stores.ledger.ask(epoch, stop)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    stores.reopen()
+    assert stores.ledger.intents() == (next_attempt,)
+    take(stores, epoch, claim_of("a", "g8", attempt=2))
+    stores.ledger.nominate(epoch, next_attempt)  # said again after a crash: it is there already
+    assert [intent.kind for intent in stores.ledger.intents()] == ["start"]
+
+
+def test_a_job_that_ends_instead_of_moving_is_promised_nothing(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.nominate(epoch, msgspec.structs.replace(promise_to("a"), attempt=2))
+    stores.jobs.finish(epoch, JobName("a"), JobOutcome("succeeded", NOW))
+    assert [intent.kind for intent in stores.ledger.intents()] == ["start"]
+
+
 def test_evictions_are_remembered_over_attempts(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)

@@ -15,6 +15,7 @@ from solver.plan.plan import (
     Evict,
     Grow,
     Inadmissible,
+    Moves,
     Nominate,
     Plan,
     Release,
@@ -71,6 +72,8 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
     for verdict in plan.verdicts:
         if isinstance(verdict, Yields | Departs):
             lines.append(f"yield   {verdict.job}  # {verdict}")
+        if isinstance(verdict, Moves):
+            lines.append(f"move    {verdict.job}  # {verdict}")
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait   " if isinstance(verdict, Waits) else "refuse "
             lines += [f"{word} {verdict.job}  # {_code(reason)}: {reason}" for reason in verdict.reasons]

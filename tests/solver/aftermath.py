@@ -88,7 +88,9 @@ def victims_gone(snapshot: Snapshot) -> Snapshot:
         )
 
     intents = tuple(
-        intent for intent in snapshot.in_flight.intents if intent.job not in gone and intent.kind != "shrink"
+        intent
+        for intent in snapshot.in_flight.intents
+        if intent.kind == "nominate" or (intent.job not in gone and intent.kind != "shrink")
     )
     in_flight = InFlight(intents=intents, reservations=snapshot.in_flight.reservations)
     return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), in_flight)

@@ -43,7 +43,8 @@ def contended(draw: st.DrawFn) -> tuple[Snapshot, Policy, Job]:
     spec = msgspec.structs.replace(taker.spec, priority_class=draw(st.sampled_from(["low", "middle", "high"])))
     taker = msgspec.structs.replace(taker, spec=spec)
     queues = (Queue(QueueName(name), quota=(quota_of(GPU_TYPE, draw(st.integers(0, 8))),)) for name in QUEUES)
-    evictions = Evictions(restart_cost=Duration(draw(st.sampled_from([0, MINUTE_MS]))))
+    # Nobody moves elsewhere: that would come before all victims.
+    evictions = Evictions(restart_cost=Duration(draw(st.sampled_from([0, MINUTE_MS]))), moves_per_round=0)
     policy = policy_of(tuple(queues), CLASSES, SchedulingPolicy("low", reclaim="guaranteed", evictions=evictions))
     return snapshot_of(Instant(0), nodes, [*running, taker]), policy, taker
 

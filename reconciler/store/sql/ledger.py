@@ -82,11 +82,11 @@ class SqlLedger:
                     connection.execute(insert(evictions).values(evicted))
 
     def nominate(self, epoch: Epoch, intent: Intent) -> None:
-        """Promise a waiting job devices, in place of what it was promised before."""
+        """Promise a job devices for an attempt to come, in place of what it was promised before."""
         with self._database.writing(epoch) as connection:
             connection.execute(delete(nominations).where(nominations.c.job == intent.job))
             connection.execute(delete(reservations).where(reservations.c.holder == intent.job))
-            if _waits(connection, intent.job):
+            if _waits(connection, intent.job, intent.attempt):
                 connection.execute(insert(nominations).values(job=intent.job, intent=encode(intent).decode()))
 
     def withdraw(self, epoch: Epoch, job: JobName) -> None:
@@ -275,10 +275,10 @@ def _set_last_attempt(connection: Connection, claim: Claim) -> None:
         connection.execute(insert(attempts).values(job=claim.job, last=claim.attempt, served_gpu_ms=0))
 
 
-def _waits(connection: Connection, job: JobName) -> bool:
-    """Whether the job is live and holds nothing."""
+def _waits(connection: Connection, job: JobName, attempt: int = 0) -> bool:
+    """Whether the job is live and holds nothing; with an attempt, nothing in that one or a later one."""
     live = select(jobs.c.name).where(jobs.c.name == job, jobs.c.ended_at.is_(None))
-    holds = select(claims.c.job).where(claims.c.job == job)
+    holds = select(claims.c.job).where(claims.c.job == job, claims.c.attempt >= attempt)
     return bool(connection.execute(live).first()) and not connection.execute(holds).first()
 
 
