@@ -1,4 +1,4 @@
-"""A small, crowded cluster and what its users do in a few minutes: drawn from a seed."""
+"""A small, crowded cluster, whose GPUs rounds may partition, and what its users do in a few minutes: drawn from a seed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
+from solver.rules.division import MigChanges, MigGeometry
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
@@ -35,6 +36,7 @@ POLICY = policy_of(
     tuple(Queue(name) for name in QUEUES),
     (UNPROTECTED,),
     SchedulingPolicy(default_priority_class=UNPROTECTED.name, start_deadline=START_DEADLINE),
+    mig=(MigGeometry("parts", "pool", "free", "H100-80GB", changes=MigChanges(per_pool_per_hour=1_000)),),
 )
 
 
@@ -62,7 +64,7 @@ class FixedPolicy:
 
 
 def workload(chance: random.Random, start: Instant) -> tuple[Happening, ...]:
-    """Five to eight gangs that don't all fit at once, some elastic, some failing, some cancelled, and perhaps a node that dies."""
+    """Five to eight gangs that don't all fit at once: elastic, on instances, failing, cancelled; and perhaps a node that dies."""
     happenings = []
     for number in range(chance.randint(5, 8)):
         name, at = f"job-{number}", start.after(chance.randint(0, USERS_BUSY_MS // 2))
@@ -101,7 +103,11 @@ def _longer(chance: random.Random, command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _spec(chance: random.Random, command: tuple[str, ...]) -> JobSpec:
-    if chance.random() < 0.5:
+    kind = chance.random()
+    if kind < 0.3:
+        profile = chance.choice(("1g.10gb", "2g.20gb", "3g.40gb"))
+        group = TaskGroup("worker", chance.randint(1, 3), Shape(mig=profile))
+    elif kind < 0.6:
         group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
     else:
         group = TaskGroup("worker", chance.randint(2, 4), Shape(gpus=1), _longer(chance, command), min_replicas=1)
