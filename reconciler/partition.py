@@ -26,8 +26,8 @@ class Partitioner:
     epoch: Epoch
 
     def settle(self, sighted: Sighted) -> int:
-        """End the changes that are made or have failed, and send again those of which nothing is known; how many ended."""
-        ended = 0
+        """End the changes that are made or have failed, and send again those of which nothing is known; how many that was."""
+        settled = 0
         for asked in self.plane.ledger.repartitions():
             done = sighted.partitioned.get(asked.device)
             if done is not None and done.attempt >= asked.attempt:
@@ -36,10 +36,11 @@ class Partitioner:
                 self._note(
                     kind, asked.device, f"{geometry_of(done.instances)}{': ' * bool(done.refused)}{done.refused}"
                 )
-                ended += 1
+                settled += 1
             elif self.plane.clock.now() - asked.asked_at >= RESEND_AFTER:
                 self._send(asked)
-        return ended
+                settled += 1
+        return settled
 
     def ask(self, step: Repartition) -> bool:
         """Whether the ledger let the GPU be changed; then the backend is told."""
