@@ -17,8 +17,8 @@ def repartitions(room: Room, starts: Sequence[Start], grown: Sequence[Growth]) -
     if not room.partitions:
         return
     after = room.copy()
-    for more in (*starts, *grown):
-        after.occupy(more.held)
+    for held in (*(start.held for start in starts), *(growth.held for growth in grown)):
+        after.occupy(held)
     for changed in room.partitions.repartitioned(after.partitions):
         gone = set(changed.before or ()) - set(changed.after or ())
         yield Repartition(

@@ -120,8 +120,8 @@ def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:
             yield f"left over: {_name(interval)} still runs on {interval.node}"
     for claim in ledger.claims():
         yield f"left over: {claim.job} still holds the devices of attempt {claim.attempt}"
-    for intent in (*ledger.intents(), *ledger.repartitions()):
-        yield f"left over: intent {intent.id}"
+    for name in (*(intent.id for intent in ledger.intents()), *(asked.id for asked in ledger.repartitions())):
+        yield f"left over: intent {name}"
 
 
 def _name(interval: Interval) -> str:

@@ -104,10 +104,10 @@ def _longer(chance: random.Random, command: tuple[str, ...]) -> tuple[str, ...]:
 
 def _spec(chance: random.Random, command: tuple[str, ...]) -> JobSpec:
     kind = chance.random()
-    if kind < 0.2:
+    if kind < 0.25:
         profile = chance.choice(("1g.10gb", "2g.20gb", "3g.40gb"))
         group = TaskGroup("worker", chance.randint(1, 3), Shape(mig=profile))
-    elif kind < 0.45:
+    elif kind < 0.4:
         group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
     else:
         group = TaskGroup("worker", chance.randint(2, 4), Shape(gpus=1), _longer(chance, command), min_replicas=1)

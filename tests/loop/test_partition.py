@@ -125,7 +125,8 @@ def test_changes_of_the_hour_are_counted_whatever_became_of_them(divided: Site, 
     site.faults(unpartitioned=1.0)
     submit(site, "small")
     for _ in range(20):
-        done = site.one_pass()
+        site.one_pass()
+    done = site.one_pass()
     (waits,) = [verdict for verdict in done.plan.verdicts if isinstance(verdict, Waits)]
     assert reason_code(waits) == "mig-geometry"
     assert sum(counter.count for counter in done.snapshot.in_flight.counters) == 2
