@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -49,7 +49,7 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     pending = {job.name: job for job in snapshot.pending}
     shares = shares_of(snapshot, QueueTree.of(policy))
     sharers = _Sharers.of(snapshot, policy, sharing_of(policy, shares.tree, snapshot.nodes))
-    usable = {gpu.id: node.name for node in snapshot.nodes if node.schedulable for gpu in node.gpus if gpu.healthy}
+    usable = dict(_usable(snapshot))
     good: list[Intent] = []
     withdrawn: list[Intent] = []
     for intent in snapshot.in_flight.nominations:
@@ -70,6 +70,16 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
         tuple(nomination for nomination in judged if nomination.holders),
         tuple(withdrawn),
     )
+
+
+def _usable(snapshot: Snapshot) -> Iterator[tuple[DeviceId, NodeName]]:
+    """Whole GPUs and instances that are there and well, with their nodes."""
+    for node in snapshot.nodes:
+        for gpu in node.gpus if node.schedulable else ():
+            if gpu.healthy and gpu.instances is None:
+                yield gpu.id, node.name
+            elif gpu.healthy:
+                yield from ((one.id_on(gpu.id), node.name) for one in gpu.instances or ())
 
 
 def _holds(

@@ -13,7 +13,7 @@ from solver.world.room import Room
 
 
 def repartitions(room: Room, starts: Sequence[Start], grown: Sequence[Growth]) -> Iterator[Repartition]:
-    """From the room before the starts. GPUs that do not change have no step."""
+    """From the room before the starts, those among them that are only promised. GPUs that do not change have no step."""
     if not room.partitions:
         return
     after = room.copy()

@@ -41,7 +41,8 @@ def steps_of(
         # What does not end in its grace is made to end; that takes the backend as long as starting may take it.
         deadline = Duration(max(graces[promise.job.name]) + policy.scheduling.start_deadline)
         yield Nominate(promise.job.name, promise.job.attempt + 1, promise.start.placed.tasks, deadline)
-    yield from repartitions(decision.room, decision.starts, grown)
+    promised = (promise.start for promise in decision.promises)
+    yield from repartitions(decision.room, (*decision.starts, *promised), grown)
     for nomination in nominations.ready:
         yield _bind(nomination.job, nomination.intent.tasks, policy)
     for start in decision.starts:

@@ -28,7 +28,7 @@ from solver.plan.plan import Bind
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
-SEEDS_MAX = 200
+SEEDS_MAX = 100
 """Within how many seeds each bug must be found."""
 
 Patches = Iterable[Any]

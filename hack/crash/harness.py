@@ -71,7 +71,7 @@ class Run:
 
     def __post_init__(self) -> None:
         chance = random.Random(self.seed)
-        self.happenings = workload(chance, SIMULATION_START)
+        self.happenings = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
