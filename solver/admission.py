@@ -59,7 +59,7 @@ class Gate:
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""
         spec = job.spec
-        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology)
+        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data)
         if key not in self._known:
             self._known[key] = self._judge(job)
         return self._known[key]
@@ -90,6 +90,10 @@ class Gate:
         for group in spec.task_groups:
             if group.shape.uses_gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
                 yield UnknownName("gpu-type", group.shape.gpu_types, tuple(sorted(in_cluster)), group=group.name)
+        somewhere = {name for node in self.empty.nodes for name in node.data} if spec.data else set()
+        for name in spec.data:
+            if name not in somewhere:
+                yield UnknownName("data", (name,), tuple(get_close_matches(name, sorted(somewhere))))
 
     def _closed_queues(self, job: Job) -> Iterable[AnyReason]:
         known = self.policy.priority_class(job)

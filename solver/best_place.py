@@ -18,10 +18,11 @@ def place_best(
 ) -> tuple[Option, Placed] | None:
     """Take room under one of several equally liked options: where `fit` finds the cheapest place, else the first that fits.
 
-    `fit` chooses for jobs of one task, and knows nothing of GPUs in MIG mode. Gangs stay together as `place` keeps them;
-    `tasks` as there.
+    `fit` chooses for jobs of one task that read no data, and knows nothing of GPUs in MIG mode. Gangs stay together as `place`
+    keeps them; `tasks` as there.
     """
-    if fit is not None and spec.tasks == 1 and sum(tasks or least_tasks(spec)) == 1 and not _wants_instance(spec):
+    alone = spec.tasks == 1 and sum(tasks or least_tasks(spec)) == 1
+    if fit is not None and alone and not _wants_instance(spec) and not spec.data:
         cheapest = _place_cheapest(room, spec, options, fit)
         if cheapest or not room.partitions:
             return cheapest

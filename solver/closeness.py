@@ -1,4 +1,4 @@
-"""Which nodes take how many tasks of one group: few domains, bundles kept together, and no domain above what a spread allows."""
+"""Which nodes take how many tasks of one group: packed or scattered, bundles together, no domain above what a spread allows."""
 
 from __future__ import annotations
 
@@ -38,15 +38,27 @@ Limits = tuple[Limit, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadLimits:
-    """The limits that a gang's spreads set: one over all of its tasks, and one over those of each group that asks for it."""
+class Manner:
+    """How the tasks of one group lie: `limits` bind, and `beside` has the gang's tasks on each node where it is to be scattered.
+
+    `beside` None: it is packed.
+    """
+
+    limits: Limits = ()
+    beside: Ints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How a gang lies: the limit over all of its tasks, those over each group's, and its tasks by node if it is scattered."""
 
     whole: Limits
     groups: tuple[Limits, ...]
+    beside: Ints | None
 
     @classmethod
-    def of(cls, room: Room, spec: JobSpec, placed: Sequence[TaskPlacement] = ()) -> SpreadLimits:
-        """The limits of a gang that already has these tasks."""
+    def of(cls, room: Room, spec: JobSpec, placed: Sequence[TaskPlacement] = ()) -> Manners:
+        """Those of a gang that already has these tasks."""
 
         def limits(spread: Spread | None, tasks: Iterable[TaskPlacement]) -> Limits:
             return (Limit.of(room, spread, (room.index[task.node] for task in tasks)),) if spread else ()
@@ -55,34 +67,43 @@ class SpreadLimits:
             limits(group.topology.spread, [task for task in placed if task.group == group.name])
             for group in spec.task_groups
         )
-        return cls(limits(spec.topology.spread, placed), tuple(groups))
+        beside = None
+        if spec.effective_topology.placement == "spread":
+            hosts = np.array([room.index[task.node] for task in placed], dtype=np.int64)
+            beside = np.bincount(hosts, minlength=len(room.nodes)).astype(np.int64)
+        return cls(limits(spec.topology.spread, placed), tuple(groups), beside)
 
-    def of_group(self, number: int) -> Limits:
-        """What binds the tasks of one group."""
-        return (*self.whole, *self.groups[number])
+    def of_group(self, number: int) -> Manner:
+        """How the tasks of one group lie."""
+        return Manner((*self.whole, *self.groups[number]), self.beside)
 
 
-def choose(room: Room, slots: Ints, tasks: int, bundle: Bundle | None, limits: Limits) -> Chosen | None:
-    """Nodes for all the tasks, or None. After None the limits may have been counted down: begin with new ones."""
-    chosen = more_tasks(room, slots, tasks, bundle, limits, ())
+def choose(room: Room, slots: Ints, tasks: int, bundle: Bundle | None, manner: Manner) -> Chosen | None:
+    """Nodes for all the tasks, or None. After None the manner may have been counted on: begin with a new one."""
+    chosen = more_tasks(room, slots, tasks, bundle, manner, ())
     return chosen if sum(count for _, count in chosen) == tasks else None
 
 
 def more_tasks(
-    room: Room, slots: Ints, tasks: int, bundle: Bundle | None, limits: Limits, before: Sequence[int]
+    room: Room, slots: Ints, tasks: int, bundle: Bundle | None, manner: Manner, before: Sequence[int]
 ) -> Chosen:
     """Nodes for as many of the tasks as can be; `before` has the nodes of the group's earlier tasks, in order."""
     if bundle is None:
-        return _fill(room, slots, tasks, limits)
+        if manner.beside is None:
+            return _fill(room, slots, tasks, manner.limits)
+        return _scatter(room, slots, tasks, manner.limits, manner.beside)
     slots, of_node = slots.copy(), room.topology[bundle.within].of_node
     chosen: Chosen = []
     done = len(before)
     begun = of_node == of_node[before[-1]] if done % bundle.tasks else None
     while tasks:
         size = min(tasks, bundle.tasks - done % bundle.tasks)
-        found = _fill(room, _one_bundle(slots, of_node, size, limits) if begun is None else slots * begun, size, limits)
+        here = _one_bundle(slots, of_node, size, manner) if begun is None else slots * begun
+        found = _fill(room, here, size, manner.limits)
         for node, count in found:
             slots[node] -= count
+            if manner.beside is not None:
+                manner.beside[node] += count
         chosen += found
         done, tasks, begun = done + size, tasks - size, None
         if sum(count for _, count in found) < size:
@@ -92,16 +113,22 @@ def more_tasks(
 
 def tasks_that_fit(room: Room, slots: Ints, spec: JobSpec, number: int) -> int:
     """How many of the tasks that one group needs to start its bundles and the spreads allow, were it alone; in whole bundles."""
-    limits, group = SpreadLimits.of(room, spec).of_group(number), spec.task_groups[number]
+    manner, group = Manners.of(room, spec).of_group(number), spec.task_groups[number]
     bundle = spec.bundle_of(group)
-    fit = sum(count for _, count in more_tasks(room, slots, group.least, bundle, limits, ()))
+    fit = sum(count for _, count in more_tasks(room, slots, group.least, bundle, manner, ()))
     return fit - fit % bundle.tasks if bundle and fit < group.least else fit
 
 
-def _one_bundle(slots: Ints, of_node: Ints, size: int, limits: Limits) -> Ints:
-    """The slots of the domain that such a bundle fills best; where none takes all of it, of the roomiest."""
-    totals = room_in_domains(slots, of_node, limits)
+def _one_bundle(slots: Ints, of_node: Ints, size: int, manner: Manner) -> Ints:
+    """The slots of the domain that such a bundle fills best; where none takes all of it, of the roomiest.
+
+    Scattered bundles go first where fewest of the gang's tasks are.
+    """
+    totals = room_in_domains(slots, of_node, manner.limits)
     able = np.flatnonzero(totals >= size)
+    if manner.beside is not None and len(able):
+        mine = np.bincount(of_node, weights=manner.beside, minlength=len(totals))[able]
+        able = able[mine == mine.min()]
     best = able[totals[able].argmin()] if len(able) else totals.argmax()
     in_best: Ints = slots * (of_node == best)
     return in_best
@@ -137,6 +164,29 @@ def _fill(room: Room, slots: Ints, tasks: int, limits: Limits) -> Chosen:
                 limit.left[limit.of_node[node]] -= count
             chosen.append((int(node), count))
             tasks -= count
+    return chosen
+
+
+def _scatter(room: Room, slots: Ints, tasks: int, limits: Limits, beside: Ints) -> Chosen:
+    """Each task in the block, there in the rack and on the node with fewest of the gang's; of those on the node left fullest."""
+    left, chosen = slots.copy(), list[tuple[int, int]]()
+    for limit in limits:
+        left = np.minimum(left, limit.left[limit.of_node])
+    for _ in range(tasks):
+        nodes = np.flatnonzero(left)
+        if not len(nodes):
+            break
+        for level in ("block", "rack", "node"):
+            domains = _domains(room, level)
+            mine = np.bincount(domains, weights=beside)[domains[nodes]]
+            nodes = nodes[mine == mine.min()]
+        node = int(nodes[room.free_gpus[nodes].argmin()])
+        left[node] -= 1
+        beside[node] += 1
+        for limit in limits:
+            limit.left[limit.of_node[node]] -= 1
+            left = np.minimum(left, limit.left[limit.of_node])
+        chosen.append((node, 1))
     return chosen
 
 

@@ -34,7 +34,7 @@ Tier = Literal["entitled", "fair"]
 """For which demand others may have to leave: inside a guarantee, or inside a fair share."""
 
 SPARED_ONE_BY_ONE_MAX = 64
-"""Victims that are each tried to be spared; of more, only those are spared whose nodes are not used."""
+"""Victims that are each tried to be spared, wherever the taker then goes; of more, first those whose nodes it would not use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,7 @@ class MakingRoom:
 
     def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[_Trial]:
         """How it could be served, the least harmful first."""
-        for option in candidate.options:
-            without_harm = self._try(candidate, option, tier, ())
-            if without_harm:
-                yield without_harm
+        yield from filter(None, (self._try(candidate, option, tier, ()) for option in candidate.options))
         lawful = self._lawful(candidate, tier, taker)
         # Where taking from others would not be fair, its own queue may still make room.
         own = [victim for victim in lawful if victim.holder.job.spec.queue == candidate.job.spec.queue]
@@ -183,7 +180,8 @@ class MakingRoom:
 
     def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
         """Fewer victims, tried from the most harmful down."""
-        found = self._without_the_useless(candidate, tier, found)
+        if len(found.victims) > SPARED_ONE_BY_ONE_MAX:
+            found = self._without_the_useless(candidate, tier, found)
         for victim in gangs_first(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
             others = [other for other in found.victims if other is not victim]
             found = self._try(candidate, found.option, tier, others) or found

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.closeness import SpreadLimits, choose, more_tasks, room_in_domains
+from solver.closeness import Manners, choose, more_tasks, room_in_domains
+from solver.rails import rails_of
 from solver.rules.options import Option
-from solver.strain import strain_of, strains_at
+from solver.strain import near_data, strain_of, strains_at
 from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
@@ -52,15 +53,30 @@ def place(
 
     Domains are tried from the levels the job prefers, then from the closest, to the widest it allows, in each level the
     one where it pays least for slow links, and of those the one that it fills best.
-    `within` narrows the nodes, as a hint from the program.
+    A gang that reads data goes where they are near. `within` narrows the nodes, as a hint from the program.
     """
-    gangs = _gangs(room, spec, option, within, tasks or least_tasks(spec))
+    tasks = tasks or least_tasks(spec)
+    if spec.data:
+        within = _near_data(room, spec, option, within, tasks)
+    return _place(room, spec, option, within, tasks)
+
+
+def _near_data(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Mask | None:
+    """The nodes near its data, if a gang finds place there and pays no more than it would elsewhere; else all it may use."""
+    near = near_data(room, spec.data) & (True if within is None else within)
+    here = _place(room.copy(), spec, option, near, tasks)
+    elsewhere = _place(room.copy(), spec, option, within, tasks) if here and here.strain else None
+    return within if here is None or (elsewhere and elsewhere.strain < here.strain) else near
+
+
+def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Placed | None:
+    gangs = _gangs(room, spec, option, within, tasks)
     able = [gang for gang in gangs if gang.fits_somewhere()]
     for level in _levels(spec.effective_topology) if able else ():
         for gang in able:
             placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
             if placed is not None:
-                return Placed(placed, strain_of(room, spec.effective_topology, placed))
+                return Placed(placed, strain_of(room, spec, placed))
     return None
 
 
@@ -82,17 +98,15 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
     tasks = list(placed.tasks)
     nodes = [room.index[task.node] for task in tasks]
     first = sum(task.group == group.name for task in tasks)
-    limits = SpreadLimits.of(room, spec, placed.tasks)
-    for level in (*LEVELS, None):
-        if is_wider(level, asked.required):
-            break
+    manners = Manners.of(room, spec, placed.tasks)
+    for level in _reach(asked):
         near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
         numbers = {task.index for task in tasks if task.group == group.name}
         own = [room.index[task.node] for task in tasks if task.group == group.name]
         slots = room.slots(group.shape, group.gpu_type, within=near & room.open_nodes) * near
-        chosen = more_tasks(room, slots, most + first - len(own), group.bundle, limits.of_group(number), own)
+        chosen = more_tasks(room, slots, most + first - len(own), group.bundle, manners.of_group(number), own)
         tasks += _realise(room, group, chosen, numbers)
-    return Placed(tuple(tasks), strain_of(room, asked, tuple(tasks)))
+    return Placed(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
 def realised(room: Room, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> Placed:
@@ -102,18 +116,23 @@ def realised(room: Room, spec: JobSpec, option: Option, hosts: Sequence[Sequence
         for number, nodes in enumerate(hosts)
         for task in _realise(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
     )
-    return Placed(tasks, strain_of(room, spec.effective_topology, tasks))
+    return Placed(tasks, strain_of(room, spec, tasks))
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
     # The preferred levels first, then from the closest to the required one. A gang that wishes nothing goes anywhere at
     # once: how nodes are chosen keeps it in few domains, without tearing others apart for a driver's sake.
-    allowed = [level for level in (*LEVELS, None) if not is_wider(level, asked.required)]
     if not asked.levels:
         yield None
     elif asked.communication == "normal":
-        yield from (level for level in asked.wishes if level in allowed)
-    yield from allowed
+        yield from (level for level in asked.wishes if not is_wider(level, asked.required))
+    yield from _reach(asked)
+
+
+def _reach(asked: TopologyRequest) -> list[Level | None]:
+    """The levels from the closest to the widest that it allows; what is spread goes as far as it may at once."""
+    allowed = [level for level in (*LEVELS, None) if not is_wider(level, asked.required)]
+    return allowed[-1:] if asked.placement == "spread" else allowed
 
 
 class ServedGroup(NamedTuple):
@@ -163,9 +182,9 @@ class _Gang:
         domains = self.room.topology[level]
         count = len(domains.names)
         able = np.ones(count, dtype=bool)
-        limits = SpreadLimits.of(self.room, self.spec)
+        manners = Manners.of(self.room, self.spec)
         for (group, tasks), slots in zip(self.groups, self.slots, strict=True):
-            able &= room_in_domains(slots, domains.of_node, limits.of_group(group.number)) >= tasks
+            able &= room_in_domains(slots, domains.of_node, manners.of_group(group.number).limits) >= tasks
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
@@ -181,19 +200,19 @@ class _Gang:
         """All tasks on these nodes."""
         if len(self.groups) == 1:
             ((group, tasks),) = self.groups
-            limits = SpreadLimits.of(self.room, self.spec).of_group(group.number)
+            manner = Manners.of(self.room, self.spec).of_group(group.number)
             slots = self._together(self.room, group, self.slots[0], nodes)
-            chosen = choose(self.room, slots, tasks, group.bundle, limits)
+            chosen = choose(self.room, slots, tasks, group.bundle, manner)
             return None if chosen is None else tuple(_realise(self.room, group, chosen))
         return self._place_groups_together(nodes)
 
     def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
         # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
-        trial, limits = self.room.copy(), SpreadLimits.of(self.room, self.spec)
+        trial, manners = self.room.copy(), Manners.of(self.room, self.spec)
         decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
         for (group, tasks), before in zip(self.groups, self.slots, strict=True):
             slots = self._together(trial, group, np.minimum(before, trial.slots(group.shape, None)), nodes)
-            chosen = choose(trial, slots, tasks, group.bundle, limits.of_group(group.number))
+            chosen = choose(trial, slots, tasks, group.bundle, manners.of_group(group.number))
             if chosen is None:
                 return None
             for node, count in chosen:
@@ -213,17 +232,20 @@ def _realise(
 ) -> Iterator[TaskPlacement]:
     """Give the tasks their devices, and the least numbers that are not taken."""
     free = (number for number in numbers_from_0() if number not in taken)
+    rails = rails_of(room, [node for node, _ in chosen])
     for node, tasks in chosen:
         share, mode = _share(group.shape, room.nodes[node].pool)
-        for devices, slot in _take(room, node, group.shape, tasks):
+        for devices, slot in _take(room, node, group.shape, tasks, rails.get(node, ())):
             yield TaskPlacement(group.name, next(free), room.nodes[node].name, devices, share, mode, slot)
 
 
-def _take(room: Room, node: int, shape: Shape, tasks: int) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:
+def _take(
+    room: Room, node: int, shape: Shape, tasks: int, first: Sequence[DeviceId] = ()
+) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:
     """The devices of each task, and the MIG instance where that is its device."""
     if isinstance(shape, MigShape):
         return [((slot.instance.id_on(slot.gpu),), slot) for slot in room.take_instances(node, shape, tasks)]
-    return [(devices, None) for devices in room.take(node, shape, tasks)]
+    return [(devices, None) for devices in room.take(node, shape, tasks, first)]
 
 
 def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:

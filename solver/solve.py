@@ -18,6 +18,7 @@ from solver.rules.demand import Candidate, in_order
 from solver.rules.departures import departures
 from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.manner import with_manners
 from solver.rules.options import Option
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
@@ -34,7 +35,7 @@ from solver.world.workload import Job, JobName
 
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
-    apart = shrinking_apart(with_declared(foreseen(snapshot), policy))
+    apart = shrinking_apart(with_declared(with_manners(foreseen(snapshot), policy), policy))
     departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)

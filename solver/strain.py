@@ -1,19 +1,21 @@
 """What a gang pays, per GPU, for lying further apart than it wishes: the same for placement, program and yardstick.
 
-One for each preferred level at which it is not in one domain. A gang that is bound by communication pays for its slowest
-link besides: how much longer that takes than one of 900 GB/s, which is NVLink inside an island; less than nothing it never pays.
+One for each preferred level at which it is not in one domain, and for each of its data that is not near all of its tasks. A gang
+that is bound by communication pays for its slowest link besides: how much longer that takes than one of 900 GB/s, which is
+NVLink inside an island; less than nothing it never pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from solver.world.cluster import LEVELS, Level, is_wider
 from solver.world.room import Room
 from solver.world.topology import Floats, Topology
-from solver.world.workload import TaskPlacement, TopologyRequest
+from solver.world.workload import JobSpec, TaskPlacement, TopologyRequest
 
 FAST_ENOUGH = 900.0
 """GB/s of a link that costs nothing."""
@@ -25,14 +27,21 @@ def level_of(room: Room, tasks: Iterable[TaskPlacement]) -> Level | None:
     return next((level for level in LEVELS if len(set(room.topology[level].of_node[nodes].tolist())) <= 1), None)
 
 
-def strain_of(room: Room, asked: TopologyRequest, tasks: tuple[TaskPlacement, ...]) -> float:
+def strain_of(room: Room, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> float:
     """What these tasks of a gang pay."""
+    asked, nodes = spec.effective_topology, [room.index[task.node] for task in tasks]
+    far = float(sum(any(name not in room.nodes[node].data for node in nodes) for name in spec.data))
     if not asked.wishes and asked.communication == "normal":
-        return 0.0
-    level, nodes = level_of(room, tasks), [room.index[task.node] for task in tasks]
+        return far
+    level = level_of(room, tasks)
     domains = room.topology[level or "pool"]
     bandwidth = float(domains.bandwidth[domains.of_node[nodes]].min(initial=np.inf))
-    return _strain(asked, level, bandwidth)
+    return far + _strain(asked, level, bandwidth)
+
+
+def near_data(room: Room, names: Collection[str]) -> npt.NDArray[np.bool_]:
+    """The nodes at which all of these data are near."""
+    return np.fromiter((set(names) <= set(node.data) for node in room.nodes), dtype=bool, count=len(room.nodes))
 
 
 def strains_at(topology: Topology, asked: TopologyRequest, level: Level) -> Floats:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Problem, did_you_mean
-from reconciler.documents.topology import Position, TopologySpec, positions, topology_problems
+from reconciler.documents.topology import Position, TopologySpec, data_near, positions, topology_problems
 from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.world.document import Document
 from solver.world.mig_layout import model_of_type
@@ -37,6 +37,7 @@ class NodePoolSpec(Document, frozen=True):
     gpus_per_node: int = 0
     gpu_memory: Memory | None = None
     mig_model: MigModelName | None = None
+    data: tuple[str, ...] = ()
 
     @property
     def effective_mig_model(self) -> str:
@@ -69,9 +70,12 @@ def declared_nodes(pools: Pools, topologies: Topologies, layouts: FixedLayouts) 
         names = pool.value.node_names()
         topology = topology_of.get(pool.name)
         placed = positions(topology, names) if topology else {}
+        near = data_near(topology, names) if topology else {}
         fixed = layouts.get(pool.name, ())
         links = topology.bandwidth if topology else Links()
-        nodes += (_node(pool, name, placed.get(name, {}), links, fixed) for name in names)
+        for name in names:
+            data = tuple(sorted({*pool.value.data, *near.get(name, ())}))
+            nodes.append(_node(pool, name, placed.get(name, {}), links, data, fixed))
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 
@@ -113,6 +117,7 @@ def _node(
     name: NodeName,
     position: Position,
     links: Links,
+    data: tuple[str, ...],
     layouts: Sequence[tuple[MigInstance, ...]],
 ) -> Node:
     spec = pool.value
@@ -135,6 +140,7 @@ def _node(
         rack=position.get("rack", ""),
         block=position.get("block", ""),
         links=links,
+        data=data,
     )
 
 

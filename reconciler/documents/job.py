@@ -53,6 +53,9 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         yield job.problem(
             ("spec", "taskGroups", 1), "one-role", message, "Submit one service for each role, or a gang."
         )
+    if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
+        message = "a job that is bound by communication can't be spread"
+        yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
     seen: set[str] = set()
     for index, group in enumerate(job.value.task_groups):
         at: Path = ("spec", "taskGroups", index)

@@ -34,6 +34,7 @@ class Domain(Document, frozen=True):
     name: str
     parent: str | None = None
     nodes: tuple[NodeName, ...] = ()
+    data: tuple[str, ...] = ()
 
 
 class TopologySpec(Document, frozen=True):
@@ -61,6 +62,15 @@ def positions(topology: TopologySpec, nodes: list[NodeName]) -> dict[NodeName, P
         if "island" in position:
             position.setdefault("rack", position["island"])
     return placed
+
+
+def data_near(topology: TopologySpec, nodes: list[NodeName]) -> dict[NodeName, set[str]]:
+    """The data of the domains that each of the pool's nodes lies in, by node. As `positions`."""
+    data = {domain.name: domain.data for domain in topology.domains or () if domain.data}
+    if not data:
+        return {}
+    placed = positions(topology, nodes)
+    return {node: {name for domain in at.values() for name in data.get(domain, ())} for node, at in placed.items()}
 
 
 def topology_problems(declared: Declared[TopologySpec], nodes: list[NodeName]) -> Iterator[Problem]:

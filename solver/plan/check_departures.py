@@ -53,12 +53,10 @@ class _Departures:
             if step is not None:
                 yield from self._asked_for(step, job)
         most = self.policy.scheduling.evictions.per_round
-        if most is None or len(self.steps) < most:
+        if most is None or len(named) < most:
             yield from self._left_out()
-        elif len(self.steps) > most:
-            yield Violation(
-                "S9", "round", f"{len(self.steps)} evictions without a beneficiary; at most {most} in a round"
-            )
+        elif len(named) > most:
+            yield Violation("S9", "round", f"{len(named)} evictions without a beneficiary; at most {most} in a round")
 
     def _live(self) -> list[Job]:
         running = ("running", "starting")
@@ -70,6 +68,8 @@ class _Departures:
         if step.means == "drain":
             if not self._drains(job):
                 yield Violation("S8", job.name, "is drained, and no queue on its path drains")
+            elif isinstance(step, Shrink):
+                yield Violation("S8", job.name, "shrinks in a queue that drains, where all of it has to leave")
         elif step.means == "converge":
             clocks = [clock for clock in self._overdue() if self._counts(job, clock)]
             if not any(self._may_leave(job, clock) for clock in clocks):

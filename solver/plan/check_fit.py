@@ -30,7 +30,7 @@ def fit_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
 
 
 def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> float:
-    """GPUs, times the places down the wish list of types and what they pay for being apart."""
+    """GPUs, times the places down the wish list of types, the data that are not near, and what they pay for being apart."""
     known = {node.gpu_type for node in nodes.values() if node.gpu_type}
     down = 0
     for group in job.spec.task_groups:
@@ -39,7 +39,9 @@ def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, N
             down += [wish for wish in group.shape.gpu_types if wish in known].index(used)
     milli = sum(task.gpus for task in tasks)
     # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
-    return (milli or 1) / 1000 * (down + _apart(job, [nodes[task.node] for task in tasks]))
+    hosts = [nodes[task.node] for task in tasks]
+    far = sum(not all(name in host.data for host in hosts) for name in job.spec.data)
+    return (milli or 1) / 1000 * (down + far + _apart(job, hosts))
 
 
 def _apart(job: Job, hosts: Sequence[Node]) -> float:

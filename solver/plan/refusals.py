@@ -11,13 +11,14 @@ from solver.world.workload import QueueName
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
-    """The job names something that does not exist: a queue, a priority class, GPU types none of which is there, a MIG profile.
+    """The job names something that does not exist: a queue, a priority class, GPU types none of which is there, a MIG profile,
+    data that are nowhere.
 
     `nearest`: what exists and is near it, or all there is of few. `children`: the leaves of a queue that takes no jobs itself.
     `group` asks for it, `of` a GPU type that has no such profile.
     """
 
-    what: Literal["queue", "priority-class", "gpu-type", "mig-profile"]
+    what: Literal["queue", "priority-class", "gpu-type", "mig-profile", "data"]
     names: tuple[str, ...]
     nearest: tuple[str, ...] = ()
     children: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +14,9 @@ from solver.rules.entry import draining
 from solver.rules.harm import Convergence
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
-from solver.rules.victims import STANDINGS, Holder, Law, holders_of
+from solver.rules.victims import STANDINGS, Holder, Law, gangs_first, holders_of
 from solver.world.inflight import ConvergenceClock
+from solver.world.parts import owner_of, place_in_gang
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -25,7 +27,7 @@ Rule = Literal["drain", "converge"]
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A job that a rule of `queue` makes leave, and what that throws away, in GPU-seconds."""
+    """A job, or a part of one, that a rule of `queue` makes leave, and what that throws away, in GPU-seconds."""
 
     holder: Holder
     rule: Rule
@@ -34,8 +36,13 @@ class Departure:
 
     @property
     def name(self) -> JobName:
-        """The job's."""
+        """The job's, or that of a part of it."""
         return self.holder.job.name
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the gang goes on without it."""
+        return owner_of(self.name) != self.name
 
 
 def departures(snapshot: Snapshot, policy: Policy) -> tuple[Departure, ...]:
@@ -45,11 +52,25 @@ def departures(snapshot: Snapshot, policy: Policy) -> tuple[Departure, ...]:
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
     law = Law.of(snapshot, policy, shares)
-    drained = sorted(_drained(snapshot, policy, law), key=lambda known: (known.lost_gpu_s, known.name))
+    drained = list(_drained(snapshot, policy, law))
     gone = [(known.holder.job.spec.queue, known.holder.charge) for known in drained]
     leaving = {known.name for known in drained}
     converging = _converging(snapshot, policy, law, shares.without(gone), leaving)
-    return (*drained, *converging)[: policy.scheduling.evictions.per_round]
+    return _of_first_jobs((*_least_loss_first(drained), *converging), policy.scheduling.evictions.per_round)
+
+
+def _least_loss_first(drained: Iterable[Departure]) -> list[Departure]:
+    """Gangs by what is lost with all their parts."""
+    lost: dict[JobName, float] = defaultdict(float)
+    for known in drained:
+        lost[owner_of(known.name)] += known.lost_gpu_s
+    return sorted(drained, key=lambda known: (lost[owner_of(known.name)], known.name))
+
+
+def _of_first_jobs(found: Sequence[Departure], most: int | None) -> tuple[Departure, ...]:
+    """Whatever leaves of the first jobs: an elastic gang is one job in all its parts."""
+    jobs = list(dict.fromkeys(owner_of(known.name) for known in found))[:most]
+    return tuple(known for known in found if owner_of(known.name) in jobs)
 
 
 def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
@@ -80,10 +101,12 @@ def _converging(
             if excess(clock, chosen.values()) <= 0:
                 break
             if holder.job.name not in leaving:
-                departure = Departure(holder, "converge", clock.queue, law.lost_gpu_s(holder))
-                chosen.setdefault(departure.name, departure)
+                for part in law.whole(holder):
+                    chosen.setdefault(part.job.name, Departure(part, "converge", clock.queue, law.lost_gpu_s(part)))
     helped = [clock for clock in overdue if excess(clock, chosen.values()) <= 0]
-    for known in reversed(list(chosen.values())):
+    for known in gangs_first(list(chosen.values())):
+        if known.is_part and owner_of(known.name) in chosen:
+            continue  # it leaves with its gang
         others = [other for other in chosen.values() if other is not known]
         mine = [clock for clock in overdue if known.holder.charge.get(clock.gpu_type) and known.queue == clock.queue]
         if all(clock in helped for clock in mine) and all(excess(clock, others) <= 0 for clock in helped):
@@ -103,7 +126,8 @@ def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: Law) -> list
         may_leave = holder.priority_class.preemptible or (holder.priority_class.may_borrow and standing == "borrowed")
         if evict == "all" or (evict == "preemptible" and may_leave):
             rank = law.ranks[holder.job.spec.queue, holder.base_priority]
-            key = (STANDINGS.index(standing), rank, law.lost_gpu_s(holder), holder.gpus, holder.job.name)
+            last_first = -place_in_gang(holder.job.name)
+            key = (STANDINGS.index(standing), rank, law.lost_gpu_s(holder), holder.gpus, last_first, holder.job.name)
             found.append((key, holder))
     return [holder for _, holder in sorted(found, key=lambda known: known[0])]
 

@@ -12,7 +12,7 @@ from solver.rules.reservation import DeclaredReservation
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, QueueName
+from solver.world.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, PlacementStyle, QueueName
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
@@ -101,7 +101,8 @@ class PriorityClass(Document, frozen=True):
     job borrows can be taken back.
 
     `aging_per_hour`: bands of order that a job moves up for each hour it waits.
-    `default_time_limit` holds for jobs that state none of their own, and so does `fallback_after` (None: what the policy says).
+    `default_time_limit` holds for jobs that state none of their own, and so do `fallback_after` (None: what the policy says) and
+    `placement` (None: replicas of services are spread, gangs packed).
     """
 
     name: str
@@ -110,6 +111,7 @@ class PriorityClass(Document, frozen=True):
     aging_per_hour: float = 0.0
     default_time_limit: Duration | None = None
     fallback_after: Duration | None = None
+    placement: PlacementStyle | None = None
     preemptible: bool = True
     may_borrow: bool = False
     protection: Protection = Protection()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.harm import Protection
@@ -18,7 +18,7 @@ from solver.rules.policy import Policy, PriorityClass
 from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
-from solver.world.parts import in_parts, owner_of
+from solver.world.parts import in_parts, owner_of, place_in_gang
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, Phase, QueueName
@@ -74,9 +74,13 @@ class Victim:
         return self.holder.job.name
 
     @property
-    def harm(self) -> tuple[int, float, float, int, str]:
-        """Sorts from the least harm: means, base priority among its queue's, or who comes last; lost work, size."""
-        return MEANS.index(self.means), self.rank, self.lost_gpu_s, self.holder.gpus, self.name
+    def harm(self) -> tuple[int, float, float, int, int, str]:
+        """Sorts from the least harm: means, base priority among its queue's, or who comes last; lost work, size.
+
+        Of a gang's tasks that cost the same the last leaves first.
+        """
+        gpus, last_first = self.holder.gpus, -place_in_gang(self.name)
+        return MEANS.index(self.means), self.rank, self.lost_gpu_s, gpus, last_first, self.name
 
 
 def holders_of(
@@ -182,8 +186,12 @@ class Law:
         found = (self._victim(holder, taker, reclaims=reclaims) for holder in self.holders)
         return sorted((victim for victim in found if victim), key=lambda victim: victim.harm)
 
+    def whole(self, holder: Holder) -> tuple[Holder, ...]:
+        """What leaves with a holder: with what a gang can't do without, everything that it holds."""
+        return (holder, *self.parts.get(holder.job.name, ()))
+
     def with_all_parts(self, victims: Sequence[Victim]) -> tuple[Victim, ...]:
-        """With a gang that loses what it can't do without, everything that it holds leaves."""
+        """The victims and what leaves with them."""
         if not self.parts:
             return tuple(victims)
         named = {victim.name for victim in victims}
@@ -192,7 +200,7 @@ class Law:
             *(
                 replace(victim, holder=part, lost_gpu_s=self.lost_gpu_s(part))
                 for victim in victims
-                for part in self.parts.get(victim.name, ())
+                for part in self.whole(victim.holder)[1:]
                 if part.job.name not in named
             ),
         )
@@ -260,8 +268,16 @@ def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
     return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000
 
 
-def gangs_first(victims: Sequence[Victim]) -> list[Victim]:
+class _Named(Protocol):
+    @property
+    def name(self) -> JobName: ...
+
+
+Leaving = TypeVar("Leaving", bound=_Named)
+
+
+def gangs_first(leaving: Sequence[Leaving]) -> list[Leaving]:
     """From the most harmful down; what a gang can't do without before its other parts, which leave with it."""
-    worst_first = list(victims)[::-1]
-    worst_first.sort(key=lambda victim: owner_of(victim.name) != victim.name)
+    worst_first = list(leaving)[::-1]
+    worst_first.sort(key=lambda known: owner_of(known.name) != known.name)
     return worst_first

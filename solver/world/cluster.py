@@ -65,6 +65,7 @@ class Node(Document, frozen=True):
 
     An empty `island` or `rack` means that the node shares none with another node, an empty `block`
     that it lies in the block of its rack alone; so a required level is never met by mere ignorance.
+    `data`: what can be read here as fast as from nearby.
     """
 
     name: NodeName
@@ -77,6 +78,7 @@ class Node(Document, frozen=True):
     rack: str = ""
     block: str = ""
     links: Links = Links()
+    data: tuple[str, ...] = ()
     ready: bool = True
     cordoned: bool = False
 

@@ -22,6 +22,12 @@ def owner_of(name: JobName) -> JobName:
     return JobName(name.partition(_MARK)[0])
 
 
+def place_in_gang(name: JobName) -> int:
+    """The number of the task that a part is; 0 where it is the gang, or what that can't do without."""
+    number = name.rpartition(_MARK)[2]
+    return int(number) if number.isdecimal() and number != name else 0
+
+
 def surplus_of(job: Job) -> tuple[TaskPlacement, ...]:
     """The tasks beyond the minima of a gang's groups: those with the highest indices. Any of them may leave without the others."""
     found: list[TaskPlacement] = []

@@ -181,15 +181,21 @@ class Room:
             free[node] += sum(usable) * bool(self.open_nodes[node])
         return free
 
-    def take(self, node: int, shape: Shape, tasks: int) -> list[tuple[DeviceId, ...]]:
-        """Give `tasks` tasks of a shape their devices on one node: whole GPUs lowest index first, shares where they fit best."""
+    def take(self, node: int, shape: Shape, tasks: int, first: Iterable[DeviceId] = ()) -> list[tuple[DeviceId, ...]]:
+        """Give `tasks` tasks of a shape their devices on one node: shares where they fit best, whole GPUs lowest index first.
+
+        `first`: those to take before all others, in this order.
+        """
         if isinstance(shape, SharedShape):
             return [(self._take_share(node, shape),) for _ in range(tasks)]
         self.free_cpu[node] -= shape.cpu * tasks
         self.free_memory[node] -= shape.memory * tasks
-        missing = shape.gpus * tasks - len(self.free_devices[node])
-        devices = self.free_devices[node] + (self.partitions.make_whole(node, missing) if missing > 0 else [])
-        self.free_devices[node] = devices[shape.gpus * tasks :]
+        wanted = shape.gpus * tasks
+        missing = wanted - len(self.free_devices[node])
+        free = self.free_devices[node] + (self.partitions.make_whole(node, missing) if missing > 0 else [])
+        taken = set(list(dict.fromkeys([*(device for device in first if device in free), *free]))[:wanted])
+        devices = [device for device in free if device in taken]
+        self.free_devices[node] = [device for device in free if device not in taken]
         self.free_gpus[node] = len(self.free_devices[node])
         return [tuple(devices[shape.gpus * task : shape.gpus * (task + 1)]) for task in range(tasks)]
 

@@ -139,9 +139,13 @@ class TaskGroup(Document, frozen=True):
         return self.replicas if self.min_replicas is None else self.min_replicas
 
 
+PlacementStyle = Literal["pack", "spread"]
+
+
 class TopologyRequest(Document, frozen=True):
     """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for;
     of several levels each counts. `communication` bound: it is as fast as its slowest link, and pays for a slow one.
+    `placement`: as few nodes as can be, or as many; None: what its class says.
 
     `group`: how the tasks of each group are bundled that does not say it itself. `spread` counts the tasks of all groups.
     """
@@ -151,6 +155,7 @@ class TopologyRequest(Document, frozen=True):
     group: Bundle | None = None
     spread: Spread | None = None
     communication: Literal["normal", "bound"] = "normal"
+    placement: PlacementStyle | None = None
 
     @property
     def wishes(self) -> tuple[Level, ...]:
@@ -184,6 +189,7 @@ class JobSpec(Document, frozen=True):
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
+    `data`: what it reads, and is best near; never waited for.
     """
 
     queue: QueueName
@@ -196,6 +202,7 @@ class JobSpec(Document, frozen=True):
     command: tuple[str, ...] = ()
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     type: JobType = "gang"
+    data: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""

@@ -164,6 +164,7 @@ def _pool(
     perBlock: int = 0,  # noqa: N803
     links: dict[str, float] | None = None,
     instances: dict[int, list[str]] | None = None,
+    data: Sequence[str] = (),
 ) -> list[Node]:
     """`instances`: of the GPUs in MIG mode, by index on every node, each as PROFILE@START."""
 
@@ -190,6 +191,7 @@ def _pool(
             rack=domain("rack", number, perRack),
             block=domain("block", number, perBlock),
             links=Links(**links or {}),
+            data=tuple(data),
         )
         for number in range(nodes)
     ]

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import msgspec
 
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Reserve, Shrink, Unreserve, Withdraw
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Reserve, Shrink, Step, Unreserve, Withdraw
+from solver.rules.policy import Policy
+from solver.solve import solve
 from solver.world.inflight import InFlight, Intent, Reservation
 from solver.world.parts import without
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job
+
+ROUNDS_TO_REST = 8
+
+
+def left_to_do(snapshot: Snapshot, policy: Policy) -> list[Step]:
+    """What a world that stands still has not come to in a few rounds, starts left out; whoever was asked has left each time.
+
+    What is given up in one round is free in the next, so rest may take some; never may one undo the other for ever.
+    """
+    for _ in range(ROUNDS_TO_REST):
+        snapshot = victims_gone(applied(snapshot, solve(snapshot, policy, None)))
+    return [step for step in solve(snapshot, policy, None).steps if not isinstance(step, Bind)]
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:

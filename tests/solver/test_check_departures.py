@@ -6,15 +6,19 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solver.plan.check import violations
-from solver.plan.plan import Departs, Evict, Plan, Runs
-from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
+from solver.plan.plan import Departs, Evict, Plan, Runs, Shrink
+from solver.rules.harm import Evictions
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.solve import solve
+from solver.world.cluster import NodeName
 from solver.world.inflight import ConvergenceClock, InFlight
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import JobName, QueueName
+from solver.world.workload import JobName, QueueName, Shape, TaskGroup, TaskPlacement
 from tests.solver.test_check_evictions import NOW, running
 from tests.solver.worlds import TYPES, node, quota_of
 
@@ -97,3 +101,37 @@ def test_before_its_time_nobody_leaves_for_a_limit() -> None:
     world = msgspec.structs.replace(WORLD, in_flight=InFlight(convergence=(early,)))
     assert {step.means for step in solve(world, POLICY, None).steps if isinstance(step, Evict)} == {"drain"}
     assert "S4" in rules(departing("low", "lower"), world=world)
+
+
+@st.composite
+def leaving_worlds(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
+    """Gangs, some elastic, in a queue that drains or whose limit was lowered; a round may evict few of them."""
+    jobs = []
+    for index in range(draw(st.integers(1, 5))):
+        tasks, least = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+        job = running(f"j{index}", draw(st.sampled_from(["q", "dry"])), f"n{index}", draw(st.integers(0, 9)))
+        devices = job.placement[0].devices
+        group = TaskGroup("worker", tasks, Shape(gpus=2), min_replicas=min(least, tasks))
+        placed = tuple(
+            TaskPlacement("worker", number, NodeName(f"n{index}"), (devices[2 * number], devices[2 * number + 1]))
+            for number in range(tasks)
+        )
+        spec = msgspec.structs.replace(job.spec, task_groups=(group,))
+        jobs.append(msgspec.structs.replace(job, spec=spec, placement=placed))
+    limit = draw(st.integers(0, 16))
+    clocks = (ConvergenceClock("c0ffee", Q, TYPES[0], MilliGpu.gpus(limit), NOW),)
+    world = snapshot_of(NOW, [node(f"n{index}", 8) for index in range(5)], jobs, InFlight(convergence=clocks))
+    queues = (Queue(Q, quota=(quota_of("H100", 0, limit),)), Queue(DRY, stop_policy="HoldAndDrain"))
+    evictions = Evictions(per_round=draw(st.none() | st.integers(0, 3)))
+    return world, policy_of(queues, CLASSES, SchedulingPolicy(evictions=evictions))
+
+
+@given(leaving_worlds())
+def test_a_round_counts_gangs_and_drains_them_whole(world: tuple[Snapshot, Policy]) -> None:
+    snapshot, policy = world
+    plan = solve(snapshot, policy, None)
+    assert rules(plan, policy, snapshot) == []
+    most = policy.scheduling.evictions.per_round
+    steps = [step for step in plan.steps if isinstance(step, Evict | Shrink)]
+    assert most is None or len(steps) <= most
+    assert all(isinstance(step, Evict) for step in steps if step.means == "drain")

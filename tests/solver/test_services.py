@@ -37,7 +37,9 @@ def pending_as(snapshot: Snapshot, kind: JobType, least: int | None) -> Snapshot
 @settings(max_examples=100, deadline=None)
 @given(snapshots(), policies())
 def test_a_service_is_served_like_a_gang_that_starts_with_one_task(snapshot: Snapshot, policy: Policy) -> None:
-    no_limits = tuple(msgspec.structs.replace(c, default_time_limit=None) for c in policy.priority_classes)
+    no_limits = tuple(
+        msgspec.structs.replace(c, default_time_limit=None, placement="pack") for c in policy.priority_classes
+    )
     policy = msgspec.structs.replace(policy, priority_classes=no_limits)
     as_service = solve(pending_as(snapshot, "service", None), policy, optimise)
     as_gang = solve(pending_as(snapshot, "gang", 1), policy, optimise)
