@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import msgspec
 from hypothesis import given
+from hypothesis import strategies as st
 
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Plan, Repartition
-from solver.rules.policy import Policy
+from solver.rules.division import MigChanges, MigGeometry, MigMode
+from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
 from solver.world.inflight import Repartitioning
 from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import QueueName
 from tests.solver.aftermath import applied
-from tests.solver.test_mig import many, partitioned, partitioned_by
+from tests.solver.test_mig import LAYOUTS, MODELS, asking, many, partitioned_by
+from tests.solver.worlds import job, node
 
 
 def asked_for(snapshot: Snapshot, plan: Plan, deadline: int) -> Snapshot:
@@ -27,21 +31,38 @@ def asked_for(snapshot: Snapshot, plan: Plan, deadline: int) -> Snapshot:
     return msgspec.structs.replace(after, in_flight=msgspec.structs.replace(after.in_flight, repartitions=tuple(asked)))
 
 
+@st.composite
+def wanting(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
+    """Whole GPUs, which may be partitioned, and gangs that mostly ask for instances."""
+    nodes = [node(f"n{index}", draw(st.integers(1, 2)), "H100") for index in range(draw(st.integers(1, 2)))]
+    jobs = []
+    for number in range(draw(st.integers(2, 5))):
+        known = job(f"job-{number}", draw(st.sampled_from("ab")), draw(st.integers(1, 3)), 1, types=["H100"])
+        profile = draw(st.sampled_from([None, "1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]))
+        jobs.append(asking(known, profile) if profile else known)
+    mode: MigMode = draw(st.sampled_from(["bounded", "bounded", "free"]))
+    layouts = LAYOUTS["H100"] if mode == "bounded" else ()
+    parts = MigGeometry("parts", "h100", mode, MODELS["H100"], layouts, MigChanges(draw(st.integers(1, 4))))
+    return snapshot_of(Instant(1000), nodes, jobs), policy_of(
+        (Queue(QueueName("a")), Queue(QueueName("b"))), mig=(parts,)
+    )
+
+
 def starving(snapshot: Snapshot) -> Snapshot:
-    """The same with only every other gang that waits, so that the first round leaves something for the second."""
-    waiting = snapshot.pending[::2]
+    """The same with only one of the gangs that wait: the first round leaves the rest to the second."""
+    waiting = snapshot.pending[:1]
     return msgspec.structs.replace(
-        snapshot, jobs=tuple(job for job in snapshot.jobs if job.phase != "pending" or job in waiting)
+        snapshot, jobs=tuple(known for known in snapshot.jobs if known.phase != "pending" or known in waiting)
     )
 
 
 @many
-@given(partitioned())
+@given(wanting())
 def test_what_is_in_flight_decides_a_round_as_if_it_were_done(world: tuple[Snapshot, Policy]) -> None:
     whole, policy = world
     plan = solve(starving(whole), policy, None)
-    held = {job.name: job for job in applied(starving(whole), plan).jobs}
-    late = tuple(held.get(job.name, job) for job in whole.jobs)
+    held = {known.name: known for known in applied(starving(whole), plan).jobs}
+    late = tuple(held.get(known.name, known) for known in whole.jobs)
     pending = msgspec.structs.replace(asked_for(starving(whole), plan, 1), jobs=late)
     done = msgspec.structs.replace(partitioned_by(pending, plan), in_flight=whole.in_flight)
     pending_plan, done_plan = solve(pending, policy, None), solve(done, policy, None)
@@ -50,13 +71,13 @@ def test_what_is_in_flight_decides_a_round_as_if_it_were_done(world: tuple[Snaps
 
 
 @many
-@given(partitioned())
+@given(wanting())
 def test_nothing_new_is_placed_on_what_is_overdue(world: tuple[Snapshot, Policy]) -> None:
     whole, policy = world
     plan = solve(starving(whole), policy, None)
-    held = {job.name: job for job in applied(starving(whole), plan).jobs}
+    held = {known.name: known for known in applied(starving(whole), plan).jobs}
     overdue = msgspec.structs.replace(
-        asked_for(starving(whole), plan, 0), jobs=tuple(held.get(job.name, job) for job in whole.jobs)
+        asked_for(starving(whole), plan, 0), jobs=tuple(held.get(known.name, known) for known in whole.jobs)
     )
     lost = {asked.device for asked in overdue.in_flight.repartitions}
     again = solve(overdue, policy, None)
