@@ -7,11 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, GpuPartitioned, PartitionGpu
+from reconciler.backend import Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
 from reconciler.backends.local import LocalBackend, StateFolderError
 from reconciler.backends.local.environment import mig_name
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
+from solver.world.quantities import MilliGpu
+from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 
 ONE = Epoch(1)
@@ -37,6 +39,19 @@ def test_real_gpus_are_not_pretended_to_be_partitioned(tmp_path: Path) -> None:
     assert (came_of(backend).attempt, came_of(backend).instances) == (1, None)
     assert "real GPUs" in came_of(backend).refused
     assert backend.changes(Cursor(0)).nodes[0].gpus[0].instances is None
+
+
+def test_nothing_is_started_on_an_instance_of_a_real_gpu(tmp_path: Path) -> None:
+    (tmp_path / "gpus").mkdir()
+    gpus = (msgspec.structs.replace(NODES[0].gpus[0], instances=ORDER.instances), *NODES[0].gpus[1:])
+    backend = backend_on(tmp_path, (msgspec.structs.replace(NODES[0], gpus=gpus),), real_gpus="gpus")
+    slot = MigSlot(GPU, MigInstance("1g.10gb", 0), MilliGpu(125))
+    task = TaskPlacement("worker", 0, NodeName("n1"), (slot.instance.id_on(GPU),), mig=slot)
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(mig="1g.10gb")),), command=("true",))
+    backend.submit(StartGang(JobName("job"), 1, (task,), spec), ONE)
+    (status,) = backend.changes(Cursor(0)).tasks
+    assert status.state == "lost"
+    assert "real GPUs" in status.detail
 
 
 def test_what_git_declares_partitioned_stays_so(tmp_path: Path) -> None:

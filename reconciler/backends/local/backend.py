@@ -45,10 +45,10 @@ from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.clock import Clock
-from solver.world.cluster import DeviceId, Gpu, Node
+from solver.world.cluster import DeviceId, Node
 from solver.world.document import encode
 from solver.world.quantities import Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import JobName
 
 STOPPED: Final = "stop"
 LEFT: Final = "left"
@@ -143,7 +143,7 @@ class LocalBackend:
         wanted = {device for task in accepted.order.tasks for device in task.devices}
         missing = sorted(wanted - accepted.device_index.keys())
         if missing:
-            _refuse(attempt, lives, f"this machine has no device {', '.join(missing)}")
+            _refuse(attempt, lives, self._gpus.lacking(missing))
         else:
             self._supervisors.start_tasks(attempt, accepted, {life.task for life in lives})
 
@@ -155,7 +155,7 @@ class LocalBackend:
             return known[number]
         wanted = {device for task in order.tasks for device in task.devices}
         gpus = [gpu for node in self._inventory() for gpu in node.gpus]
-        index, memory = _places(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
+        index, memory = self._gpus.places(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
         port = known[0].master_port if 0 in known else free_port(self._ports())
         accepted = Accepted(order, self._clock.now(), port, index, memory)
         write_accepted(attempt, accepted)
@@ -260,20 +260,6 @@ class LocalBackend:
             if not self._folders.raise_epoch(epoch):
                 raise StaleEpochError(f"epoch {epoch} is not the newest this backend has seen: somebody else leads now")
             yield
-
-
-def _places(tasks: Iterable[TaskPlacement], gpus: Iterable[Gpu]) -> dict[DeviceId, int]:
-    """The index of each device that the tasks want and that is there; of an instance, its GPU's."""
-    there = {gpu.id: gpu for gpu in gpus}
-    places: dict[DeviceId, int] = {}
-    for task in tasks:
-        gpu = there.get(task.mig.gpu) if task.mig else None
-        if task.mig and gpu and task.mig.instance in (gpu.instances or ()):
-            places |= dict.fromkeys(task.devices, gpu.index)
-        elif task.mig is None:
-            whole = [there[device] for device in task.devices if device in there]
-            places |= {gpu.id: gpu.index for gpu in whole if gpu.instances is None}
-    return places
 
 
 def _refuse(attempt: Path, lives: Iterable[Life], reason: str) -> None:

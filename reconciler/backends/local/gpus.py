@@ -14,6 +14,7 @@ from reconciler.backends.local.attempts import read_document
 from solver.world.cluster import DeviceId, Gpu, Node
 from solver.world.document import encode
 from solver.world.quantities import Instant
+from solver.world.workload import TaskPlacement
 
 REAL_GPUS = Path("/proc/driver/nvidia/gpus")
 """There where NVIDIA's driver has found GPUs (its README, "The /proc/driver/nvidia filesystem")."""
@@ -40,6 +41,28 @@ class DeclaredGpus:
             for node in nodes
         )
 
+    def places(self, tasks: Iterable[TaskPlacement], gpus: Iterable[Gpu]) -> dict[DeviceId, int]:
+        """The index of each device that the tasks want and that is there; of an instance, its GPU's.
+
+        Instances of real GPUs are left out: their driver has names for them that nobody here knows.
+        """
+        there, are_real = {gpu.id: gpu for gpu in gpus}, self._real_gpus.exists()
+        found: dict[DeviceId, int] = {}
+        for task in tasks:
+            gpu = there.get(task.mig.gpu) if task.mig and not are_real else None
+            if task.mig and gpu and task.mig.instance in (gpu.instances or ()):
+                found |= dict.fromkeys(task.devices, gpu.index)
+            elif task.mig is None:
+                whole = [there[device] for device in task.devices if device in there]
+                found |= {known.id: known.index for known in whole if known.instances is None}
+        return found
+
+    def lacking(self, devices: Collection[DeviceId]) -> str:
+        """Why nothing is started on these."""
+        if self._real_gpus.exists() and any("@" in device for device in devices):
+            return f"this machine has real GPUs, whose instances Quorate can't use yet: {', '.join(devices)}"
+        return f"this machine has no device {', '.join(devices)}"
+
     def partition(self, order: PartitionGpu, declared: Iterable[Node], used: Collection[DeviceId], at: Instant) -> None:
         """Do an order, or keep why it is refused; one that is no newer than the last changes nothing."""
         path = self._folder / f"{quote(order.device, safe='').replace('.', '%2E')}.json"
@@ -65,7 +88,7 @@ class DeclaredGpus:
         if gpus[order.device].instances is not None:
             return "Git declares what it is partitioned into"
         if self._real_gpus.exists():
-            return "this machine has real GPUs, which Quorate can't partition yet: do it with nvidia-smi, and declare them fixed"
+            return "this machine has real GPUs, which Quorate can't partition yet"
         return f"a task uses {gone[0]}" if gone else ""
 
 
