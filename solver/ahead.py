@@ -17,6 +17,7 @@ from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.loans import first_on, has_nothing_inside, loans_in
 from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.strict import behind_nobody
@@ -78,7 +79,8 @@ class World:
         world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user, beside)
         world.jobs = {job.name: job for job in snapshot.jobs}
         world.declared = declared_in(snapshot)
-        ends = Ends(snapshot)
+        gangs = [held for held in snapshot.in_flight.reservations if not held.is_declared]
+        ends = Ends(snapshot, loans_in(snapshot, policy, shares) if gangs else {})
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
         evicted = {intent.job for intent in snapshot.in_flight.evictions}
         promised = {
@@ -96,7 +98,8 @@ class World:
                 begin = begins.get(job.name, snapshot.time)
                 world._hold(job.name, Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
         for start in starts:
-            world._begin(start, begins.get(start.candidate.job.name, snapshot.time))
+            begin = begins.get(start.candidate.job.name, snapshot.time)
+            world._begin(start, begin, first_on(gangs, start.placed.tasks))
         return world
 
     def instants(self, until: Instant, stops: Iterable[Instant] = ()) -> Iterator[Instant]:
@@ -164,13 +167,16 @@ class World:
         }
         return EndUnknown(counts[False], counts[True]) if any(counts.values()) else None
 
-    def _begin(self, start: Start, now: Instant) -> None:
-        job = start.candidate.job
+    def _begin(self, start: Start, now: Instant, lent: Reservation | None = None) -> None:
+        """`lent`: on what is reserved for another, which it gives back if it did not take it by right."""
+        job, end = start.candidate.job, self._end_of(start.candidate.job, now)
+        if lent and (end is None or end > lent.start) and has_nothing_inside(self.shares, start.queue, start.charge):
+            end = lent.start
         self.reservations.pop(job.name, None)
         for gpu_type, milli in start.charge.items():
             self._charge(job, gpu_type, milli)
         self._charge_beside(job.spec, 1)
-        self._hold(job.name, Holder(job, start.placed.tasks), self._end_of(job, now), now)
+        self._hold(job.name, Holder(job, start.placed.tasks), end, now)
 
     def _end_of(self, job: Job, start: Instant) -> Instant | None:
         limit = self.policy.time_limit(job)

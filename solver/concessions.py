@@ -22,7 +22,7 @@ from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 class Concession:
     """`tasks` of a job leave, for a `beneficiary` or by a rule of queue `at`.
 
-    `by` is the most harmful of what takes them; `lost_gpu_s` as of an eviction.
+    `by` is the most harmful of what takes them; `lost_gpu_s` as of an eviction. `reserved_for`: the gang it gives back to.
     """
 
     job: Job
@@ -31,6 +31,7 @@ class Concession:
     lost_gpu_s: float
     beneficiary: JobName | None = None
     at: QueueName | None = None
+    reserved_for: JobName | None = None
 
     @property
     def whole(self) -> bool:
@@ -58,8 +59,9 @@ def concessions(
     for name, found in by_job.items():
         named = {(task.group, task.index) for part in found for task in part.holder.job.placement}
         tasks = tuple(task for task in jobs[name].placement if (task.group, task.index) in named)
-        at = next((part.queue for part in found if isinstance(part, Departure)), None)
-        yield Concession(jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at)
+        rule = next((part for part in found if isinstance(part, Departure)), None)
+        at, to = (rule.queue, rule.to) if rule else (None, None)
+        yield Concession(jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at, to)
 
 
 def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator[Concession]:
@@ -73,7 +75,7 @@ def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator
 
 def _worst(parts: Iterable[Victim | Departure]) -> Means | Rule:
     by: list[Means | Rule] = [part.means if isinstance(part, Victim) else part.rule for part in parts]
-    return max(by, key=(*MEANS, "drain", "converge").index)
+    return max(by, key=(*MEANS, "drain", "converge", "return").index)
 
 
 def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy) -> Snapshot:

@@ -127,7 +127,7 @@ class Explained:
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
             if known.at is not None:
-                yield Departs(name, queue, cast("Rule", known.by), known.at, *gave)
+                yield Departs(name, queue, cast("Rule", known.by), known.at, *gave, known.reserved_for)
             elif known.beneficiary is not None:
                 to = takers[known.beneficiary]
                 yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)

@@ -1,17 +1,19 @@
 """Whom reservations hold back, and what they keep from them.
 
-A job runs around a reservation if its time limit ends by the start of it, or if it finds room beside what is kept. Work that
-lies inside guarantees is held back only by gangs that come before it and will lie inside guarantees when they start.
-What is reserved when a round begins stays so throughout it.
+A job runs around a reservation if its time limit ends by the start of it, if it can be made to leave by then (rules/loans), or
+if it finds room beside what is kept. Work that lies inside guarantees is held back only by gangs that come before it and will
+lie inside guarantees when they start. What is reserved when a round begins stays so throughout it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Inside, Shares, charge_of_tasks
+from solver.rules.loans import Loans, can_be_gone, has_nothing_inside
 from solver.rules.policy import Policy
 from solver.views import fits
 from solver.world.cluster import GpuType, NodeName
@@ -36,20 +38,27 @@ KnownEnds = Sequence[tuple[Holder, Instant]]
 
 
 class Ends:
-    """When jobs that hold something end at the latest, as far as anybody knows."""
+    """When jobs that hold something end at the latest, as far as anybody knows. `loans`: who gives something back before."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, loans: Loans = MappingProxyType({})) -> None:
+        self._loans = loans
         self._intents = {(intent.kind, intent.job, intent.attempt): intent for intent in snapshot.in_flight.intents}
         self._now = snapshot.time
 
     def of(self, job: Job) -> Instant | None:
-        """A job asked to stop ends by that deadline, any other at its limit; None: not to be known.
+        """A job asked to stop ends by that deadline, any other at its limit or when it gives back; None: not to be known.
 
         A start that is not confirmed counts from when it was asked for, so that forecasts stay the same from round to round.
         """
         stop = self._intents.get(("stop", job.name, job.attempt))
         if stop is not None:
             return stop.deadline
+        at_limit, lent = self._at_limit(job), self._loans.get(job.name)
+        if lent is None or lent.start <= self._now:
+            return at_limit
+        return lent.start if at_limit is None else min(lent.start, at_limit)
+
+    def _at_limit(self, job: Job) -> Instant | None:
         if job.time_limit is None:
             return None
         if job.started_at is not None:
@@ -58,9 +67,9 @@ class Ends:
         return (start.asked_at if start else self._now).after(job.time_limit)
 
 
-def ends_in(snapshot: Snapshot) -> KnownEnds:
+def ends_in(snapshot: Snapshot, loans: Loans) -> KnownEnds:
     """Who holds something that will be free, and when. What should have ended and has not is held for ever."""
-    ends, evicted = Ends(snapshot), {intent.job for intent in snapshot.in_flight.evictions}
+    ends, evicted = Ends(snapshot, loans), {intent.job for intent in snapshot.in_flight.evictions}
     holding = ((job, ends.of(job)) for job in snapshot.jobs if job.placement)
     return [
         (Holder(job, job.placement, charged=job.name not in evicted), end)
@@ -150,11 +159,15 @@ def held_back(
     for place, candidate in enumerate(candidates):
         name, limit = candidate.job.name, policy.time_limit(candidate.job)
         end = None if limit is None else now.after(limit)
+        borrows = candidate.job.phase == "pending" and all(
+            has_nothing_inside(shares, candidate.job.spec.queue, option.wanted) for option in candidate.options
+        )
         against = frozenset(
             held.holder
             for held in binding
             if held.holder != name
             and not may_run_around(end, max(held.start, now))
+            and not (borrows and can_be_gone(candidate.job, policy, now, held.start))
             and (name not in entitled or strong.get(held.holder, place) < place)
         )
         alike = known.setdefault((candidate.likeness, against), len(known))

@@ -19,6 +19,7 @@ from solver.placement import Placed
 from solver.rules.demand import Candidate, in_order
 from solver.rules.entitlement import Charge, Headroom
 from solver.rules.entry import closed_to, on_hold
+from solver.rules.loans import loans_in
 from solver.rules.options import Option, options_of
 from solver.rules.policy import Policy
 from solver.rules.precedence import ordering_of
@@ -91,7 +92,7 @@ def _held_back(
     ordered, declared = in_order(able, policy, decision.shares, snapshot.time), declared_in(snapshot)
     growing = kept_from(ordered, declared, policy, decision.shares.tree, snapshot.time)
     reserved = [held for held in snapshot.in_flight.reservations if held.holder in decision.room.reserved]
-    everybody, ends = (*candidates, *growing), ends_in(snapshot)
+    everybody, ends = (*candidates, *growing), ends_in(snapshot, loans_in(snapshot, policy, decision.shares))
     held = held_back(everybody, reserved, ends, policy, decision.shares, decision.room, snapshot.time)
     return held[len(candidates) :]
 

@@ -100,6 +100,7 @@ class Replay:
         times = [self._ends[0][0]] if self._ends else []
         times += self._openings[:1]
         times += [held.until for held in self._reserved.values() if held.is_declared and held.until is not None]
+        times += self._next_loans(earliest)
         if self._promises:
             times.append(earliest)
         times += self._next_turn(earliest)
@@ -114,6 +115,12 @@ class Replay:
             while self._unprotected and self._unprotected[0] < earliest:
                 heapq.heappop(self._unprotected)
             yield from self._unprotected[:1]
+
+    def _next_loans(self, earliest: Instant) -> Iterator[Instant]:
+        """When what is reserved for gangs has to be asked back, if anybody runs on it."""
+        grace = self.policy.scheduling.evictions.grace
+        due = (Instant(held.start - grace) for held in self._reserved.values() if not held.is_declared)
+        return (at for at in due if at >= earliest)
 
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:

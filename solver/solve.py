@@ -18,6 +18,7 @@ from solver.rules.demand import Candidate, in_order
 from solver.rules.departures import departures
 from solver.rules.entitlement import Shares, shares_of, with_past_use
 from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.loans import loans_in
 from solver.rules.manner import with_manners
 from solver.rules.options import Option
 from solver.rules.partitioning import pool_rules
@@ -73,7 +74,10 @@ def standing_back(
     held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
     if not held and not declared:
         return tuple(candidates), {}
-    sharing, ends = sharing_of(policy, shares.tree, snapshot.nodes), ends_in(snapshot)
+    sharing, ends = (
+        sharing_of(policy, shares.tree, snapshot.nodes),
+        ends_in(snapshot, loans_in(snapshot, policy, shares)),
+    )
     room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot))
     room.reserved = kept_by(declared, room, ends, snapshot.time)
     narrowed = kept_from(candidates, declared, policy, shares.tree, snapshot.time)

@@ -1,4 +1,4 @@
-"""Judges evictions that no job gains from: a queue drains, or a lowered limit is to be kept. Part of the checker.
+"""Judges evictions that a rule asks for: a queue drains, a lowered limit is to be kept, a loan given back. Part of the checker.
 
 S4 and S8 for those: a rule asks for each, none is superfluous, and none that is asked for is left out.
 """
@@ -13,7 +13,9 @@ from solver.plan.check_entry import path_of
 from solver.plan.check_parts import Parted, parted
 from solver.plan.plan import Departs, Evict, Plan, Shrink
 from solver.plan.violation import Violation
+from solver.rules.entitlement import gpus_by_type, guarantees, use_by_line
 from solver.rules.policy import Policy, Queue
+from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType
 from solver.world.inflight import ConvergenceClock
 from solver.world.parts import owner_of
@@ -77,8 +79,46 @@ class _Departures:
             # It is one too many where without it every limit that it counts for would be kept as well.
             elif all(self._held(clock) + self._of_type(job, clock) <= clock.limit for clock in clocks):
                 yield Violation("S8", job.name, "leaves for limits that are kept without it")
+        elif step.means == "return":
+            yield from self._given_back(job)
         else:
             yield Violation("S8", job.name, f"is evicted by {step.means} for nobody")
+
+    def _given_back(self, job: Job) -> Iterator[Violation]:
+        """A gang that waits is to start on some of its devices before it could be asked any later; and it only borrows them."""
+        now, known = self.snapshot.time, self.policy.priority_class(job)
+        waiting = {other.name for other in self.snapshot.jobs if other.phase == "pending"}
+        whole = next(other for other in self.snapshot.jobs if other.name == owner_of(job.name))
+        devices = {device for task in whole.placement for device in task.devices}
+        due = [
+            held
+            for held in self.snapshot.in_flight.reservations
+            if held.holder in waiting
+            and held.start - self.policy.grace(job) <= now
+            and not devices.isdisjoint(device for task in held.tasks for device in task.devices)
+        ]
+        if not due:
+            yield Violation("S8", job.name, "gives back what is not reserved, or not yet needed")
+        if known is None or not known.preemptible or not self._borrows(job):
+            yield Violation(
+                "S4", job.name, "gives back what it need not: it is not preemptible, or inside its guarantee"
+            )
+        if (
+            known is not None
+            and now < (now if job.started_at is None else job.started_at) + known.protection.min_runtime
+        ):
+            yield Violation("S9", job.name, "gives back before its minimum runtime is over")
+
+    def _borrows(self, job: Job) -> bool:
+        """Whether some queue on its path holds more than its guarantee of a type that it uses."""
+        tree = QueueTree.of(self.policy)
+        guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self.snapshot, tree)
+        lines = [
+            Line(queue.name, gpu_type)
+            for queue in self._path(job)
+            for gpu_type in {self.type_of[task.node] for task in job.placement if task.node in self.type_of}
+        ]
+        return any(used.get(line, 0) > guaranteed.get(line, 0) for line in lines)
 
     def _left_out(self) -> Iterator[Violation]:
         for job in self._live():

@@ -58,8 +58,22 @@ class _Future:
         }
         for job in self.snapshot.jobs:
             limited = job.time_limit is not None and (job.started_at is None or job.started_at + job.time_limit <= at)
-            if job.phase != "stopping" and not limited and job.name not in gone:
+            if (
+                job.phase != "stopping"
+                and not limited
+                and job.name not in gone
+                and not self._given_back(job.placement, at)
+            ):
                 yield from job.placement
         for step in self.plan.steps:
             if isinstance(step, Bind) and (step.time_limit is None or self.snapshot.time + step.time_limit > at):
-                yield from step.tasks
+                yield from () if self._given_back(step.tasks, at) else step.tasks
+
+    def _given_back(self, tasks: Iterable[TaskPlacement], at: Instant) -> bool:
+        """Whether somebody runs on what is reserved for a gang from then on, or before: it may be asked to leave for that."""
+        devices = {device for task in tasks for device in task.devices}
+        return any(
+            held.start <= at and not devices.isdisjoint(device for task in held.tasks for device in task.devices)
+            for held in self.snapshot.in_flight.reservations
+            if not held.is_declared
+        )

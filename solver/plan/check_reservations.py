@@ -1,8 +1,8 @@
 """S10: judges by plain sums whether a plan leaves reservations what they hold.
 
-Part of the checker, and as slow and obvious. Nobody who would still be there when a reservation starts is given a device of
-it, or CPU and memory that its gang will need there. Work that lies inside guarantees, each judged alone, is left out: it may take
-what is reserved for others.
+Part of the checker, and as slow and obvious. Nobody who would still be there when a reservation starts, and could not be made
+to leave by then, is given a device of it, or CPU and memory that its gang will need there. Work that lies inside guarantees,
+each judged alone, is left out: it may take what is reserved for others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from solver.plan.violation import Violation
 from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, inside_guarantees, use_by_line
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
-from solver.world.cluster import Node, NodeName
+from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.inflight import Reservation, declared_name
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
@@ -29,6 +29,9 @@ def reservation_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> It
     court = _Court(snapshot, policy, plan)
     yield from court.taken()
     yield from court.made()
+
+
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class _Court:
         pending = {job.name for job in self.snapshot.pending}
         open_nodes = {node.name: node for node in self.snapshot.nodes if node.ready and not node.cordoned}
         placed = [step for step in self.plan.steps if isinstance(step, Bind | Nominate)]
-        inside = set(self._entitled(placed))
+        inside, borrowed = set(self._entitled(placed)), set(self._borrowed(placed))
         for held in self.snapshot.in_flight.reservations:
             if held.holder not in pending or not {task.node for task in held.tasks} <= open_nodes.keys():
                 continue
@@ -52,7 +55,9 @@ class _Court:
             staying = [
                 step
                 for step in placed
-                if step.job not in inside | {held.holder} and not self._gone(step.job, self.snapshot.time, start)
+                if step.job not in inside | {held.holder}
+                and not self._gone(step.job, self.snapshot.time, start)
+                and not (step.job in borrowed and self._can_leave(step.job, start))
             ]
             devices = {device for task in held.tasks for device in task.devices}
             for step in staying:
@@ -85,7 +90,7 @@ class _Court:
         still = [
             self._of(job.name, job.placement, node.name)
             for job in self.snapshot.jobs
-            if job.placement and not self._ends_by(job, start)
+            if job.placement and not self._ends_by(job, start) and not self._gives_back(job, start)
         ]
         for what, has in enumerate((int(node.cpu), int(node.memory))):
             before = needed[what] + sum(one[what] for one in still)
@@ -97,6 +102,26 @@ class _Court:
     def _gone(self, name: JobName, begins: Instant, by: Instant) -> bool:
         limit = self.policy.time_limit(self._job(name))
         return limit is not None and begins + limit <= by
+
+    def _can_leave(self, name: JobName, by: Instant) -> bool:
+        """Whether it may be asked to leave so early that its grace is over by then: it starts now, and what protects it ends."""
+        job, known = self._job(name), self.policy.priority_class(self._job(name))
+        asked, now = by - self.policy.grace(job), self.snapshot.time
+        if known is None or not known.preemptible or asked < now + known.protection.min_runtime:
+            return False
+        lately = [at for at in job.evicted_at if at + _DAY_MS > asked]
+        most = known.protection.evictions_per_day
+        rested = not job.evicted_at or asked >= job.evicted_at[-1] + known.protection.cool_down
+        return rested and (most is None or len(lately) < most)
+
+    def _gives_back(self, job: Job, by: Instant) -> bool:
+        """Whether it runs on what is reserved for a gang from then on, or before."""
+        devices = {device for task in job.placement for device in task.devices}
+        return any(
+            held.start <= by and not devices.isdisjoint(device for task in held.tasks for device in task.devices)
+            for held in self.snapshot.in_flight.reservations
+            if not held.is_declared
+        )
 
     def _ends_by(self, job: Job, by: Instant) -> bool:
         stops = {
@@ -129,6 +154,21 @@ class _Court:
 
     def _entitled(self, placed: Iterable[Bind | Nominate]) -> Iterator[JobName]:
         """Whose GPUs all lie inside the guarantees of their queue and of all above it, beside what is held."""
+        for step, lines in self._left_to(placed):
+            if lines and all(left >= milli for _, left, milli in lines):
+                yield step.job
+
+    def _borrowed(self, placed: Iterable[Bind | Nominate]) -> Iterator[JobName]:
+        """Of whose GPUs none lies inside the guarantees of its queue and of all above it."""
+        for step, lines in self._left_to(placed):
+            used_up = {gpu_type for gpu_type, left, _ in lines if left <= 0}
+            if used_up == {gpu_type for gpu_type, _, _ in lines}:
+                yield step.job
+
+    def _left_to(
+        self, placed: Iterable[Bind | Nominate]
+    ) -> Iterator[tuple[Bind | Nominate, list[tuple[GpuType, int, int]]]]:
+        """For each start what is left of the guarantees on its path, beside what it asks for of that type."""
         tree, gpu_types = QueueTree.of(self.policy), self.snapshot.gpu_types
         guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self._without_withdrawn(), tree)
         # What a sibling borrows does not use up the guarantee above both.
@@ -137,5 +177,5 @@ class _Court:
             charge = charge_of_tasks(step.tasks, gpu_types)
             path = tree.path(self._job(step.job).spec.queue)
             lines = [(Line(above, gpu_type), milli) for gpu_type, milli in charge.items() if milli for above in path]
-            if lines and all(inside.get(line, 0) + milli <= guaranteed.get(line, 0) for line, milli in lines):
-                yield step.job
+            left = [guaranteed.get(line, 0) - inside.get(line, 0) for line, _ in lines]
+            yield step, [(line.gpu_type, rest, milli) for (line, milli), rest in zip(lines, left, strict=True)]

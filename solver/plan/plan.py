@@ -51,14 +51,15 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     destroys: tuple[MigInstance, ...] = ()
 
 
-EvictedBy = Literal["reclaim", "preempt", "turn", "straddle", "drain", "converge"]
+EvictedBy = Literal["reclaim", "preempt", "turn", "straddle", "drain", "converge", "return"]
 """By which of the means (rules/victims), or by which rule (rules/departures)."""
 
 
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
 
-    Nobody is the beneficiary where not another job but a rule wants it: a queue drains, or a lowered limit is to be kept.
+    Nobody is the beneficiary where not another job but a rule wants it: a queue drains, a lowered limit is to be kept, or what is
+    reserved for a gang is to be given back.
     `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
     """
 
@@ -184,7 +185,10 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
 
 
 class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
-    """The job runs and gives up `gpus` because a rule of queue `at` says so; it waits again afterwards, unless it `keeps` some."""
+    """The job runs and gives up `gpus` because a rule of queue `at` says so; it waits again afterwards, unless it `keeps` some.
+
+    `reserved_for`: the gang to which it gives them back.
+    """
 
     job: JobName
     queue: QueueName
@@ -193,9 +197,11 @@ class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
     gpus: MilliGpu
     lost_gpu_s: float
     keeps: MilliGpu = MilliGpu(0)
+    reserved_for: JobName | None = None
 
     def __str__(self) -> str:
         why = {
+            "return": f"they are reserved for {self.reserved_for} of queue {self.at}, which is to start soon",
             "drain": f"queue {self.at} drains (stopPolicy: HoldAndDrain)",
             "converge": f"queue {self.at} holds more than its max, which was to be kept by now",
         }[self.rule]

@@ -1,4 +1,4 @@
-"""Who has to leave because a rule says so, and not for another job: queues that drain, and limits lowered below what runs."""
+"""Who has to leave because a rule says so: queues that drain, limits lowered below what runs, devices to be given back."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ import msgspec
 from solver.rules.entitlement import Shares, shares_of
 from solver.rules.entry import draining
 from solver.rules.harm import Convergence
+from solver.rules.loans import loans_in
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
-from solver.rules.victims import STANDINGS, Holder, Law, gangs_first, holders_of
+from solver.rules.victims import STANDINGS, Holder, Law, gangs_first, holders_of, protected
 from solver.world.inflight import ConvergenceClock
 from solver.world.parts import owner_of, place_in_gang
-from solver.world.quantities import MilliGpu
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.world.workload import Job, JobName, QueueName
 
-Rule = Literal["drain", "converge"]
-"""`drain`: a queue has its jobs leave. `converge`: a `max` was lowered below what a queue holds, and its time is over."""
+Rule = Literal["drain", "converge", "return"]
+"""`drain`: a queue has its jobs leave. `converge`: a `max` was lowered below what a queue holds, and its time is over.
+`return`: it runs on what is reserved for a gang of the queue, which starts soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A job, or a part of one, that a rule of `queue` makes leave, and what that throws away, in GPU-seconds."""
+    """A job, or a part of one, that a rule of `queue` makes leave, and what that throws away, in GPU-seconds.
+
+    `to`: the gang for which what it holds is reserved.
+    """
 
     holder: Holder
     rule: Rule
     queue: QueueName
     lost_gpu_s: float
+    to: JobName | None = None
 
     @property
     def name(self) -> JobName:
@@ -53,10 +59,15 @@ def departures(snapshot: Snapshot, policy: Policy) -> tuple[Departure, ...]:
     shares = shares_of(snapshot, tree)
     law = Law.of(snapshot, policy, shares)
     drained = list(_drained(snapshot, policy, law))
-    gone = [(known.holder.job.spec.queue, known.holder.charge) for known in drained]
-    leaving = {known.name for known in drained}
+    returned = [
+        known
+        for known in _returned(snapshot, policy, law, shares)
+        if owner_of(known.name) not in {owner_of(other.name) for other in drained}
+    ]
+    gone = [(known.holder.job.spec.queue, known.holder.charge) for known in (*drained, *returned)]
+    leaving = {known.name for known in (*drained, *returned)}
     converging = _converging(snapshot, policy, law, shares.without(gone), leaving)
-    return _of_first_jobs((*_least_loss_first(drained), *converging), policy.scheduling.evictions.per_round)
+    return _of_first_jobs((*_least_loss_first(drained), *returned, *converging), policy.scheduling.evictions.per_round)
 
 
 def _least_loss_first(drained: Iterable[Departure]) -> list[Departure]:
@@ -75,7 +86,8 @@ def _of_first_jobs(found: Sequence[Departure], most: int | None) -> tuple[Depart
 
 def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
     drains = any(queue.stop_policy == "HoldAndDrain" for queue in policy.queues)
-    return drains or any(clock.deadline <= snapshot.time for clock in snapshot.in_flight.convergence)
+    lends = any(not held.is_declared for held in snapshot.in_flight.reservations)
+    return drains or lends or any(clock.deadline <= snapshot.time for clock in snapshot.in_flight.convergence)
 
 
 def _drained(snapshot: Snapshot, policy: Policy, law: Law) -> Iterator[Departure]:
@@ -83,6 +95,24 @@ def _drained(snapshot: Snapshot, policy: Policy, law: Law) -> Iterator[Departure
         queue = draining(law.tree, holder.job.spec.queue)
         if queue is not None:
             yield Departure(holder, "drain", queue.name, law.lost_gpu_s(holder))
+
+
+def _returned(snapshot: Snapshot, policy: Policy, law: Law, shares: Shares) -> Iterator[Departure]:
+    """Who runs on what is reserved for others, in time for all of it to be free when their gangs start."""
+    queue_of = {job.name: job.spec.queue for job in snapshot.pending}
+    for name, held in sorted(loans_in(snapshot, policy, shares).items()):
+        parts = [holder for holder in law.holders if owner_of(holder.job.name) == name]
+        for holder in parts:
+            job, known = holder.job, holder.priority_class
+            due = snapshot.time.after(policy.grace(job)) >= held.start
+            if due and not _ends_by(job, held.start) and not protected(job, known.protection, snapshot.time):
+                yield Departure(holder, "return", queue_of[held.holder], law.lost_gpu_s(holder), held.holder)
+
+
+def _ends_by(job: Job, by: Instant) -> bool:
+    """Whether its time limit ends it before it could be asked for more."""
+    started_at, limit = job.started_at, job.time_limit
+    return started_at is not None and limit is not None and started_at.after(limit) <= by
 
 
 def _converging(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
+from solver.rules.harm import Protection
 from solver.rules.policy import Policy, Reservations
 from solver.solve import solve
 from solver.world.quantities import Duration
@@ -18,10 +19,15 @@ from tests.solver.worlds import HOUR_MS, jobs, policies, snapshots
 def reserved_worlds(
     draw: st.DrawFn, nodes_max: int = 4, jobs_max: int = 5, later_max: int = 3
 ) -> tuple[Snapshot, Policy]:
-    """A world after a greedy round under limits, in which capacity is held for two gangs a type; since, jobs ended and came."""
+    """A world after a greedy round under limits, in which capacity is held for two gangs a type; since, jobs ended and came.
+
+    In most of them work is protected for so long that it can't run on what is reserved until that is needed.
+    """
     policy = draw(policies())
     scheduling = msgspec.structs.replace(policy.scheduling, reservations=Reservations(2))
-    policy = msgspec.structs.replace(policy, scheduling=scheduling)
+    protection = Protection(Duration(HOUR_MS * draw(st.sampled_from([0, 2, 99, 99, 99]))))
+    classes = tuple(msgspec.structs.replace(known, protection=protection) for known in policy.priority_classes)
+    policy = msgspec.structs.replace(policy, scheduling=scheduling, priority_classes=classes)
     world = draw(snapshots(nodes_max, jobs_max))
     pressing = [msgspec.structs.replace(draw(jobs(number)), name=JobName(f"more-{number}")) for number in range(5)]
     limited = [_limited(one, draw(st.integers(-1, 6))) for one in (*world.jobs, *pressing)]

@@ -21,7 +21,8 @@ from solver.program.formulate import Formulation
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort
 from solver.rules.demand import sub_layers_of
-from solver.rules.policy import Policy, Queue, Quota, Reservations, SchedulingPolicy, policy_of
+from solver.rules.harm import Protection
+from solver.rules.policy import Policy, PriorityClass, Queue, Quota, Reservations, SchedulingPolicy, policy_of
 from solver.rules.sharing import sharing_of
 from solver.simulate import Replay
 from solver.solve import solve, standing_back
@@ -219,18 +220,25 @@ def test_the_program_proves_that_only_one_finds_room_beside_what_is_kept() -> No
     assert all(layer.status == "proven" for layer in plan.certificate.layers)
 
 
-@pytest.mark.parametrize(
-    ("queue", "minutes", "broken"),
-    [("guest", 59, []), ("guest", 60, ["S10"]), ("owner", 60, [])],
-    ids=["ends before", "still there", "inside its guarantee"],
-)
-def test_the_checker_finds_who_would_still_be_there(queue: str, minutes: int, broken: list[str]) -> None:
-    policy = policy_of(
-        (
-            Queue(QueueName("guest"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu(0)),)),
-            Queue(QueueName("owner"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(2)),)),
-        )
+def guest_and_owner(protected: int = 5) -> Policy:
+    """The guest is guaranteed nothing, the owner two GPUs; whoever starts runs for so many minutes undisturbed."""
+    queues = (
+        Queue(QueueName("guest"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu(0)),)),
+        Queue(QueueName("owner"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(2)),)),
     )
+    known = PriorityClass("known", protection=Protection(Duration(protected * MINUTE)))
+    return policy_of(queues, (known,), SchedulingPolicy("known"))
+
+
+@pytest.mark.parametrize(
+    ("queue", "minutes", "protected", "broken"),
+    [("guest", 59, 60, []), ("guest", 60, 60, ["S10"]), ("guest", 60, 59, []), ("owner", 60, 60, [])],
+    ids=["ends before", "still there", "can be gone", "inside its guarantee"],
+)
+def test_the_checker_finds_who_would_still_be_there(
+    queue: str, minutes: int, protected: int, broken: list[str]
+) -> None:
+    policy = guest_and_owner(protected)
     reserved, free = held_for_a_pair(queue, minutes)
     careless = msgspec.structs.replace(solve(free, policy, optimise), snapshot=reserved.digest)
     assert [step.job for step in careless.steps if isinstance(step, Bind)] == ["single"]
@@ -262,13 +270,34 @@ def test_large_gangs_wait_less_and_the_cluster_is_as_full() -> None:
     assert finished[1] <= 1.02 * finished[0]
 
 
+def test_what_is_lent_is_given_back_in_time() -> None:
+    """The pair's node stands idle for an hour; a guest without a limit runs on it meanwhile, and never costs the pair a minute."""
+    starts: dict[int, Instant | None] = {}
+    for protected in (5, 60):
+        runner, pair = job("runner", "guest", 1, 2), job("pair", "guest", 2, 2, submitted=1)
+        guest = job("guest", "guest", 1, 2, submitted=2)
+        trace = [traced(runner, 60, 60), traced(pair, 30, 30), TraceJob(guest, Duration(500 * MINUTE))]
+        replay = Replay((node("n1", 2), node("n2", 2)), guest_and_owner(protected), None, Duration(1))
+        list(replay.rounds(trace, Instant(1000 * MINUTE)))
+        starts[protected] = replay.runs[guest.name].started_at
+        assert replay.runs[pair.name].started_at == 60 * MINUTE
+    assert starts == {5: 2, 60: 90 * MINUTE}
+
+
+@given(reserved_worlds())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whoever_is_asked_to_give_back_was_lent_it(world: tuple[Snapshot, Policy]) -> None:
+    """An hour and more later: what runs on reserved devices is asked in time, and the checker agrees with each."""
+    snapshot, policy = world
+    for held in snapshot.in_flight.reservations:
+        later = Instant(held.start - policy.scheduling.evictions.grace)
+        if later > snapshot.time:
+            then = snapshot_of(later, snapshot.nodes, snapshot.jobs, snapshot.in_flight)
+            assert violations(then, policy, solve(then, policy, None)) == ()
+
+
 def test_what_a_withdrawn_promise_would_have_cost_leaves_room_inside_the_guarantee() -> None:
-    policy = policy_of(
-        (
-            Queue(QueueName("guest"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu(0)),)),
-            Queue(QueueName("owner"), quota=(Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(2)),)),
-        )
-    )
+    policy = guest_and_owner()
     reserved, _ = held_for_a_pair("owner", 60)
     late = traced(job("late", "owner", 1, 2, submitted=2), 60, 60).job
     (held,) = reserved.in_flight.reservations
