@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopGang
+from reconciler.causes import names_of, nodes_of, why_evicted
 from reconciler.control import ControlPlane
+from reconciler.jobs.ground import Ground, gpus_of
 from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.replicas import RESTART_DEADLINE
@@ -33,6 +35,7 @@ from reconciler.jobs.settlements import (
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
+from reconciler.partition import Partitioner
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
 from solver.plan.plan import (
     Bind,
@@ -51,7 +54,7 @@ from solver.plan.plan import (
 from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
 from solver.rules.usage import accrued, holds_of
-from solver.world.cluster import Node
+from solver.world.cluster import DeviceId, Node
 from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
@@ -67,12 +70,13 @@ class Leader:
 
     def settle(self, sighted: Sighted) -> int:
         """Make true what follows from what the backend reports; returns how much that was."""
+        partitioned = Partitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
-        records = records_of(self.plane, claims)
-        decided = tuple(settlements(records, claims, intents, sighted, self.plane.clock.now()))
+        records, ground = records_of(self.plane, claims), Ground(sighted.nodes, self._changing())
+        decided = tuple(settlements(records, claims, intents, sighted, self.plane.clock.now(), ground))
         for settlement in decided:
             self._apply(settlement)
-        return len(decided)
+        return partitioned + len(decided)
 
     def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
         """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
@@ -106,7 +110,15 @@ class Leader:
 
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
-        return sum(not self._take(step) for step in plan.steps)
+        refused, unmade = 0, set[DeviceId]()
+        for step in plan.steps:
+            if isinstance(step, Bind | Grow) and unmade & gpus_of(step.tasks):
+                self._note("bind-refused", step.job, "a GPU that it needs may not be partitioned anew")
+                refused += 1
+            elif not self._take(step):
+                refused += 1
+                unmade |= {step.device} if isinstance(step, Repartition) else set()
+        return refused
 
     def _take(self, step: Step) -> bool:
         match step:
@@ -122,9 +134,8 @@ class Leader:
                 self._shrink(step)
             case Grow():
                 return self._grow(step)
-            case Repartition(_, device):
-                # Policies are read without MigGeometry here (without_mig), so that no round wants this.
-                raise AssertionError(f"no backend partitions GPUs, {device} neither")
+            case Repartition():
+                return Partitioner(self.plane, self.epoch).ask(step)
         return True
 
     def _keep_free(self, step: Nominate | Withdraw | Reserve | Unreserve) -> None:
@@ -136,7 +147,7 @@ class Leader:
                 self._note("withdrawn", job, "what it was promised is not to be had any more")
             case Reserve(job, tasks, start, until):
                 self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
-                self._note("reserved", job, f"{_nodes(tasks) or 'nothing'} from {start}")
+                self._note("reserved", job, f"{nodes_of(tasks) or 'nothing'} from {start}")
             case Unreserve(job):
                 self.plane.ledger.unreserve(self.epoch, job)
                 self._note("unreserved", job, "nothing is held for it any more")
@@ -145,17 +156,17 @@ class Leader:
         now = self.plane.clock.now()
         whom, until = step.beneficiary, now.after(step.grace)
         intent = Intent("stop", step.job, step.attempt, now, until, beneficiary=whom, evicts=True)
-        self._stop(intent, _why_evicted(step))
+        self._stop(intent, why_evicted(step))
 
     def _shrink(self, step: Shrink) -> None:
         now = self.plane.clock.now()
         until = now.after(step.grace)
         intent = Intent("shrink", step.job, step.attempt, now, until, step.tasks, step.beneficiary)
-        self._ask_to_leave(intent, _why_evicted(step))
+        self._ask_to_leave(intent, why_evicted(step))
 
     def _ask_to_leave(self, intent: Intent, cause: str) -> None:
         self.plane.ledger.ask(self.epoch, intent)
-        self._note("asked-to-shrink", intent.job, f"{_named(intent.tasks)} leave: {cause}")
+        self._note("asked-to-shrink", intent.job, f"{names_of(intent.tasks)} leave: {cause}")
         # What the ledger says is what is ordered: it keeps a shrink that it knew before, and none of a gang that has ended.
         claim = next((claim for claim in self.plane.ledger.claims() if claim.job == intent.job), None)
         if claim is not None and intent in self.plane.ledger.intents():
@@ -169,15 +180,15 @@ class Leader:
         except ClaimRefusedError as refused:
             self._note("grow-refused", step.job, str(refused))
             return False
-        self._note("grows", step.job, f"{_named(step.tasks)} join on {_nodes(step.tasks)}")
-        self._send(order_of(intent, claim, self.plane.jobs.job(step.job)))
+        self._note("grows", step.job, f"{names_of(step.tasks)} join on {nodes_of(step.tasks)}")
+        self._begin(order_of(intent, claim, self.plane.jobs.job(step.job)), step.tasks)
         return True
 
     def _nominate(self, step: Nominate) -> None:
         now = self.plane.clock.now()
         intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         self.plane.ledger.nominate(self.epoch, intent)
-        self._note("promised", step.job, f"{_nodes(step.tasks)}, once they are free")
+        self._note("promised", step.job, f"{nodes_of(step.tasks)}, once they are free")
 
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
@@ -188,8 +199,8 @@ class Leader:
         except ClaimRefusedError as refused:
             self._note("bind-refused", step.job, str(refused))
             return False
-        self._note("bound", step.job, f"attempt {step.attempt} on {_nodes(step.tasks)}")
-        self._send(StartGang(step.job, step.attempt, step.tasks, self.plane.jobs.job(step.job).spec))
+        self._note("bound", step.job, f"attempt {step.attempt} on {nodes_of(step.tasks)}")
+        self._begin(StartGang(step.job, step.attempt, step.tasks, self.plane.jobs.job(step.job).spec), step.tasks)
         return True
 
     def _apply(self, settlement: Settlement) -> None:
@@ -244,8 +255,8 @@ class Leader:
         now = self.plane.clock.now()
         intent = Intent("grow", due.job, due.attempt, now, now.after(RESTART_DEADLINE), due.tasks)
         claim = self.plane.ledger.restart(self.epoch, intent)
-        self._note("restarts", due.job, f"{_named(due.tasks)} begin again on {_nodes(due.tasks)}")
-        self._send(order_of(intent, claim, self.plane.jobs.job(due.job)))
+        self._note("restarts", due.job, f"{names_of(due.tasks)} begin again on {nodes_of(due.tasks)}")
+        self._begin(order_of(intent, claim, self.plane.jobs.job(due.job)), due.tasks)
 
     def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
         now = self.plane.clock.now()
@@ -260,6 +271,14 @@ class Leader:
         attempt = self.plane.ledger.attempts().get(job, 0)
         self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
         self._note(outcome.state, job, outcome.message)
+
+    def _begin(self, order: Order, tasks: Iterable[TaskPlacement]) -> None:
+        """Start tasks, unless a GPU of theirs is being partitioned: then a later pass does, once it is."""
+        if not gpus_of(tasks) & self._changing():
+            self._send(order)
+
+    def _changing(self) -> set[DeviceId]:
+        return {asked.device for asked in self.plane.ledger.repartitions()}
 
     def _send(self, order: Order) -> None:
         try:
@@ -277,19 +296,3 @@ class Leader:
 
     def _note(self, kind: str, subject: str, cause: str) -> None:
         self.plane.history.record_event(Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder))
-
-
-def _nodes(tasks: Iterable[TaskPlacement]) -> str:
-    return ", ".join(sorted({task.node for task in tasks}))
-
-
-def _named(tasks: Iterable[TaskPlacement]) -> str:
-    return ", ".join(f"{task.group}/{task.index}" for task in tasks)
-
-
-def _why_evicted(step: Evict | Shrink) -> str:
-    lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
-    if step.means == "move":
-        return f"it moves with {step.gpus} GPUs, so that {step.beneficiary} fits; {lost}"
-    whom = f" for {step.beneficiary}" if step.beneficiary else ""
-    return f"it gives up {step.gpus} GPUs{whom} ({step.means}); {lost}"

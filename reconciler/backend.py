@@ -1,4 +1,4 @@
-"""The door to whatever runs tasks: `changes(since)` says what is so, `submit(order, epoch)` asks for something to be so.
+"""The door to whatever runs tasks: `changes(since)` says what is so, `submit` and `partition` ask for something to be so.
 
 Backends are asynchronous: `submit` returning says only that the order was taken, raising says only that it may not have
 been, and the outcome is learned by observing. An order names a fact (`start/JOB/ATTEMPT`), so sending it again is harmless.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NewType, Protocol
 
-from solver.world.cluster import Node, NodeName
+from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, JobSpec, TaskPlacement
@@ -98,6 +98,24 @@ class StopTasks(Document, frozen=True, tag_field="order", tag="stop-tasks"):
         return f"shrink/{self.job}/{self.attempt}/{self.growth}"
 
 
+class PartitionGpu(Document, frozen=True):
+    """GPU `device` has exactly these MIG instances; None: it is whole, and not in MIG mode.
+
+    `attempt` counts from 1 within the GPU: an order that is older than one that was done is not done any more. What a task
+    uses is never taken from it: then the order is refused.
+    """
+
+    node: NodeName
+    device: DeviceId
+    attempt: int
+    instances: tuple[MigInstance, ...] | None
+
+    @property
+    def id(self) -> str:
+        """The name of the fact."""
+        return f"partition/{self.device}/{self.attempt}"
+
+
 Order = StartGang | StopGang | GrowGang | StopTasks
 
 
@@ -138,6 +156,19 @@ class AttemptStopped(Document, frozen=True):
     at: Instant
 
 
+class GpuPartitioned(Document, frozen=True):
+    """An order to partition a GPU is done, or `refused` says why it is not, and will not be.
+
+    `instances`: what the GPU has at `at`. Its node is reported no later than this with what it then has.
+    """
+
+    device: DeviceId
+    attempt: int
+    at: Instant
+    instances: tuple[MigInstance, ...] | None
+    refused: str = ""
+
+
 class Changes(Document, frozen=True):
     """What changed after a cursor. From cursor 0: everything the backend knows. May be late, never contradicts itself."""
 
@@ -146,6 +177,7 @@ class Changes(Document, frozen=True):
     tasks: tuple[TaskStatus, ...] = ()
     stopped: tuple[AttemptStopped, ...] = ()
     left: tuple[TaskLeft, ...] = ()
+    partitioned: tuple[GpuPartitioned, ...] = ()
 
 
 class Backend(Protocol):
@@ -156,6 +188,9 @@ class Backend(Protocol):
 
     def submit(self, order: Order, epoch: Epoch) -> None:
         """Ask for a fact. Raises StaleEpochError (refused for good) or BackendUnreachableError (outcome unknown)."""
+
+    def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
+        """Ask for a GPU to be partitioned so. Raises StaleEpochError or BackendUnreachableError, as `submit` does."""
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""

@@ -49,6 +49,7 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     policy = compiled.policy
     documents: dict[str, Fields] = {f"Queue {queue.name}": flat(to_builtins(queue)) for queue in policy.queues}
     documents |= {f"SharingPolicy {known.name}": flat(to_builtins(known)) for known in policy.sharing}
+    documents |= {f"MigGeometry {known.name}": flat(to_builtins(known)) for known in policy.mig}
     documents |= {f"Reservation {known.name}": flat(to_builtins(known)) for known in policy.reservations}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))

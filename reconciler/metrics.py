@@ -10,7 +10,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from reconciler.jobs.ground import gpus_of
 from solver.plan.plan import Inadmissible, Plan, Waits
+from solver.rules.partitioning import MIG_CHANGES
 from solver.world.snapshot import Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -63,6 +65,7 @@ class _LatestRound(Collector):
             snapshot, plan = self.seen
             yield from _plan_gauges(plan)
             yield _gpus(snapshot)
+            yield _partitioning(snapshot)
 
 
 def _plan_gauges(plan: Plan) -> Iterator[Metric]:
@@ -92,8 +95,8 @@ def reason_code(verdict: Waits | Inadmissible) -> str:
 
 
 def _gpus(snapshot: Snapshot) -> Metric:
-    """Held comes first: a held GPU of a broken node is still somebody's."""
-    held = {device for job in snapshot.jobs for task in job.placement for device in task.devices}
+    """Held comes first: a held GPU of a broken node is still somebody's, and one with an instance that is held is."""
+    held = gpus_of(task for job in snapshot.jobs for task in job.placement)
     states: Tally[tuple[str, str]] = Tally()
     for node in snapshot.nodes:
         for gpu in node.gpus:
@@ -107,4 +110,20 @@ def _gpus(snapshot: Snapshot) -> Metric:
     family = GaugeMetricFamily("quorate_gpus", "GPUs by type and state.", labels=["gpu_type", "state"])
     for labels, gpus in sorted(states.items()):
         family.add_metric(labels, gpus)
+    return family
+
+
+def _partitioning(snapshot: Snapshot) -> Metric:
+    """By pool: GPUs that are being partitioned, those of them that are overdue, and changes of the last hour."""
+    pools = {gpu.id: node.pool for node in snapshot.nodes for gpu in node.gpus}
+    states: Tally[tuple[str, str]] = Tally()
+    for asked in snapshot.in_flight.repartitions:
+        states[pools.get(asked.device, ""), "overdue" if asked.deadline <= snapshot.time else "in-flight"] += 1
+    for counter in snapshot.in_flight.counters:
+        if counter.name == MIG_CHANGES:
+            states[counter.subject, "in-the-last-hour"] += counter.count
+    text = "GPUs that are being partitioned anew, and that were to be in the last hour, by pool."
+    family = GaugeMetricFamily("quorate_mig_changes", text, labels=["pool", "state"])
+    for labels, changes in sorted(states.items()):
+        family.add_metric(labels, changes)
     return family

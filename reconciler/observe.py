@@ -13,6 +13,7 @@ from reconciler.jobs.states import phase_of, state_of
 from reconciler.store.protocols import Claim
 from solver.rules.costs import near
 from solver.rules.durations import quantiles
+from solver.rules.partitioning import HOUR_MS, mig_changes
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.inflight import InFlight, Intent
@@ -45,9 +46,10 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
+    now, nodes = plane.clock.now(), tuple(join(node, sighted.nodes.get(node.name)) for node in declared)
     return snapshot_of(
-        plane.clock.now(),
-        (join(node, sighted.nodes.get(node.name)) for node in declared),
+        now,
+        nodes,
         jobs,
         InFlight(
             intents=intents,
@@ -55,21 +57,29 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
             usage=plane.ledger.past_use().usage,
             durations=quantiles(ended, quantile) if endless else (),
             history=near(ended, jobs) if policy.goes_by_history else (),
+            counters=mig_changes(nodes, plane.ledger.repartitioned_since(Instant(now - HOUR_MS))),
             convergence=plane.ledger.clocks(),
+            repartitions=plane.ledger.repartitions(),
         ),
     )
 
 
 def join(declared: Node, observed: Node | None) -> Node:
-    """Git says what a node is; the backend says whether it, and each of its GPUs, is there and well."""
+    """Git says what a node is; the backend whether it, and each of its GPUs, is there and well, and what instances it has."""
     if observed is None:
         return msgspec.structs.replace(declared, ready=False)
     well = {gpu.id for gpu in observed.gpus if gpu.healthy}
+    instances = {gpu.id: gpu.instances for gpu in observed.gpus}
     return msgspec.structs.replace(
         declared,
         ready=declared.ready and observed.ready,
         cordoned=declared.cordoned or observed.cordoned,
-        gpus=tuple(msgspec.structs.replace(gpu, healthy=gpu.healthy and gpu.id in well) for gpu in declared.gpus),
+        gpus=tuple(
+            msgspec.structs.replace(
+                gpu, healthy=gpu.healthy and gpu.id in well, instances=instances.get(gpu.id, gpu.instances)
+            )
+            for gpu in declared.gpus
+        ),
     )
 
 

@@ -94,9 +94,7 @@ class MakingRoom:
         if barred or alike in self._without:
             return
         now = next(filter(None, (self._try(candidate, o, tier, (), self.room) for o in candidate.options)), None)
-        # A promise names devices, and an instance that has to be made is none yet: nobody is evicted for instances.
-        wants_instances = any(group.shape.mig is not None for group in candidate.job.spec.task_groups)
-        found = now or (None if wants_instances else next(self._ways(candidate, tier, taker), None))
+        found = now or next(self._ways(candidate, tier, taker), None)
         if found is None:
             self._without.add(alike)
             return
@@ -226,7 +224,9 @@ class MakingRoom:
         for victim in victims:
             _leave(room, victim.holder.job)
         placed = place(seen(room, candidate.against), candidate.job.spec, option)
-        return None if placed is None else _Trial(option, victims, placed, headroom)
+        if placed is None or (free is None and not placed.is_there(room)):
+            return None
+        return _Trial(option, victims, placed, headroom)
 
     def _allowed(
         self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -49,7 +49,7 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     able = {job.name: job for job in snapshot.jobs if job.phase == "pending"} | _moving(snapshot)
     shares = shares_of(snapshot, QueueTree.of(policy))
     sharers = _Sharers.of(snapshot, policy, sharing_of(policy, shares.tree, snapshot.nodes))
-    usable = {gpu.id: node.name for node in snapshot.nodes if node.schedulable for gpu in node.gpus if gpu.healthy}
+    usable = dict(_usable(snapshot))
     good: list[Intent] = []
     withdrawn: list[Intent] = []
     for intent in snapshot.in_flight.nominations:
@@ -76,6 +76,16 @@ def _moving(snapshot: Snapshot) -> dict[JobName, Job]:
     """Who still holds something, was asked to leave, and may have been promised where it goes on."""
     asked = {(eviction.job, eviction.attempt) for eviction in snapshot.in_flight.evictions}
     return {job.name: job for job in snapshot.jobs if job.phase != "pending" and (job.name, job.attempt) in asked}
+
+
+def _usable(snapshot: Snapshot) -> Iterator[tuple[DeviceId, NodeName]]:
+    """Whole GPUs and instances that are there and well, with their nodes."""
+    for node in snapshot.nodes:
+        for gpu in node.gpus if node.schedulable else ():
+            if gpu.healthy and gpu.instances is None:
+                yield gpu.id, node.name
+            elif gpu.healthy:
+                yield from ((one.id_on(gpu.id), node.name) for one in gpu.instances or ())
 
 
 def _holds(

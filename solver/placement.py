@@ -40,6 +40,11 @@ class Placed:
     tasks: tuple[TaskPlacement, ...]
     strain: float
 
+    def is_there(self, room: Room) -> bool:
+        """Whether it can be promised: an instance that has to be made, or on a GPU that this round changes, is none yet."""
+        slots = ((room.index[task.node], task.mig) for task in self.tasks if task.mig)
+        return all(room.partitions.stays(node, slot) for node, slot in slots)
+
 
 def place(
     room: Room, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ from solver.rules.costs import near, ran_ms
 from solver.rules.durations import HISTORY_JOBS, quantiles
 from solver.rules.fallback import fallback_opens
 from solver.rules.loans import ends_by, first_on
-from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
+from solver.rules.partitioning import HOUR_MS, mig_changes
 from solver.rules.policy import Policy
 from solver.rules.precedence import waiting_since
 from solver.rules.usage import accrued, holds_of
@@ -257,9 +256,8 @@ class Replay:
     def _partition(self, changed: Sequence[Repartition], now: Instant) -> None:
         """GPUs are partitioned at once, and each counts for the hour after."""
         made = {step.device: step.instances for step in changed}
-        pools = Tally(node.pool for node in self.nodes for gpu in node.gpus if gpu.id in made)
         self._mig_changes = [known for known in self._mig_changes if known.window_start > now - HOUR_MS]
-        self._mig_changes += [Counter(MIG_CHANGES, pool, now, count) for pool, count in sorted(pools.items())]
+        self._mig_changes += mig_changes(self.nodes, ((device, now) for device in made))
         self.nodes = tuple(
             msgspec.structs.replace(
                 node,

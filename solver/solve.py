@@ -31,13 +31,13 @@ from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
 from solver.world.parts import shrinking_apart
 from solver.world.room import Reserved, Room
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, foreseen
 from solver.world.workload import Job, JobName
 
 
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
-    apart = shrinking_apart(with_declared(with_manners(snapshot, policy), policy))
+    apart = shrinking_apart(with_declared(with_manners(foreseen(snapshot), policy), policy))
     departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)

@@ -27,7 +27,7 @@ def steps_of(
 ) -> Iterator[Step]:
     """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one.
 
-    GPUs are partitioned anew before anybody is bound.
+    GPUs are partitioned anew before anybody is bound or grows.
     """
     yield from _releases(snapshot)
     for intent in nominations.withdrawn:
@@ -45,7 +45,9 @@ def steps_of(
         # What does not end in its grace is made to end; that takes the backend as long as starting may take it.
         deadline = Duration(max(graces[promise.job.name]) + policy.scheduling.start_deadline)
         yield Nominate(promise.job.name, promise.job.attempt + 1, promise.start.placed.tasks, deadline)
-    yield from repartitions(decision.room, decision.starts)
+    # An instance that is promised stays, too; a GPU that is promised as a whole is so already.
+    promised = (known.start for known in decision.promises if any(task.mig for task in known.start.placed.tasks))
+    yield from repartitions(decision.room, (*decision.starts, *promised), grown)
     for nomination in nominations.ready:
         yield _bind(nomination.job, nomination.intent.tasks, policy)
     for start in decision.starts:

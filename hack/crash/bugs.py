@@ -12,13 +12,16 @@ import msgspec
 from hack.crash.harness import run_seed
 from reconciler import act
 from reconciler.act import Leader
-from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopTasks
+from reconciler.backend import BackendUnreachableError, Epoch, Order, PartitionGpu, StartGang, StopTasks
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
+from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.jobs import settle
+from reconciler.jobs.ground import Ground
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
-from reconciler.jobs.sighted import Attempt, TaskKey
+from reconciler.jobs.sighted import Attempt, Sighted, TaskKey
+from reconciler.partition import Partitioner
 from reconciler.store.sql import database, ledger
 from reconciler.store.sql.ledger import SqlLedger
 from solver.plan.plan import Bind
@@ -134,6 +137,34 @@ def a_task_that_joins_again_is_taken_for_its_former_life() -> Patches:
     yield mock.patch.object(Attempt, "of_tasks", _whatever_the_growth)
 
 
+def tasks_start_before_their_gpu_is_partitioned() -> Patches:
+    """The instance was claimed, and is still to be made."""
+    yield mock.patch.object(Ground, "under", return_value="there")
+    yield mock.patch.object(Leader, "_changing", return_value=set())
+
+
+def a_change_counts_as_made_once_it_is_asked_for() -> Patches:
+    """The order may still be on its way, and come when somebody relies on what the GPU was."""
+    sound = Partitioner.settle
+
+    def settle_and_forget(partitioner: Partitioner, sighted: Sighted) -> int:
+        for asked in partitioner.plane.ledger.repartitions():
+            partitioner.plane.ledger.end_repartition(partitioner.epoch, asked.device, asked.attempt)
+        return sound(partitioner, sighted)
+
+    yield mock.patch.object(Partitioner, "settle", settle_and_forget)
+
+
+def a_gpu_obeys_orders_that_are_older_than_its_last() -> Patches:
+    """One that was long on its way undoes what was made since."""
+
+    def accept(gpus: SimulatedGpus, order: PartitionGpu, at: Instant) -> None:
+        gpus._cluster.schedule(gpus._cluster.soon(at), lambda then: gpus._clear(order, then))
+
+    yield mock.patch.object(SimulatedGpus, "accept", accept)
+    yield mock.patch.object(SimulatedGpus, "_is_old", return_value=False)
+
+
 BUGS: tuple[Callable[[], Patches], ...] = (
     the_stores_ignore_the_epoch,
     the_backend_ignores_the_epoch,
@@ -149,6 +180,9 @@ BUGS: tuple[Callable[[], Patches], ...] = (
     tasks_that_were_asked_to_leave_count_as_gone,
     a_growth_on_its_way_starts_what_was_told_to_leave,
     a_task_that_joins_again_is_taken_for_its_former_life,
+    tasks_start_before_their_gpu_is_partitioned,
+    a_change_counts_as_made_once_it_is_asked_for,
+    a_gpu_obeys_orders_that_are_older_than_its_last,
 )
 
 

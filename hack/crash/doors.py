@@ -28,9 +28,11 @@ WRITES = {
         "grow",
         "confirm_grown",
         "confirm_shrunk",
+        "repartition",
+        "end_repartition",
     ),
     "history": ("record_round", "record_event"),
-    "backend": ("submit", "forget"),
+    "backend": ("submit", "partition", "forget"),
 }
 """Every call by which the loop changes something outside itself. Submitting and cancelling jobs are the users'."""
 

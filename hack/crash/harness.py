@@ -71,7 +71,7 @@ class Run:
 
     def __post_init__(self) -> None:
         chance = random.Random(self.seed)
-        self.happenings = workload(chance, SIMULATION_START)
+        self.happenings = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
@@ -100,7 +100,7 @@ class Run:
     def _over(self) -> bool:
         """Faults have stopped, nobody has anything left to do, and the loop is at rest."""
         at_rest = not self.to_come and self.clock.now() >= FAULTS_UNTIL and not self.store.jobs.live_jobs()
-        return at_rest and not self.store.ledger.claims()
+        return at_rest and not self.store.ledger.claims() and not self.store.ledger.repartitions()
 
     def _let_happen(self) -> None:
         """Time passes, and what comes from outside comes. Users speak to the store, not to the loop."""
@@ -125,7 +125,7 @@ class Run:
         try:
             done = one_pass(self.plane)
             if self.clock.now() < FAULTS_UNTIL or any(i.kind == "grow" for i in self.store.ledger.intents()):
-                resize(Leader(self.plane, done.epoch), self.sizes)
+                resize(Leader(self.plane, done.epoch), self.sizes, [self.cluster.node(node.name) for node in NODES])
         except Killed:
             self.kills += 1
             self.store.close()  # it remembers nothing but its connections, and makes new ones
@@ -184,6 +184,7 @@ class Run:
         submitted, cancelled = names(self.happenings, "submit"), names(self.happenings, "cancel")
         self.problems += [f"stale write accepted: {write}" for write in self.gates.stale_accepted]
         self.problems += judge.double_owners(ran)
+        self.problems += [f"no ground: {mishap}" for mishap in self.cluster.mishaps]
         self.problems += judge.doubled_starts(ran)
         self.problems += judge.runs_after_success(ran, records)
         self.problems += judge.lost_jobs(submitted, records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from hack.crash.doors import TaskName
@@ -11,20 +11,35 @@ from reconciler.backends.simulated.cluster import Interval
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Ledger
 from solver.world.cluster import DeviceId
+from solver.world.mig import mig_model
 from solver.world.workload import JobName
+
+_MODEL = mig_model("H100-80GB")
+"""What the GPUs of the workload are."""
 
 
 def double_owners(ran: Iterable[Interval]) -> Iterable[str]:
-    """Devices on which two tasks ran at once."""
-    by_device: defaultdict[DeviceId, list[Interval]] = defaultdict(list)
+    """GPUs, or slices of one, on which two tasks ran at once."""
+    by_device: defaultdict[str, list[Interval]] = defaultdict(list)
     for interval in ran:
-        for device in interval.devices:
-            by_device[device].append(interval)
+        for part in (part for device in interval.devices for part in _parts(device)):
+            by_device[part].append(interval)
     for device, intervals in sorted(by_device.items()):
         intervals.sort(key=lambda interval: interval.begin)
         for before, after in pairwise(intervals):
             if before.end is None or before.end > after.begin:
                 yield f"double-bound: {device} by {_name(before)} until {before.end} and {_name(after)} from {after.begin}"
+
+
+def _parts(device: DeviceId) -> Iterator[str]:
+    """The memory slices of an instance (`GPU/PROFILE@START`), or all those of a GPU."""
+    gpu, _, place = device.rpartition("/")
+    profile, _, start = place.partition("@")
+    if not start:
+        gpu, start, size = device, "0", _MODEL.memory_slices
+    else:
+        size = next(known.memory_slices for known in _MODEL.profiles if known.name == profile)
+    yield from (f"{gpu} slice {number}" for number in range(int(start), int(start) + size))
 
 
 def doubled_starts(ran: Iterable[Interval]) -> Iterable[str]:
@@ -105,8 +120,8 @@ def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:
             yield f"left over: {_name(interval)} still runs on {interval.node}"
     for claim in ledger.claims():
         yield f"left over: {claim.job} still holds the devices of attempt {claim.attempt}"
-    for intent in ledger.intents():
-        yield f"left over: intent {intent.id}"
+    for name in (*(intent.id for intent in ledger.intents()), *(asked.id for asked in ledger.repartitions())):
+        yield f"left over: intent {name}"
 
 
 def _name(interval: Interval) -> str:

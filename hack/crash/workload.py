@@ -1,4 +1,4 @@
-"""A small, crowded cluster and what its users do in a few minutes: drawn from a seed."""
+"""A small, crowded cluster, whose GPUs rounds may partition, and what its users do in a few minutes: drawn from a seed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
+from solver.rules.division import MigChanges, MigGeometry
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
@@ -35,6 +36,7 @@ POLICY = policy_of(
     tuple(Queue(name) for name in QUEUES),
     (UNPROTECTED,),
     SchedulingPolicy(default_priority_class=UNPROTECTED.name, start_deadline=START_DEADLINE),
+    mig=(MigGeometry("parts", "pool", "free", "H100-80GB", changes=MigChanges(per_pool_per_hour=1_000)),),
 )
 
 
@@ -61,13 +63,16 @@ class FixedPolicy:
         return "revision", self.policy, self.nodes
 
 
-def workload(chance: random.Random, start: Instant) -> tuple[Happening, ...]:
-    """Five to eight gangs that don't all fit at once, some elastic, some failing, some cancelled, and perhaps a node that dies."""
+def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[Happening, ...]:
+    """Five to eight gangs that don't all fit at once: elastic, failing, cancelled; and perhaps a node that dies.
+
+    `divided`: some ask for instances.
+    """
     happenings = []
     for number in range(chance.randint(5, 8)):
         name, at = f"job-{number}", start.after(chance.randint(0, USERS_BUSY_MS // 2))
         command = _command(chance)
-        spec = _spec(chance, command)
+        spec = _spec(chance, command, divided)
         happenings.append(Happening(at, "submit", name, spec))
         # What would run for ever ends by its limit, or because somebody cancels it.
         endless = command == ("sleep", "forever") and spec.time_limit is None
@@ -100,8 +105,11 @@ def _longer(chance: random.Random, command: tuple[str, ...]) -> tuple[str, ...]:
     return command if command[-1] == "forever" else (*command[:-1], f"{chance.randint(20, 60)}s")
 
 
-def _spec(chance: random.Random, command: tuple[str, ...]) -> JobSpec:
-    if chance.random() < 0.5:
+def _spec(chance: random.Random, command: tuple[str, ...], divided: bool) -> JobSpec:
+    if divided and chance.random() < 0.4:
+        profile = chance.choice(("1g.10gb", "2g.20gb", "3g.40gb"))
+        group = TaskGroup("worker", chance.randint(1, 3), Shape(mig=profile))
+    elif chance.random() < 0.5:
         group = TaskGroup("worker", chance.randint(1, 3), Shape(gpus=chance.randint(1, 2)))
     else:
         group = TaskGroup("worker", chance.randint(2, 4), Shape(gpus=1), _longer(chance, command), min_replicas=1)

@@ -104,7 +104,10 @@ class QueueList(Payload, frozen=True, kw_only=True):
 
 
 class HeldDevice(Document, frozen=True):
-    """A device and the job that holds it, or `share` of it; one that is shared occurs once for each task."""
+    """A device and the job that holds it, or `share` of it; one that is shared occurs once for each task.
+
+    An instance is a device of its own, and `share` is its part of the GPU.
+    """
 
     device: DeviceId
     job: JobName
@@ -112,13 +115,17 @@ class HeldDevice(Document, frozen=True):
 
 
 class NodeView(Document, frozen=True, omit_defaults=False):
-    """One node, who holds its devices, what CPU and memory its tasks have taken, and the jobs they belong to."""
+    """One node, who holds its devices, what CPU and memory its tasks have taken, and the jobs they belong to.
+
+    `changing`: GPUs of it that are being partitioned.
+    """
 
     node: Node
     held: tuple[HeldDevice, ...]
     cpu_held: Cpu
     memory_held: Memory
     jobs: tuple[JobName, ...]
+    changing: tuple[DeviceId, ...] = ()
 
 
 class NodeList(Payload, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.jobs.record import JobRecord
@@ -14,7 +14,7 @@ from solver.rules.policy import Policy, Queue
 from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import Line, QueueTree
 from solver.solve import standing
-from solver.world.cluster import GpuType, Node, NodeName
+from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
 from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.snapshot import Snapshot
@@ -80,21 +80,27 @@ def node_views(snapshot: Snapshot) -> tuple[NodeView, ...]:
     for job in snapshot.jobs:
         for task in job.placement:
             on_node.setdefault(task.node, []).append((job, task))
-    return tuple(_node_view(node, on_node[node.name]) for node in snapshot.nodes)
+    changing = {asked.device for asked in snapshot.in_flight.repartitions}
+    return tuple(_node_view(node, on_node[node.name], changing) for node in snapshot.nodes)
 
 
-def _node_view(node: Node, tasks: Sequence[tuple[Job, TaskPlacement]]) -> NodeView:
+def _node_view(node: Node, tasks: Sequence[tuple[Job, TaskPlacement]], changing: Collection[DeviceId]) -> NodeView:
     place = {gpu.id: gpu.index for gpu in node.gpus}
+    place |= {task.devices[0]: place[task.mig.gpu] for _, task in tasks if task.mig and task.mig.gpu in place}
     held = [
-        HeldDevice(device, job.name, task.share) for job, task in tasks for device in task.devices if device in place
+        HeldDevice(device, job.name, task.mig.cost if task.mig else task.share)
+        for job, task in tasks
+        for device in task.devices
+        if device in place
     ]
     shapes = [_shape_of(job, task) for job, task in tasks]
     return NodeView(
         node,
-        tuple(sorted(held, key=lambda part: (place[part.device], part.job))),
+        tuple(sorted(held, key=lambda part: (place[part.device], part.job, part.device))),
         Cpu(sum(shape.cpu for shape in shapes)),
         Memory(sum(shape.memory for shape in shapes)),
         tuple(dict.fromkeys(job.name for job, _ in tasks)),
+        tuple(gpu.id for gpu in node.gpus if gpu.id in changing),
     )
 
 

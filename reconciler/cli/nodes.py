@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from reconciler.api.payloads import NodeView
@@ -39,7 +41,7 @@ def _row(view: NodeView) -> list[str]:
         f"{_gpus_held(view)}/{len(node.gpus)}" if node.gpus else "",
         f"{view.cpu_held}/{node.cpu}",
         f"{_whole(view.memory_held)}/{node.memory}",
-        state_of(node),
+        ", ".join((state_of(node), *parts_of(view))),
         short_list(view.jobs),
     ]
 
@@ -51,6 +53,15 @@ def _gpus_held(view: NodeView) -> MilliGpu:
 
 def _whole(memory: Memory) -> str:
     return str(memory) if memory else "0"
+
+
+def parts_of(view: NodeView) -> Iterator[str]:
+    """How many of its GPUs are partitioned by MIG, and how many are about to be, or to be whole again."""
+    divided = [gpu for gpu in view.node.gpus if gpu.instances is not None]
+    if divided:
+        yield f"{count(sum(len(gpu.instances or ()) for gpu in divided), 'instance')} on {count(len(divided), 'GPU')}"
+    if view.changing:
+        yield f"{count(len(view.changing), 'GPU')} being partitioned"
 
 
 def state_of(node: Node) -> str:

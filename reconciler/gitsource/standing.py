@@ -12,7 +12,7 @@ from reconciler.documents.problem import Problem
 from reconciler.documents.repository import read_repository
 from reconciler.gitsource.errors import FetchFailedError, GitSourceError
 from reconciler.gitsource.mirror import APPLIED, Mirror
-from solver.rules.policy import Policy, without_mig
+from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.document import Document
 
@@ -104,7 +104,7 @@ class StandingPolicy:
             return self._failed("Stalled", "InvalidPolicy", message, reading.problems)
         if commit != applied:
             self._mirror.mark_applied(commit)
-        self._current = PolicyInForce(commit, without_mig(reading.compiled.policy), reading.compiled.nodes)
+        self._current = PolicyInForce(commit, reading.compiled.policy, reading.compiled.nodes)
         return self._stating(("Ready", "Applied", f"{commit[:12]} is in force"), reading.problems)
 
     def _started(self) -> PolicyStatus:
@@ -120,7 +120,7 @@ class StandingPolicy:
             # Only after an upgrade that is stricter than the version which applied it.
             message = f"{applied[:12]} was applied before and is invalid now: {_first_error(reading.problems)}"
             return self._stating(("Stalled", "AppliedPolicyInvalid", message), reading.problems)
-        self._current = PolicyInForce(applied, without_mig(reading.compiled.policy), reading.compiled.nodes)
+        self._current = PolicyInForce(applied, reading.compiled.policy, reading.compiled.nodes)
         message = f"{applied[:12]} is in force since before the restart"
         return self._stating(("Reconciling", "NotFetchedYet", message))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Attempt
 from reconciler.store.protocols import Claim
@@ -22,6 +23,7 @@ class Holding:
     intents: tuple[Intent, ...]
     attempt: Attempt
     now: Instant
+    ground: Ground = UNKNOWN
 
     @property
     def stopping(self) -> bool:
@@ -105,6 +107,12 @@ class Holding:
         if self.stop is None or not self.stop.evicts or stays.all_succeeded(self.staying):
             return False
         return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
+
+    @property
+    def groundless(self) -> bool:
+        """Nothing of it has begun, and what it was bound to is not there and will not be: a GPU was not partitioned for it."""
+        begun = self.claim.running_since is not None or self.attempt.tasks
+        return not begun and self.ground.under(self.claim.tasks) == "missing"
 
     def asked(self, kind: IntentKind) -> Intent | None:
         """What is in flight of a kind."""

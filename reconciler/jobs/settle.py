@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.backend import StopGang, TaskStatus
+from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import TERMINAL, JobRecord, JobState
@@ -45,7 +46,12 @@ STOP_GRACE = Duration(30_000)
 
 
 def settlements(
-    records: Iterable[JobRecord], claims: Iterable[Claim], intents: Iterable[Intent], sighted: Sighted, now: Instant
+    records: Iterable[JobRecord],
+    claims: Iterable[Claim],
+    intents: Iterable[Intent],
+    sighted: Sighted,
+    now: Instant,
+    ground: Ground = UNKNOWN,
 ) -> Iterable[Settlement]:
     """Everything that follows from one look, job by job. `records` has every live job and every job with a claim."""
     by_name = {record.name: record for record in records}
@@ -53,7 +59,7 @@ def settlements(
     claimed = {(claim.job, claim.attempt): claim for claim in claims}
     for key, claim in claimed.items():
         own = tuple(intent for intent in intents if (intent.job, intent.attempt) == key)
-        holding = Holding(by_name[claim.job], claim, own, sighted.attempt(*key), now)
+        holding = Holding(by_name[claim.job], claim, own, sighted.attempt(*key), now, ground)
         yield from _lawful(state_of(holding.record, claim, own), settle(holding))
     holders = {claim.job for claim in claimed.values()}
     for record in by_name.values():
@@ -101,6 +107,8 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
         return (AskToStop(job, attempt, f"{describe(stays.culprit)}; a gang runs whole or not at all"),)
     if holding.limit_reached:
         return (AskToStop(job, attempt, f"its time limit of {holding.claim.time_limit} is over"),)
+    if holding.groundless:
+        return (AskToStop(job, attempt, "a GPU was not partitioned as it needs it"),)
     replicas = settle_replicas(holding) if holding.is_service else ()
     if replicas:
         return replicas
@@ -134,8 +142,11 @@ def _settle_shrink(holding: Holding) -> tuple[Settlement, ...]:
 
 
 def _resent(holding: Holding, kind: str) -> Iterable[Settlement]:
+    """What begins does so only where all it needs is there: the GPU may still have to be partitioned."""
     for intent in holding.intents:
-        if intent.kind == kind and holding.now - intent.asked_at >= RESEND_AFTER:
+        begins = kind in ("start", "grow")
+        due = intent.kind == kind and holding.now - intent.asked_at >= RESEND_AFTER
+        if due and not (begins and holding.ground.under(intent.tasks) != "there"):
             yield Send(order_of(intent, holding.claim, holding.record))
 
 

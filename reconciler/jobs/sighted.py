@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.backend import ENDED, Changes, TaskStatus
-from solver.world.cluster import Node, NodeName
+from reconciler.backend import ENDED, Changes, GpuPartitioned, TaskStatus
+from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.workload import JobName, TaskPlacement
 
 AttemptKey = tuple[JobName, int]
@@ -72,6 +72,7 @@ class Sighted:
 
     nodes: Mapping[NodeName, Node]
     attempts: Mapping[AttemptKey, Attempt]
+    partitioned: Mapping[DeviceId, GpuPartitioned] = field(default_factory=dict)
 
     @classmethod
     def of(cls, changes: Changes) -> Sighted:
@@ -87,7 +88,8 @@ class Sighted:
             key: Attempt(tuple(tasks.get(key, ())), key in stopped, left.get(key, {}))
             for key in sorted(stopped | set(tasks) | set(left))
         }
-        return cls({node.name: node for node in changes.nodes}, attempts)
+        partitioned = {done.device: done for done in changes.partitioned}
+        return cls({node.name: node for node in changes.nodes}, attempts, partitioned)
 
     def attempt(self, job: JobName, number: int) -> Attempt:
         """What is known of an attempt; an empty one where nothing is."""

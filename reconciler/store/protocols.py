@@ -12,6 +12,7 @@ from typing import Protocol
 
 from reconciler.backend import Epoch
 from reconciler.jobs.record import JobOutcome, JobRecord
+from reconciler.store.partitionings import Partitionings
 from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
@@ -158,7 +159,7 @@ class JobSource(Protocol):
         """Record how a job ended; the first outcome stays. Raises StaleEpochError, UnknownJobError."""
 
 
-class Ledger(Protocol):
+class Ledger(Partitionings, Protocol):
     """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:

@@ -32,7 +32,7 @@ from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.quantities import MilliGpu
-from solver.world.snapshot import Snapshot
+from solver.world.snapshot import Snapshot, foreseen
 from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
 
@@ -51,6 +51,10 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
     if strangers:
         yield from strangers
         return
+    yield from _unlawful(foreseen(snapshot), policy, plan)
+
+
+def _unlawful(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
     for rule in (verdict_violations, size_violations, fit_violations):
         yield from rule(snapshot, plan)
     for judge in (

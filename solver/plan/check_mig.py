@@ -9,14 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from solver.plan.plan import Bind, Plan, Repartition
+from solver.plan.plan import Bind, Nominate, Plan, Repartition
 from solver.plan.violation import Violation
 from solver.rules.division import MigGeometry
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.mig_table import MODELS, MigProfile
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, Shape, TaskPlacement
+from solver.world.workload import Job, MigSlot, Shape, TaskPlacement
 
 PROFILES: dict[str, dict[str, MigProfile]] = {
     model.name: {profile.name: profile for profile in model.profiles} for model in MODELS
@@ -104,7 +104,11 @@ class _Court:
         jobs = {job.name: job for job in self.snapshot.jobs}
         used = {device: set(instances) for device, instances in self.used.items()}
         whole = set(self.whole)
+        for slot in self._promised_to_who_is_bound():
+            used[slot.gpu].discard(slot.instance)  # Whether somebody else has the same is judged device by device.
         for step in self.plan.steps:
+            if isinstance(step, Nominate):
+                yield from self._promise(step)
             if not isinstance(step, Bind):
                 continue
             yield from self._peers(jobs[step.job], step)
@@ -117,6 +121,22 @@ class _Court:
                     used[task.mig.gpu].add(task.mig.instance)
         for device in sorted(whole & {device for device, instances in used.items() if instances} - self.whole):
             yield Violation("S1", device, "would be somebody's as a whole and hold instances")
+
+    def _promised_to_who_is_bound(self) -> Iterator[MigSlot]:
+        bound = {step.job for step in self.plan.steps if isinstance(step, Bind)}
+        for intent in self.snapshot.in_flight.nominations:
+            yield from (task.mig for task in intent.tasks if task.mig and intent.job in bound)
+
+    def _promise(self, step: Nominate) -> Iterator[Violation]:
+        """What is promised is there already: an instance that is somebody's, or a GPU that is whole."""
+        geometries = {device: gpu.instances for device, gpu in self.gpus.items()}
+        geometries |= {known.device: known.instances for known in self._repartitions()}
+        for task in step.tasks:
+            made = [device for device in task.devices if geometries.get(device) is not None]
+            if task.mig is not None:
+                yield from self._instance(step.job, task, ())
+            elif made:
+                yield Violation("S1", step.job, f"GPU {made[0]} is in MIG mode and promised as a whole")
 
     def _unlawful(self, step: Repartition, gpu: Gpu, known: MigGeometry | None) -> Iterator[Violation]:
         now, then = set(self._now(gpu) or ()), set(step.instances or ())

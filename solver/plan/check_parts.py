@@ -16,6 +16,7 @@ from solver.plan.plan import Bind, Evict, Grow, Plan, Shrink, Step
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.parts import in_parts, leaving_part, owner_of, part_of, shrinking_apart, without
+from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName
 
@@ -83,11 +84,18 @@ def with_parts_apart(snapshot: Snapshot, plan: Plan) -> tuple[Snapshot, Plan]:
         else:
             joins = part_of(job, JobName(f"{job.name}/joining"), step.tasks)
             jobs[joins.name] = msgspec.structs.replace(joins, phase="pending", placement=())
-            steps.append(Bind(joins.name, step.attempt + 1, step.tasks, step.deadline))
+            steps.append(Bind(joins.name, step.attempt + 1, step.tasks, step.deadline, _left_of(job, world.time)))
     intents = tuple(i for i in world.in_flight.intents if i.kind not in ("shrink", "grow"))
     in_flight = msgspec.structs.replace(world.in_flight, intents=intents)
     apart = snapshot_of(world.time, world.nodes, jobs.values(), in_flight)
     return apart, msgspec.structs.replace(plan, steps=tuple(steps))
+
+
+def _left_of(job: Job, now: Instant) -> Duration | None:
+    """How much longer a running gang may run: what joins it ends with it."""
+    if job.time_limit is None or job.started_at is None:
+        return None
+    return Duration(max(0, job.started_at + job.time_limit - now))
 
 
 def size_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Violation]:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
+from collections.abc import Iterable
+
 from solver.rules.policy import Policy
+from solver.world.cluster import DeviceId, Node
+from solver.world.inflight import Counter
 from solver.world.mig_gpus import MigRule
 from solver.world.partitions import PoolRules
+from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
 
 MIG_CHANGES = "mig-changes"
 """The counter of GPUs that were partitioned anew, by pool."""
 
 HOUR_MS = 3_600_000
+
+
+def mig_changes(nodes: Iterable[Node], asked: Iterable[tuple[DeviceId, Instant]]) -> tuple[Counter, ...]:
+    """How many GPUs of each pool were to be partitioned anew at each instant, as counters."""
+    pools = {gpu.id: node.pool for node in nodes for gpu in node.gpus}
+    made = Tally((pools[device], at) for device, at in asked if device in pools)
+    return tuple(Counter(MIG_CHANGES, pool, at, count) for (pool, at), count in sorted(made.items()))
 
 
 def pool_rules(policy: Policy, snapshot: Snapshot) -> PoolRules:

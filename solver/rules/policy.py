@@ -247,11 +247,6 @@ def policy_of(
     )
 
 
-def without_mig(policy: Policy) -> Policy:
-    """The policy where nobody can partition GPUs: no task gets an instance, and GPUs in MIG mode are left alone."""
-    return msgspec.structs.replace(policy, mig=())
-
-
 def _sorted_lists(sharing: SharingPolicy) -> SharingPolicy:
     groups = (msgspec.structs.replace(group, queues=tuple(sorted(group.queues))) for group in sharing.trust_domains)
     return msgspec.structs.replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.world.cluster import GpuType
+from solver.world.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, QueueName, TaskPlacement
@@ -74,6 +74,26 @@ class Reservation(Document, frozen=True):
     def is_over(self, now: Instant) -> bool:
         """Whether a document keeps nothing more."""
         return self.is_declared and self.until is not None and self.until <= now
+
+
+class Repartitioning(Document, frozen=True):
+    """A GPU that was asked to have exactly these MIG instances (None: to be whole), and has not confirmed it.
+
+    Numbered by `attempt` within the GPU; who executes orders does none that is older than one it has done. Once the deadline
+    is over, nobody knows what the GPU is partitioned into, and nothing new is placed on it.
+    """
+
+    node: NodeName
+    device: DeviceId
+    attempt: int
+    asked_at: Instant
+    deadline: Instant
+    instances: tuple[MigInstance, ...] | None = None
+
+    @property
+    def id(self) -> str:
+        """The name of the fact this makes true."""
+        return f"partition/{self.device}/{self.attempt}"
 
 
 class AgingBand(Document, frozen=True):
@@ -142,6 +162,7 @@ class InFlight(Document, frozen=True):
     history: tuple[Ended, ...] = ()
     counters: tuple[Counter, ...] = ()
     convergence: tuple[ConvergenceClock, ...] = ()
+    repartitions: tuple[Repartitioning, ...] = ()
 
     @property
     def nominations(self) -> tuple[Intent, ...]:

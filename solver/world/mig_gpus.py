@@ -46,8 +46,8 @@ class MigGpu(NamedTuple):
         return bool(self.held) and not set(self.held) <= set(self.before or ())
 
     def with_held(self, *more: Placed) -> MigGpu:
-        """The GPU with more of it in use."""
-        return self._replace(held=tuple(sorted((*self.held, *more), key=_by_start)))
+        """The GPU with more of it in use. Who leaves an instance and whom it is promised may both have it."""
+        return self._replace(held=tuple(sorted({*self.held, *more}, key=_by_start)))
 
     def without(self, placed: Placed) -> MigGpu:
         """The GPU with an instance that nobody uses any more."""

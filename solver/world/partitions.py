@@ -186,6 +186,12 @@ class Partitions:
         paid = gpu.is_changed or self.changes_left[rule.pool] > 0
         return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
 
+    def stays(self, node: int, slot: MigSlot) -> bool:
+        """Whether this instance is there, on a GPU that nothing changes."""
+        gpu = self._gpu(node, slot.gpu)
+        there = {(placed.profile.name, placed.start) for placed in gpu.before or ()}
+        return not gpu.is_changed and (slot.instance.profile, slot.instance.start) in there
+
     def could_be_whole(self, node: int) -> Iterator[DeviceId]:
         """GPUs in MIG mode that could be made whole now, as far as changes are left."""
         if node in self.rules:

@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
-from solver.world.cluster import GpuType, Node, NodeName
+from solver.world.cluster import Gpu, GpuType, Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
-from solver.world.inflight import InFlight
+from solver.world.inflight import InFlight, Repartitioning
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, TaskPlacement
 
@@ -66,6 +66,26 @@ def held_in(snapshot: Snapshot, leaving: Collection[JobName] = ()) -> Iterator[t
             yield job, task
 
 
+def foreseen(snapshot: Snapshot) -> Snapshot:
+    """The world as it is once the GPUs that are being partitioned are: those that are overdue count as not healthy."""
+    asked = {known.device: known for known in snapshot.in_flight.repartitions}
+    if not asked:
+        return snapshot
+    nodes = (
+        msgspec.structs.replace(
+            node, gpus=tuple(_partitioned(gpu, asked.get(gpu.id), snapshot.time) for gpu in node.gpus)
+        )
+        for node in snapshot.nodes
+    )
+    return msgspec.structs.replace(snapshot, nodes=tuple(nodes))
+
+
+def _partitioned(gpu: Gpu, asked: Repartitioning | None, now: Instant) -> Gpu:
+    if asked is None:
+        return gpu
+    return msgspec.structs.replace(gpu, instances=asked.instances, healthy=gpu.healthy and now < asked.deadline)
+
+
 def snapshot_of(
     time: Instant, nodes: Iterable[Node], jobs: Iterable[Job], in_flight: InFlight = InFlight()
 ) -> Snapshot:
@@ -75,6 +95,7 @@ def snapshot_of(
     _refuse_repeats("node", [node.name for node in ordered_nodes])
     _refuse_repeats("job", [job.name for job in ordered_jobs])
     _refuse_repeats("GPU", sorted(gpu.id for node in ordered_nodes for gpu in node.gpus))
+    _refuse_repeats("change of GPU", sorted(asked.device for asked in in_flight.repartitions))
     return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight))
 
 
@@ -88,6 +109,7 @@ def _sorted_in_flight(in_flight: InFlight) -> InFlight:
         in_flight,
         intents=tuple(sorted(in_flight.intents, key=lambda intent: intent.id)),
         reservations=tuple(sorted(in_flight.reservations, key=lambda held: held.holder)),
+        repartitions=tuple(sorted(in_flight.repartitions, key=lambda asked: asked.device)),
         **{
             field: tuple(sorted(getattr(in_flight, field), key=msgspec.structs.astuple))
             for field in ("aging", "usage", "durations", "history", "counters", "convergence")

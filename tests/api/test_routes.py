@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.api.job_routes import BODY_BYTES_MAX
 from reconciler.api.payloads import HeldDevice, QueueLine
 from reconciler.api.serve import ApiServer
-from reconciler.api.views import queue_views
+from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
@@ -19,10 +19,12 @@ from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import QuotaMax
 from solver.plan.refusals import AboveMax
 from solver.rules.policy import Queue, Quota, policy_of
+from solver.world.cluster import MigInstance
 from solver.world.document import digest
+from solver.world.inflight import Counter, InFlight, Repartitioning
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import snapshot_of
-from solver.world.workload import JobName, QueueName, TaskPlacement
+from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
 from tests.api.conftest import H100, NOW, POLICY, REVISION, TOKEN, Site, spec
 from tests.contracts.simulated_worlds import NODES
 
@@ -167,6 +169,34 @@ def test_nodes_show_who_holds_what(site: Site, client: Client) -> None:
     first, second = client.nodes().items
     assert (first.node, first.held) == (NODES[0], ())
     assert second.held == (HeldDevice(device, JOB),)
+
+
+def test_an_instance_that_is_held_is_part_of_its_gpu(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    gpu, instance = NODES[1].gpus[3].id, MigInstance("3g.40gb", 4)
+    slot = MigSlot(gpu, instance, MilliGpu(500))
+    site.bind("job", TaskPlacement("worker", 0, NODES[1].name, (instance.id_on(gpu),), mig=slot))
+    assert client.nodes().items[1].held == (HeldDevice(instance.id_on(gpu), JOB, MilliGpu(500)),)
+    site.record_round()
+    families = {family.name: family for family in text_string_to_metric_families(client.metrics())}
+    assert {s.labels["state"]: s.value for s in families["quorate_gpus"].samples} == {"free": 7.0, "held": 1.0}
+
+
+def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> None:
+    gpu, late = NODES[0].gpus[0].id, NODES[1].gpus[0].id
+    asked = Repartitioning(NODES[0].name, gpu, 1, NOW, NOW.after(1), (MigInstance("7g.80gb", 0),))
+    overdue = msgspec.structs.replace(asked, node=NODES[1].name, device=late, deadline=NOW)
+    in_flight = InFlight(counters=(Counter("mig-changes", "pool", NOW, 2),), repartitions=(asked, overdue))
+    world = snapshot_of(NOW, NODES, (), in_flight)
+    assert [view.changing for view in node_views(world)] == [(gpu,), (late,)]
+    site.metrics.observe(world, site.plan(), {})
+    (family,) = [
+        family
+        for family in text_string_to_metric_families(site.metrics.text().decode())
+        if family.name == "quorate_mig_changes"
+    ]
+    seen = {(s.labels["pool"], s.labels["state"]): s.value for s in family.samples}
+    assert seen == {("pool", "in-flight"): 1.0, ("pool", "overdue"): 1.0, ("pool", "in-the-last-hour"): 2.0}
 
 
 def test_rounds_the_snapshot_and_the_policy_come_whole(site: Site, client: Client) -> None:

@@ -8,13 +8,15 @@ import sys
 import msgspec
 import pytest
 
+from reconciler.api.payloads import NodeView
 from reconciler.api.serve import ApiServer
-from reconciler.cli.nodes import state_of
+from reconciler.cli.nodes import parts_of, state_of
 from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table
 from solver.solve import solve
-from solver.world.cluster import Node
+from solver.world.cluster import MigInstance, Node
 from solver.world.document import decode
+from solver.world.quantities import Cpu, Memory
 from tests.api.conftest import Site
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES
@@ -115,6 +117,15 @@ def test_a_round_as_data_can_be_solved_again(quorate: Quorate, site: Site) -> No
 )
 def test_what_keeps_a_node_from_work_is_said(node: Node, state: str) -> None:
     assert state_of(node) == state
+
+
+def test_what_a_nodes_gpus_are_partitioned_into_is_said() -> None:
+    made = (MigInstance("1g.10gb", 0), MigInstance("1g.10gb", 1))
+    gpus = (msgspec.structs.replace(NODES[0].gpus[0], instances=made), *NODES[0].gpus[1:])
+    node = msgspec.structs.replace(NODES[0], gpus=gpus)
+    view = NodeView(node, (), Cpu(0), Memory(0), (), changing=(gpus[1].id,))
+    assert list(parts_of(view)) == ["2 instances on 1 GPU", "1 GPU being partitioned"]
+    assert list(parts_of(msgspec.structs.replace(view, node=NODES[0], changing=()))) == []
 
 
 def test_nothing_is_cut_where_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,17 +13,19 @@ from reconciler.backend import (
     Changes,
     Cursor,
     Epoch,
+    GpuPartitioned,
     GrowGang,
     Order,
+    PartitionGpu,
     StartGang,
     StopGang,
     StopTasks,
     TaskLeft,
     TaskStatus,
 )
-from solver.world.cluster import Node, NodeName
-from solver.world.quantities import Duration
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
+from solver.world.quantities import Duration, MilliGpu
+from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
 
 SETTLES_MAX = 1_500
 """How often `settle` is called before the suite gives up: 30 s for a world whose `settle` sleeps 20 ms."""
@@ -79,10 +81,15 @@ class Watcher:
         self.stopped: dict[tuple[JobName, int], AttemptStopped] = {}
         self.left: dict[tuple[JobName, int, str, int], TaskLeft] = {}
         self.nodes: dict[str, Node] = {}
+        self.partitioned: dict[DeviceId, GpuPartitioned] = {}
 
     def send(self, order: Order, epoch: int = 1) -> None:
         """Submit until the backend says that it took the order; a StaleEpochError is the caller's."""
         self._persist(lambda: self.world.backend.submit(order, Epoch(epoch)))
+
+    def partition(self, order: PartitionGpu, epoch: int = 1) -> None:
+        """Ask for a GPU to be partitioned until the backend says that it took the order."""
+        self._persist(lambda: self.world.backend.partition(order, Epoch(epoch)))
 
     def forget(self, job: str, attempt: int = 1, epoch: int = 1) -> None:
         """Forget until the backend says that it did."""
@@ -104,6 +111,10 @@ class Watcher:
             assert before is None or before.growth <= gone.growth, f"a leave went back: {before} -> {gone}"
             self.left[gone.job, gone.attempt, gone.group, gone.index] = gone
         self.nodes |= {node.name: node for node in changes.nodes}
+        for done in changes.partitioned:
+            known = self.partitioned.get(done.device)
+            assert known is None or known.attempt <= done.attempt, f"a partitioning went back: {known} -> {done}"
+            self.partitioned[done.device] = done
         return changes
 
     def until(self, reached: Callable[[], bool]) -> None:
@@ -120,11 +131,16 @@ class Watcher:
         quiet = 0
         for _ in range(SETTLES_MAX):
             changes = self.look()
-            quiet = 0 if changes.tasks or changes.stopped or changes.left else quiet + 1
+            news = changes.tasks or changes.stopped or changes.left or changes.nodes or changes.partitioned
+            quiet = 0 if news else quiet + 1
             if quiet == 10:
                 return
             self.world.settle()
         raise AssertionError("never came to rest")
+
+    def instances(self, gpu: DeviceId) -> tuple[MigInstance, ...] | None:
+        """What a GPU is reported to be partitioned into."""
+        return next(known.instances for node in self.nodes.values() for known in node.gpus if known.id == gpu)
 
     def states(self, job: str, attempt: int = 1) -> list[str]:
         """The states of an attempt's tasks, in order of group and index."""
@@ -190,3 +206,27 @@ def stop_workers(job: str, *indices: int, growth: int = 0, grace_ms: int = 1_000
     """An order by which some workers leave."""
     tasks = tuple(TaskPlacement("worker", index, NodeName("wherever")) for index in indices)
     return StopTasks(JobName(job), 1, growth, tasks, Duration(grace_ms))
+
+
+def partition(world: BackendWorld, gpu: int, attempt: int, *instances: str) -> PartitionGpu:
+    """An order that a GPU of the first node has these instances, each as PROFILE@START."""
+    node = world.nodes[0]
+    return PartitionGpu(node.name, node.gpus[gpu].id, attempt, tuple(map(instance, instances)))
+
+
+def instance(written: str) -> MigInstance:
+    """PROFILE@START."""
+    profile, _, start = written.partition("@")
+    return MigInstance(profile, int(start))
+
+
+def start_on(world: BackendWorld, job: str, command: Command, gpu: int, *instances: str) -> StartGang:
+    """An order for a gang with one task per instance of a GPU of the first node."""
+    node = world.nodes[0]
+    placed = [MigSlot(node.gpus[gpu].id, instance(written), MilliGpu(125)) for written in instances]
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", len(placed), Shape(mig="1g.10gb")),), command=command)
+    tasks = tuple(
+        TaskPlacement("worker", index, node.name, (slot.instance.id_on(slot.gpu),), mig=slot)
+        for index, slot in enumerate(placed)
+    )
+    return StartGang(JobName(job), 1, tasks, spec)

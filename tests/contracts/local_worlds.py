@@ -37,7 +37,7 @@ class LocalWorld:
         time.sleep(0.02)
 
     def restart(self) -> None:
-        self.backend = LocalBackend(self.state, lambda: NODES, SystemClock())
+        self.backend = LocalBackend(self.state, lambda: NODES, SystemClock(), real_gpus=self.witness / "none")
 
     def shell(self, script: str) -> Command:
         """A shell script as a task, which signs before it does anything else."""

@@ -19,6 +19,7 @@ from reconciler.backend import (
     Epoch,
     GrowGang,
     Order,
+    PartitionGpu,
     StaleEpochError,
     StartGang,
     StopGang,
@@ -39,11 +40,12 @@ from reconciler.backends.local.attempts import (
     write_accepted,
 )
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
+from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.clock import Clock
-from solver.world.cluster import Node
+from solver.world.cluster import DeviceId, Node
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
@@ -64,14 +66,17 @@ class LocalBackend:
     declared ones; every node is reported ready, since all of them are this machine.
     """
 
-    def __init__(self, state: Path, inventory: Callable[[], tuple[Node, ...]], clock: Clock) -> None:
-        self._inventory = inventory
+    def __init__(
+        self, state: Path, inventory: Callable[[], tuple[Node, ...]], clock: Clock, real_gpus: Path = REAL_GPUS
+    ) -> None:
+        self._declared = inventory
         self._clock = clock
         self._supervisors = Supervisors()
         self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
         with _disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
+            self._gpus = DeclaredGpus(self._folders.gpus, real_gpus)
             self._journal = Journal(opening=self._folders.count_opening())
 
     def changes(self, since: Cursor) -> Changes:
@@ -79,6 +84,7 @@ class LocalBackend:
         with self._one_at_a_time, _disk_errors_explained(self._folders.root):
             self._supervisors.reap()
             self._journal.note_nodes(self._inventory())
+            self._journal.note_gpus(self._gpus.reports())
             live = self._folders.live()
             for attempt in sorted(live):
                 self._observe(attempt)
@@ -98,6 +104,11 @@ class LocalBackend:
                     self._stop(order)
                 case StopTasks():
                     self._stop_tasks(order)
+
+    def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
+        """Partition a declared GPU, or refuse to. Raises StaleEpochError, or StateFolderError if the disk refuses."""
+        with self._acting(epoch):
+            self._gpus.partition(order, self._declared(), set(self._in_use()), self._clock.now())
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """Stop reporting an attempt: its logs stay, it never starts again. Raises StaleEpochError, StateFolderError."""
@@ -132,7 +143,7 @@ class LocalBackend:
         wanted = {device for task in accepted.order.tasks for device in task.devices}
         missing = sorted(wanted - accepted.device_index.keys())
         if missing:
-            _refuse(attempt, lives, f"this machine has no device {', '.join(missing)}")
+            _refuse(attempt, lives, self._gpus.lacking(missing))
         else:
             self._supervisors.start_tasks(attempt, accepted, {life.task for life in lives})
 
@@ -143,13 +154,24 @@ class LocalBackend:
         if number in known:
             return known[number]
         wanted = {device for task in order.tasks for device in task.devices}
-        gpus = [gpu for node in self._inventory() for gpu in node.gpus if gpu.id in wanted]
-        index, memory = {gpu.id: gpu.index for gpu in gpus}, {gpu.id: gpu.memory for gpu in gpus}
+        gpus = [gpu for node in self._inventory() for gpu in node.gpus]
+        index, memory = self._gpus.places(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
         port = known[0].master_port if 0 in known else free_port(self._ports())
         accepted = Accepted(order, self._clock.now(), port, index, memory)
         write_accepted(attempt, accepted)
         self._orders.pop(attempt, None)
         return accepted
+
+    def _inventory(self) -> tuple[Node, ...]:
+        return self._gpus.as_partitioned(self._declared())
+
+    def _in_use(self) -> Iterator[DeviceId]:
+        """The devices of tasks that run or will."""
+        for attempt in self._folders.live():
+            stop, orders = read_document(stop_file(attempt), StopRequest), self._orders_of(attempt)
+            for life in orders.lives.values():
+                if self._status(attempt, orders, life, stop).state not in ENDED:
+                    yield from life.task.devices
 
     def _ports(self) -> set[int]:
         return {accepted.master_port for orders in self._orders.values() for accepted in orders.accepted.values()}

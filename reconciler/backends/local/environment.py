@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from uuid import NAMESPACE_OID, uuid5
 
 from reconciler.backend import GrowGang, StartGang
 from solver.world.cluster import DeviceId
@@ -46,7 +47,9 @@ def task_environments(
                 "WORLD_SIZE": str(len(gang)),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(master_port),
-                "CUDA_VISIBLE_DEVICES": ",".join(str(device_index[device]) for device in task.devices),
+                "CUDA_VISIBLE_DEVICES": mig_name(task.devices[0])
+                if task.mig
+                else ",".join(str(device_index[device]) for device in task.devices),
                 "QUORATE_JOB": order.job,
                 "QUORATE_ATTEMPT": str(order.attempt),
                 "QUORATE_GROUP": task.group,
@@ -56,6 +59,14 @@ def task_environments(
                 **_share_of(task, device_memory),
             },
         )
+
+
+def mig_name(instance: DeviceId) -> str:
+    """How CUDA_VISIBLE_DEVICES names an instance of a declared GPU: as a driver names its own, and the same every time.
+
+    CUDA sees the first instance that is named and no second one (NVIDIA, "MIG User Guide", CUDA Device Enumeration).
+    """
+    return f"MIG-{uuid5(NAMESPACE_OID, instance)}"
 
 
 def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> dict[str, str]:

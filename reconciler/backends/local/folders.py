@@ -8,6 +8,7 @@ live/JOB.ATTEMPT/          attempts that are still reported
     stop                   the stop order; an attempt that has one never starts
     GROUP.INDEX/           one task; its files are described in shim.py
     GROUP.INDEX.GROWTH/    one task that came with a growth; its log is that of GROUP.INDEX, by another name
+gpus/GPU.json              the last order to partition a GPU, as it was done or refused
 forgotten/JOB.ATTEMPT/     the same, for attempts whose end the control plane has recorded
 """
 
@@ -35,6 +36,7 @@ class StateFolders:
         self.root = root
         self._live = root / "live"
         self._forgotten = root / "forgotten"
+        self.gpus = root / "gpus"
         for folder in (root, self._live, self._forgotten):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
-from solver.world.cluster import Node, NodeName
+from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
+from solver.world.cluster import DeviceId, Node, NodeName
 
 Seen = TaskStatus | TaskLeft | AttemptStopped
 
@@ -22,6 +22,7 @@ class Journal:
     def __init__(self, opening: int) -> None:
         self._sequence = opening << _CHANGES_PER_OPENING_BITS
         self._nodes: dict[NodeName, tuple[int, Node]] = {}
+        self._gpus: dict[DeviceId, tuple[int, GpuPartitioned]] = {}
         self._seen: dict[Path, dict[str, tuple[int, Seen]]] = {}
 
     def note_nodes(self, nodes: Collection[Node]) -> None:
@@ -35,6 +36,12 @@ class Journal:
         for name, node in (there | gone).items():
             if name not in self._nodes or self._nodes[name][1] != node:
                 self._nodes[name] = self._next(), node
+
+    def note_gpus(self, reports: Collection[GpuPartitioned]) -> None:
+        """The last order of each GPU that was to be partitioned."""
+        for done in reports:
+            if done.device not in self._gpus or self._gpus[done.device][1] != done:
+                self._gpus[done.device] = self._next(), done
 
     def note(self, attempt: Path, part: str, seen: Seen) -> None:
         """What was seen of a part (a task, its leave, or the stop) of an attempt."""
@@ -61,6 +68,7 @@ class Journal:
             tasks=tuple(part for part in seen if isinstance(part, TaskStatus)),
             stopped=tuple(part for part in seen if isinstance(part, AttemptStopped)),
             left=tuple(part for part in seen if isinstance(part, TaskLeft)),
+            partitioned=tuple(done for number, done in self._gpus.values() if number > cursor),
         )
 
     def _next(self) -> int:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from reconciler.backend import BackendUnreachableError, Changes, Cursor, Epoch, Order, StaleEpochError
+from collections.abc import Callable
+
+from reconciler.backend import (
+    BackendUnreachableError,
+    Changes,
+    Cursor,
+    Epoch,
+    Order,
+    PartitionGpu,
+    StaleEpochError,
+)
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
@@ -24,18 +34,11 @@ class SimulatedBackend:
 
     def submit(self, order: Order, epoch: Epoch) -> None:
         """Send an order on its way."""
-        self.cluster.catch_up()
-        faults, fate = self.cluster.faults, self.cluster.chance.random()
-        if fate < faults.lost:
-            raise BackendUnreachableError(f"the simulated network lost {order.id}")
-        if fate < faults.lost + faults.late:
-            arrival = self.cluster.clock.now().after(self.cluster.chance.randint(0, faults.arrival_delay))
-            self.cluster.schedule(arrival, lambda at: self._arrive_unnoticed(order, epoch, at))
-            raise BackendUnreachableError(f"the simulated network delays {order.id}")
-        self._check(epoch)
-        self.cluster.accept(order, self.cluster.clock.now())
-        if fate < faults.lost + faults.late + faults.unacknowledged:
-            raise BackendUnreachableError(f"the simulated network lost the answer to {order.id}")
+        self._send(order.id, lambda at: self.cluster.accept(order, at), epoch)
+
+    def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
+        """Send such an order on its way: the same may befall it."""
+        self._send(order.id, lambda at: self.cluster.gpus.accept(order, at), epoch)
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """Stop reporting an attempt. That it was, or was stopped, stays known, so that a late order can't start it."""
@@ -59,11 +62,25 @@ class SimulatedBackend:
             raise KeyError(f"{job}/{attempt} has no task {group}/{index} that ever began")
         return "".join(f"{line}\n" for line in lines).encode()[offset : offset + limit]
 
-    def _arrive_unnoticed(self, order: Order, epoch: Epoch, at: Instant) -> None:
+    def _send(self, name: str, arrive: Callable[[Instant], None], epoch: Epoch) -> None:
+        self.cluster.catch_up()
+        faults, fate = self.cluster.faults, self.cluster.chance.random()
+        if fate < faults.lost:
+            raise BackendUnreachableError(f"the simulated network lost {name}")
+        if fate < faults.lost + faults.late:
+            arrival = self.cluster.clock.now().after(self.cluster.chance.randint(0, faults.arrival_delay))
+            self.cluster.schedule(arrival, lambda at: self._arrive_unnoticed(arrive, epoch, at))
+            raise BackendUnreachableError(f"the simulated network delays {name}")
+        self._check(epoch)
+        arrive(self.cluster.clock.now())
+        if fate < faults.lost + faults.late + faults.unacknowledged:
+            raise BackendUnreachableError(f"the simulated network lost the answer to {name}")
+
+    def _arrive_unnoticed(self, arrive: Callable[[Instant], None], epoch: Epoch, at: Instant) -> None:
         """The sender has long given up: a refusal reaches nobody."""
         if epoch >= self._newest_epoch:
             self._check(epoch)
-            self.cluster.accept(order, at)
+            arrive(at)
 
     def _check(self, epoch: Epoch) -> None:
         if epoch < self._newest_epoch:

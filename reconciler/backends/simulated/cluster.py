@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -22,6 +22,7 @@ from reconciler.backend import (
 )
 from reconciler.backends.simulated.behaviour import BehaviourOf, by_command
 from reconciler.backends.simulated.faults import KIND, Faults
+from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.journal import Entry, Journal
 from reconciler.clock import Clock
 from solver.world.cluster import DeviceId, Node, NodeName
@@ -82,6 +83,9 @@ class SimulatedCluster:
         self.faults = faults
         self.journal = Journal()
         self.intervals: list[Interval] = []
+        self.gpus = SimulatedGpus(self)
+        self.mishaps: list[str] = []
+        """Tasks that were to begin on what was not there."""
         self._behaviour = behaviour
         self._nodes = {node.name: node for node in nodes}
         self._attempts: dict[tuple[JobName, int], _Attempt] = {}
@@ -112,21 +116,35 @@ class SimulatedCluster:
             case StartGang() | GrowGang():
                 self._accept_tasks(attempt, order, at)
             case StopGang():
-                self.schedule(self._soon(at), lambda then: self._halt(attempt, order, then))
+                self.schedule(self.soon(at), lambda then: self._halt(attempt, order, then))
             case StopTasks():
-                self.schedule(self._soon(at), lambda then: self._leave(attempt, order, then))
+                self.schedule(self.soon(at), lambda then: self._leave(attempt, order, then))
 
     def _accept_tasks(self, attempt: _Attempt, order: StartGang | GrowGang, at: Instant) -> None:
         for task in order.tasks:
             key, growth = (task.group, task.index), _growth_of(order)
             if attempt.came.get(key, -1) < growth:
                 attempt.came[key] = growth
-                self.schedule(self._soon(at), lambda then, task=task: self._begin(attempt, order, task, then))  # type: ignore[misc]
+                self.schedule(self.soon(at), lambda then, task=task: self._begin(attempt, order, task, then))  # type: ignore[misc]
 
     def fail_node(self, name: NodeName, at: Instant, lasts: Duration) -> None:
         """A machine dies at an instant, with everything on it, and is back after `lasts`."""
         self.schedule(at, lambda then: self._node_dies(name, then))
         self.schedule(at.after(lasts), lambda then: self._set_ready(name, True, then))
+
+    def node(self, name: NodeName) -> Node:
+        """A machine as it really is."""
+        return self._nodes[name]
+
+    def put_node(self, node: Node, at: Instant) -> None:
+        """A machine is not as it was before."""
+        self._nodes[node.name] = node
+        self.report(node, at)
+
+    def running(self) -> Iterator[Interval]:
+        """Every task that runs now."""
+        for attempt in self._attempts.values():
+            yield from (self.intervals[number] for number in sorted(attempt.running))
 
     def _begin(self, attempt: _Attempt, order: StartGang | GrowGang, task: TaskPlacement, at: Instant) -> None:
         growth = _growth_of(order)
@@ -140,6 +158,11 @@ class SimulatedCluster:
             Interval(order.job, order.attempt, task.group, task.index, task.node, task.devices, begin=at, growth=growth)
         )
         attempt.running.add(number)
+        missing = self.gpus.missing(task)
+        if missing:
+            self.mishaps.append(f"{order.job}/{order.attempt} {task.group}/{task.index} began without its {missing}")
+            self._end(attempt, number, "lost", at)
+            return
         self._report_task(number, at, "starting")
         self._report_task(number, at, "running")
         behaviour = self._behaviour(order.spec, task.group)
@@ -166,7 +189,7 @@ class SimulatedCluster:
             then = at.after(self.chance.randint(0, order.grace))
             done = max(done, then)
             self.schedule(then, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
-        self.schedule(done, lambda then: self._report(AttemptStopped(order.job, order.attempt, then), then))
+        self.schedule(done, lambda then: self.report(AttemptStopped(order.job, order.attempt, then), then))
 
     def _leave(self, attempt: _Attempt, order: StopTasks, at: Instant) -> None:
         """From now on none of these tasks begins; each that runs ends within its grace, and then has left."""
@@ -181,7 +204,7 @@ class SimulatedCluster:
                     done = at.after(self.chance.randint(0, order.grace))
                     self.schedule(done, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
             left = TaskLeft(order.job, order.attempt, task.group, task.index, order.growth, done)
-            self.schedule(done, lambda then, left=left: self._report(left, then))  # type: ignore[misc]
+            self.schedule(done, lambda then, left=left: self.report(left, then))  # type: ignore[misc]
 
     def _node_dies(self, name: NodeName, at: Instant) -> None:
         self._set_ready(name, False, at)
@@ -191,12 +214,11 @@ class SimulatedCluster:
                     self._end(attempt, number, "lost", at)
 
     def _set_ready(self, name: NodeName, ready: bool, at: Instant) -> None:
-        self._nodes[name] = msgspec.structs.replace(self._nodes[name], ready=ready)
-        self._report(self._nodes[name], at)
+        self.put_node(msgspec.structs.replace(self._nodes[name], ready=ready), at)
 
     def _report_task(self, number: int, at: Instant, state: TaskState) -> None:
         task = self.intervals[number]
-        self._report(
+        self.report(
             TaskStatus(
                 task.job,
                 task.attempt,
@@ -211,10 +233,12 @@ class SimulatedCluster:
             at,
         )
 
-    def _report(self, entry: Entry, at: Instant) -> None:
+    def report(self, entry: Entry, at: Instant) -> None:
+        """Something is so; readers will see it a little later."""
         self.journal.report(entry, at.after(self.chance.randint(0, self.faults.report_delay)))
 
-    def _soon(self, at: Instant) -> Instant:
+    def soon(self, at: Instant) -> Instant:
+        """When what is asked for at an instant takes effect."""
         return at.after(self.chance.randint(0, self.faults.effect_delay))
 
 

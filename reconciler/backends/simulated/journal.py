@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
-from reconciler.backend import AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
+from reconciler.backend import AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
 from solver.world.cluster import Node
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
-Entry = Node | TaskStatus | TaskLeft | AttemptStopped
+OfCluster = Node | GpuPartitioned
+Entry = OfCluster | TaskStatus | TaskLeft | AttemptStopped
 
 
 class Journal:
-    """The newest entry of every node, task, leave and stopped attempt, each with the cursor at which it became visible."""
+    """The newest entry of every node, GPU, task, leave and stopped attempt, each with the cursor at which it became visible."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Instant, Entry]] = deque()
@@ -32,7 +33,7 @@ class Journal:
         """Stop reporting an attempt, now and later."""
         self._forgotten.add((job, attempt))
         for key, (_, entry) in list(self._visible.items()):
-            if not isinstance(entry, Node) and (entry.job, entry.attempt) == (job, attempt):
+            if not isinstance(entry, OfCluster) and (entry.job, entry.attempt) == (job, attempt):
                 del self._visible[key]
 
     def since(self, cursor: Cursor, now: Instant) -> Changes:
@@ -45,12 +46,13 @@ class Journal:
             tuple(entry for entry in entries if isinstance(entry, TaskStatus)),
             tuple(entry for entry in entries if isinstance(entry, AttemptStopped)),
             tuple(entry for entry in entries if isinstance(entry, TaskLeft)),
+            tuple(entry for entry in entries if isinstance(entry, GpuPartitioned)),
         )
 
     def _publish(self, now: Instant) -> None:
         while self._waiting and self._waiting[0][0] <= now:
             entry = self._waiting.popleft()[1]
-            if isinstance(entry, Node) or (entry.job, entry.attempt) not in self._forgotten:
+            if isinstance(entry, OfCluster) or (entry.job, entry.attempt) not in self._forgotten:
                 self._cursor = Cursor(self._cursor + 1)
                 self._visible[_key(entry)] = (self._cursor, entry)
 
@@ -59,6 +61,8 @@ def _key(entry: Entry) -> Hashable:
     match entry:
         case Node():
             return ("node", entry.name)
+        case GpuPartitioned():
+            return ("gpu", entry.device)
         case TaskStatus():
             return ("task", entry.job, entry.attempt, entry.group, entry.index)
         case TaskLeft():

@@ -32,7 +32,13 @@ def refuse_held(connection: Connection, job: JobName, tasks: Iterable[TaskPlacem
 
 def hold(connection: Connection, job: JobName, tasks: Iterable[TaskPlacement]) -> None:
     """Write what the tasks of a job hold, which held nothing before."""
-    rows = [{"device": device, "job": job, "milli": milli} for device, milli in _wanted(tasks).items()]
+    tasks = tuple(tasks)
+    slots = {device: task.mig for task in tasks if task.mig for device in task.devices}
+    rows = [
+        {"device": device, "job": job, "milli": milli, "gpu": device, "charged": milli}
+        | ({"gpu": slots[device].gpu, "charged": slots[device].cost} if device in slots else {})
+        for device, milli in _wanted(tasks).items()
+    ]
     if rows:
         connection.execute(insert(holdings), rows)
 
@@ -49,7 +55,7 @@ def ran(connection: Connection, job: JobName, attempt: int, at: Instant) -> int:
     claim = connection.execute(held).one_or_none()
     if claim is None or claim.running_since is None:
         return 0
-    milli = connection.execute(select(func.coalesce(func.sum(holdings.c.milli), 0)).where(holdings.c.job == job))
+    milli = connection.execute(select(func.coalesce(func.sum(holdings.c.charged), 0)).where(holdings.c.job == job))
     span_ms = max(0, at - max(claim.running_since, claim.sized_at or 0))
     return int(claim.ran_gpu_ms + milli.scalar_one() * span_ms // MILLI_PER_GPU)
 

@@ -7,8 +7,9 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
-from reconciler.store.sql.database import Database
+from reconciler.store.sql.divided import refuse_divided
 from reconciler.store.sql.held import add_served, hold, refuse_held
+from reconciler.store.sql.partitions import SqlPartitions
 from reconciler.store.sql.rows import claim_of, intent_named, read_claim
 from reconciler.store.sql.sizes import change_size, claim_to_grow, refuse_growth, without
 from reconciler.store.sql.tables import (
@@ -29,11 +30,8 @@ from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, JobSpec
 
 
-class SqlLedger:
+class SqlLedger(SqlPartitions):
     """Implements Ledger."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
@@ -54,6 +52,7 @@ class SqlLedger:
         """All devices of a gang, or none."""
         with self._database.writing(epoch) as connection:
             _refuse_unless_next(connection, claim)
+            refuse_divided(self._database, connection, claim.tasks)
             refuse_held(connection, claim.job, claim.tasks)
             values = {
                 "attempt": claim.attempt,
@@ -131,6 +130,7 @@ class SqlLedger:
         """Devices for more tasks, the longer claim, and the intent; or nothing of it."""
         with self._database.writing(epoch) as connection:
             claim = claim_to_grow(self._database, connection, intent)
+            refuse_divided(self._database, connection, intent.tasks)
             refuse_growth(connection, claim, intent.tasks)
             grown = msgspec.structs.replace(claim, tasks=(*claim.tasks, *intent.tasks), growth=claim.growth + 1)
             change_size(connection, grown, intent.asked_at)

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -67,6 +80,27 @@ holdings = Table(
     Column("device", String, primary_key=True),
     Column("job", String, ForeignKey("claims.job", ondelete="CASCADE"), primary_key=True, index=True),
     Column("milli", Integer, nullable=False),
+    Column("charged", Integer, nullable=False),  # thousandths of a GPU: of an instance, its part of the memory slices
+    Column("gpu", String, nullable=False, index=True),  # the device itself, or the GPU that an instance is part of
+)
+
+# What each GPU was last asked to be partitioned into. It stays when that is done: the next attempt is one above.
+partitions = Table(
+    "partitions",
+    metadata,
+    Column("gpu", String, primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("in_flight", Boolean, nullable=False),
+    Column("asked", Text, nullable=False),  # a Repartitioning
+)
+
+# Every change that was asked for counts against what a pool may be changed in an hour.
+partition_changes = Table(
+    "partition_changes",
+    metadata,
+    Column("gpu", String, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("at", BigInteger, nullable=False, index=True),
 )
 
 intents = Table(

@@ -1,0 +1,35 @@
+"""What events say of a step, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from solver.plan.plan import Evict, Shrink
+from solver.world.cluster import MigInstance
+from solver.world.workload import TaskPlacement
+
+
+def nodes_of(tasks: Iterable[TaskPlacement]) -> str:
+    """The nodes that tasks are on."""
+    return ", ".join(sorted({task.node for task in tasks}))
+
+
+def names_of(tasks: Iterable[TaskPlacement]) -> str:
+    """Which tasks of their job they are."""
+    return ", ".join(f"{task.group}/{task.index}" for task in tasks)
+
+
+def why_evicted(step: Evict | Shrink) -> str:
+    """What a job gives up, for whom, and what that throws away."""
+    lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+    if step.means == "move":
+        return f"it moves with {step.gpus} GPUs, so that {step.beneficiary} fits; {lost}"
+    whom = f" for {step.beneficiary}" if step.beneficiary else ""
+    return f"it gives up {step.gpus} GPUs{whom} ({step.means}); {lost}"
+
+
+def geometry_of(instances: Iterable[MigInstance] | None) -> str:
+    """What a GPU is partitioned into: `whole`, or each instance with where it begins."""
+    if instances is None:
+        return "whole"
+    return " + ".join(f"{one.profile}@{one.start}" for one in instances) or "without instances"

@@ -1,0 +1,50 @@
+"""Keeps claims and partitionings of one GPU apart, inside a transaction of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, select
+
+from reconciler.store.protocols import ClaimRefusedError
+from reconciler.store.sql.database import Database
+from reconciler.store.sql.tables import holdings, partitions
+from solver.world.cluster import DeviceId
+from solver.world.inflight import Repartitioning
+from solver.world.workload import TaskPlacement
+
+
+def refuse_divided(database: Database, connection: Connection, tasks: Iterable[TaskPlacement]) -> None:
+    """Raises ClaimRefusedError where a GPU would be held as a whole and in instances, or is being made into something else."""
+    tasks = tuple(tasks)
+    instances = {device: task.mig.gpu for task in tasks if task.mig for device in task.devices}
+    wholes = {device for task in tasks if task.mig is None for device in task.devices}
+    wanted = wholes | set(instances.values())
+    both = tuple(sorted(wholes & set(instances.values())))
+    if both:
+        raise ClaimRefusedError(f"{both[0]} is wanted as a whole and in instances", both)
+    for row in connection.execute(select(holdings).where(holdings.c.gpu.in_(wanted)).order_by(holdings.c.device)):
+        if (row.gpu in wholes) != (row.device == row.gpu):
+            raise ClaimRefusedError(f"already held: {row.device} by {row.job}", (DeviceId(row.gpu),))
+    in_flight = select(partitions).where(partitions.c.gpu.in_(wanted), partitions.c.in_flight)
+    for row in connection.execute(in_flight.order_by(partitions.c.gpu)):
+        _refuse_other_than(database.read_document(row.asked, Repartitioning), wholes, instances)
+
+
+def _refuse_other_than(asked: Repartitioning, wholes: set[DeviceId], instances: dict[DeviceId, DeviceId]) -> None:
+    coming = {one.id_on(asked.device) for one in asked.instances or ()}
+    strange = sorted(device for device, gpu in instances.items() if gpu == asked.device and device not in coming)
+    if strange or (asked.device in wholes and asked.instances is not None):
+        raise ClaimRefusedError(f"{asked.device} is being partitioned into something else", (asked.device,))
+
+
+def refuse_in_use(connection: Connection, asked: Repartitioning) -> None:
+    """Raises ClaimRefusedError where somebody holds what would go, or the attempt is not the next one."""
+    stays = {one.id_on(asked.device) for one in asked.instances or ()}
+    query = select(holdings).where(holdings.c.gpu == asked.device).order_by(holdings.c.device, holdings.c.job)
+    for row in connection.execute(query):
+        if row.device not in stays:
+            raise ClaimRefusedError(f"already held: {row.device} by {row.job}", (asked.device,))
+    last = connection.execute(select(partitions.c.attempt).where(partitions.c.gpu == asked.device)).scalar() or 0
+    if asked.attempt != last + 1:
+        raise ClaimRefusedError(f"attempt {asked.attempt} of {asked.device} is not the next; its last was {last}")

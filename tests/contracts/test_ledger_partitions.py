@@ -1,0 +1,150 @@
+"""Every ledger keeps claims and changes of GPUs apart; see reconciler/store/partitionings.py."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from reconciler.backend import Epoch, StaleEpochError
+from reconciler.store.protocols import Claim, ClaimRefusedError
+from solver.world.cluster import DeviceId, MigInstance, NodeName
+from solver.world.inflight import Repartitioning
+from solver.world.quantities import MilliGpu
+from solver.world.workload import JobName, MigSlot
+from tests.contracts.stores import NOW, Stores, claim_of, intent_of, lead, submit, take
+
+GPU = DeviceId("g1")
+SMALL, LARGE = MigInstance("1g.10gb", 4), MigInstance("3g.40gb", 0)
+
+
+def asked(attempt: int, *instances: MigInstance, gpu: str = "g1") -> Repartitioning:
+    """A change of a GPU at NOW."""
+    return Repartitioning(NodeName("n1"), DeviceId(gpu), attempt, NOW, NOW.after(60_000), instances)
+
+
+def whole(attempt: int) -> Repartitioning:
+    """The GPU is whole again."""
+    return msgspec.structs.replace(asked(attempt), instances=None)
+
+
+def claim_on(job: str, *instances: MigInstance) -> Claim:
+    """One task per instance of the GPU."""
+    slots = [MigSlot(GPU, instance, MilliGpu(125)) for instance in instances]
+    claim = claim_of(job, *(slot.instance.id_on(GPU) for slot in slots))
+    tasks = (msgspec.structs.replace(task, mig=slot) for task, slot in zip(claim.tasks, slots, strict=True))
+    return msgspec.structs.replace(claim, tasks=tuple(tasks))
+
+
+@pytest.fixture
+def epoch(stores: Stores) -> Epoch:
+    """Somebody leads, and three jobs wait."""
+    for name in "abc":
+        submit(stores, name)
+    return lead(stores)
+
+
+def test_a_change_is_in_flight_until_it_ends_and_counts_from_then_on(stores: Stores, epoch: Epoch) -> None:
+    first = asked(1, SMALL, LARGE)
+    stores.ledger.repartition(epoch, first)
+    stores.reopen()
+    assert stores.ledger.repartitions() == (first,)
+    stores.ledger.end_repartition(epoch, GPU, 2)  # of another attempt: nothing happens
+    assert stores.ledger.repartitions() == (first,)
+    for _ in range(2):
+        stores.ledger.end_repartition(epoch, GPU, 1)
+        assert stores.ledger.repartitions() == ()
+    stores.reopen()
+    assert stores.ledger.repartition_attempts() == {GPU: 1}
+    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW),)
+    assert stores.ledger.repartitioned_since(NOW) == ()
+
+
+def test_the_next_change_takes_the_place_of_one_in_flight(stores: Stores, epoch: Epoch) -> None:
+    stores.ledger.repartition(epoch, asked(1, SMALL))
+    for attempt in (1, 3):
+        with pytest.raises(ClaimRefusedError, match="not the next; its last was 1"):
+            stores.ledger.repartition(epoch, asked(attempt, LARGE))
+    stores.ledger.repartition(epoch, whole(2))
+    stores.ledger.repartition(epoch, asked(1, SMALL, gpu="g2"))
+    assert stores.ledger.repartitions() == (whole(2), asked(1, SMALL, gpu="g2"))
+    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW), (GPU, NOW), (DeviceId("g2"), NOW))
+
+
+def test_nobody_loses_what_is_held(stores: Stores, epoch: Epoch) -> None:
+    stores.ledger.repartition(epoch, asked(1, SMALL, LARGE))
+    take(stores, epoch, claim_on("a", SMALL))
+    for change in (asked(2, LARGE), whole(2)):
+        with pytest.raises(ClaimRefusedError, match=r"g1/1g.10gb@4 by a"):
+            stores.ledger.repartition(epoch, change)
+    assert stores.ledger.repartitions() == (asked(1, SMALL, LARGE),)
+    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW),)
+    stores.ledger.repartition(epoch, asked(2, SMALL))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    stores.ledger.repartition(epoch, whole(3))
+
+
+def test_a_gpu_that_is_held_as_a_whole_is_not_partitioned(stores: Stores, epoch: Epoch) -> None:
+    take(stores, epoch, claim_of("a", "g1"))
+    with pytest.raises(ClaimRefusedError, match="g1 by a"):
+        stores.ledger.repartition(epoch, asked(1, SMALL))
+
+
+def test_a_gpu_is_held_as_a_whole_or_in_instances(stores: Stores, epoch: Epoch) -> None:
+    take(stores, epoch, claim_on("a", SMALL))
+    with pytest.raises(ClaimRefusedError, match=r"g1/1g.10gb@4 by a"):
+        take(stores, epoch, claim_of("b", "g1"))
+    with pytest.raises(ClaimRefusedError, match=r"g1/1g.10gb@4 by a"):
+        take(stores, epoch, claim_on("b", SMALL))
+    take(stores, epoch, claim_on("b", LARGE))
+    both = msgspec.structs.replace(
+        claim_on("c", SMALL), tasks=(*claim_of("c", "g1").tasks, *claim_on("c", SMALL).tasks)
+    )
+    with pytest.raises(ClaimRefusedError, match="g1 is wanted as a whole and in instances"):
+        take(stores, epoch, both)
+    take(stores, epoch, claim_of("c", "g2"))
+    with pytest.raises(ClaimRefusedError, match=r"g2 by c"):
+        stores.ledger.repartition(epoch, asked(1, SMALL, gpu="g2"))
+
+
+def test_what_is_being_made_is_claimed_and_nothing_else(stores: Stores, epoch: Epoch) -> None:
+    stores.ledger.repartition(epoch, asked(1, SMALL))
+    for claim in (claim_on("a", LARGE), claim_of("a", "g1"), claim_on("a", SMALL, LARGE)):
+        with pytest.raises(ClaimRefusedError, match="being partitioned"):
+            take(stores, epoch, claim)
+    take(stores, epoch, claim_on("a", SMALL))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    stores.ledger.repartition(epoch, whole(2))
+    with pytest.raises(ClaimRefusedError, match="being partitioned"):
+        take(stores, epoch, claim_on("b", SMALL))
+    take(stores, epoch, claim_of("b", "g1"))
+
+
+def test_a_gang_grows_onto_what_is_being_made_whole(stores: Stores, epoch: Epoch) -> None:
+    take(stores, epoch, claim_of("a", "g2"))
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW)
+    joining = msgspec.structs.replace(claim_of("a", "g1").tasks[0], index=1)
+    grow = msgspec.structs.replace(intent_of(claim_of("a"), "grow"), tasks=(joining,))
+    stores.ledger.repartition(epoch, asked(1, SMALL))
+    with pytest.raises(ClaimRefusedError, match="being partitioned"):
+        stores.ledger.grow(epoch, grow)
+    stores.ledger.repartition(epoch, whole(2))
+    assert stores.ledger.grow(epoch, grow).growth == 1
+
+
+def test_what_ran_on_an_instance_counts_as_its_part_of_a_gpu(stores: Stores, epoch: Epoch) -> None:
+    take(stores, epoch, claim_on("a", SMALL, LARGE))
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW)
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(8_000))
+    assert stores.ledger.served() == {JobName("a"): 2_000}
+
+
+def test_a_stale_leader_partitions_nothing(stores: Stores, epoch: Epoch) -> None:
+    stores.ledger.repartition(epoch, asked(1, SMALL))
+    stores.ledger.resign(epoch)
+    lead(stores, "second")
+    with pytest.raises(StaleEpochError):
+        stores.ledger.repartition(epoch, asked(2, LARGE))
+    with pytest.raises(StaleEpochError):
+        stores.ledger.end_repartition(epoch, GPU, 1)
+    assert stores.ledger.repartitions() == (asked(1, SMALL),)
+    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW),)

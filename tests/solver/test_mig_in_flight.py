@@ -1,0 +1,93 @@
+"""A GPU that is being partitioned counts as what it is to be, and one that is overdue for nothing new."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.plan.check import violations
+from solver.plan.plan import Bind, Plan, Repartition
+from solver.rules.division import MigChanges, MigGeometry, MigMode
+from solver.rules.policy import Policy, Queue, policy_of
+from solver.solve import solve
+from solver.world.inflight import Repartitioning
+from solver.world.quantities import Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import QueueName
+from tests.solver.aftermath import applied
+from tests.solver.test_mig import LAYOUTS, MODELS, asking, many, partitioned_by
+from tests.solver.worlds import job, node
+
+
+def asked_for(snapshot: Snapshot, plan: Plan, deadline: int) -> Snapshot:
+    """The world after a plan's binds, its changes of GPUs being in flight."""
+    steps = (step for step in plan.steps if isinstance(step, Repartition))
+    asked = (
+        Repartitioning(step.node, step.device, 1, Instant(0), Instant(snapshot.time + deadline), step.instances)
+        for step in steps
+    )
+    after = applied(snapshot, plan)
+    return msgspec.structs.replace(after, in_flight=msgspec.structs.replace(after.in_flight, repartitions=tuple(asked)))
+
+
+@st.composite
+def wanting(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
+    """Whole GPUs, which may be partitioned, and gangs that mostly ask for instances."""
+    nodes = [node(f"n{index}", draw(st.integers(1, 2)), "H100") for index in range(draw(st.integers(1, 2)))]
+    jobs = []
+    for number in range(draw(st.integers(2, 5))):
+        known = job(f"job-{number}", draw(st.sampled_from("ab")), draw(st.integers(1, 3)), 1, types=["H100"])
+        profile = draw(st.sampled_from([None, "1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]))
+        jobs.append(asking(known, profile) if profile else known)
+    mode: MigMode = draw(st.sampled_from(["bounded", "bounded", "free"]))
+    layouts = LAYOUTS["H100"] if mode == "bounded" else ()
+    parts = MigGeometry("parts", "h100", mode, MODELS["H100"], layouts, MigChanges(draw(st.integers(1, 4))))
+    return snapshot_of(Instant(1000), nodes, jobs), policy_of(
+        (Queue(QueueName("a")), Queue(QueueName("b"))), mig=(parts,)
+    )
+
+
+def starving(snapshot: Snapshot) -> Snapshot:
+    """The same with only one of the gangs that wait: the first round leaves the rest to the second."""
+    waiting = snapshot.pending[:1]
+    return msgspec.structs.replace(
+        snapshot, jobs=tuple(known for known in snapshot.jobs if known.phase != "pending" or known in waiting)
+    )
+
+
+@many
+@given(wanting())
+def test_what_is_in_flight_decides_a_round_as_if_it_were_done(world: tuple[Snapshot, Policy]) -> None:
+    whole, policy = world
+    plan = solve(starving(whole), policy, None)
+    held = {known.name: known for known in applied(starving(whole), plan).jobs}
+    late = tuple(held.get(known.name, known) for known in whole.jobs)
+    pending = msgspec.structs.replace(asked_for(starving(whole), plan, 1), jobs=late)
+    done = msgspec.structs.replace(partitioned_by(pending, plan), in_flight=whole.in_flight)
+    pending_plan, done_plan = solve(pending, policy, None), solve(done, policy, None)
+    assert violations(pending, policy, pending_plan) == ()
+    assert (pending_plan.steps, pending_plan.verdicts) == (done_plan.steps, done_plan.verdicts)
+
+
+@many
+@given(wanting())
+def test_nothing_new_is_placed_on_what_is_overdue(world: tuple[Snapshot, Policy]) -> None:
+    whole, policy = world
+    plan = solve(starving(whole), policy, None)
+    held = {known.name: known for known in applied(starving(whole), plan).jobs}
+    overdue = msgspec.structs.replace(
+        asked_for(starving(whole), plan, 0), jobs=tuple(held.get(known.name, known) for known in whole.jobs)
+    )
+    lost = {asked.device for asked in overdue.in_flight.repartitions}
+    again = solve(overdue, policy, None)
+    assert violations(overdue, policy, again) == ()
+    used = {
+        task.mig.gpu if task.mig else device
+        for step in again.steps
+        if isinstance(step, Bind)
+        for task in step.tasks
+        for device in task.devices
+    }
+    assert not used & lost
+    assert not {step.device for step in again.steps if isinstance(step, Repartition)} & lost
