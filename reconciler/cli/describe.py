@@ -13,7 +13,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, count, devices_of, shape_words, size_of, state_line
+from reconciler.cli.wording import class_of, count, devices_of, idle_words, shape_words, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.world.document import API_VERSION, Document
@@ -70,7 +70,18 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     if limit:
         ends_by = f", ends by {local(job.running_since.after(limit))}" if job.running_since else ""
         yield "Time limit", f"{limit}{ends_by}"
+    idle_limit = job.idle_limit or spec.idle_limit
+    if idle_limit:
+        yield "Idle limit", f"{idle_limit}{_idleness(job)}"
     yield "Why", "\n".join(description.why.words)
+
+
+def _idleness(job: JobView) -> str:
+    if job.running_since is None:
+        return ""
+    if job.activity is None:
+        return ", but nobody says what it does: it is not kept"
+    return f", {idle_words(job) or 'not idle'}"
 
 
 def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:

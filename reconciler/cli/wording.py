@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.times import span
+from reconciler.jobs.idleness import idle_for
 from solver.world.quantities import Instant
 from solver.world.workload import JobSpec, Shape, TaskPlacement
 
@@ -70,10 +71,17 @@ def short_revision(revision: str) -> str:
 
 
 def standing(job: JobView) -> str:
-    """Where a live job runs, or with which exit code an ended one ended; "" where neither says anything."""
+    """Where a live job runs, idle or not, or with which exit code an ended one ended; "" where neither says anything."""
     if job.outcome is None:
-        return short_list(nodes_of(job))
+        return ", ".join(filter(None, (short_list(nodes_of(job)), idle_words(job))))
     return "" if job.outcome.exit_code is None else f"exit code {job.outcome.exit_code}"
+
+
+def idle_words(job: JobView) -> str:
+    """`idle for 12m of 30m`; "" of a job that does something, that may be idle, or of which nobody says what it does."""
+    if job.idle_limit is None or job.activity is None or not idle_for(job.activity):
+        return ""
+    return f"idle for {span(idle_for(job.activity))} of {job.idle_limit}"
 
 
 def state_line(job: JobView, now: Instant) -> str:

@@ -22,7 +22,7 @@ ProofStatus = Literal["proven", "within-gap", "unproven"]
 class Bind(Document, frozen=True, tag_field="step", tag="bind"):
     """Gang `job` runs, in its attempt number `attempt`, as exactly these tasks on exactly these devices.
 
-    All tasks run within `deadline`, and from then for at most `time_limit` (None: for ever).
+    All run within `deadline`, then for at most `time_limit`, and until they do nothing for `idle_limit` (None: for ever).
     """
 
     job: JobName
@@ -30,6 +30,7 @@ class Bind(Document, frozen=True, tag_field="step", tag="bind"):
     tasks: tuple[TaskPlacement, ...]
     deadline: Duration
     time_limit: Duration | None = None
+    idle_limit: Duration | None = None
 
 
 class Release(Document, frozen=True, tag_field="step", tag="release"):
