@@ -13,7 +13,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, count, devices_of, idle_words, shape_words, size_of, state_line
+from reconciler.cli.wording import class_of, count, devices_of, shape_words, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.world.document import API_VERSION, Document
@@ -77,11 +77,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
 
 
 def _idleness(job: JobView) -> str:
-    if job.running_since is None:
-        return ""
-    if job.activity is None:
-        return ", but nobody says what it does: it is not kept"
-    return f", {idle_words(job) or 'not idle'}"
+    unknown = job.running_since is not None and job.activity is None
+    return ", but nobody says what the job does: it is not kept" if unknown else ""
 
 
 def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:

@@ -73,7 +73,7 @@ def short_revision(revision: str) -> str:
 def standing(job: JobView) -> str:
     """Where a live job runs, idle or not, or with which exit code an ended one ended; "" where neither says anything."""
     if job.outcome is None:
-        return ", ".join(filter(None, (short_list(nodes_of(job)), idle_words(job))))
+        return with_idleness(short_list(nodes_of(job)), job)
     return "" if job.outcome.exit_code is None else f"exit code {job.outcome.exit_code}"
 
 
@@ -84,13 +84,18 @@ def idle_words(job: JobView) -> str:
     return f"idle for {span(idle_for(job.activity))} of {job.idle_limit}"
 
 
+def with_idleness(words: str, job: JobView) -> str:
+    """What is said of a job, and for how long it has been idle."""
+    return "; ".join(filter(None, (words, idle_words(job))))
+
+
 def state_line(job: JobView, now: Instant) -> str:
     """Its state, since when and in which attempt."""
     if job.outcome is not None:
         code = f" with exit code {job.outcome.exit_code}," if job.outcome.exit_code else ""
         return f"{job.state}{code} {span(now - job.outcome.at)} ago{_attempt(job.outcome.attempt)}"
     since = job.running_since or job.since or job.submitted_at
-    return f"{job.state} for {span(now - since)}{_attempt(job.attempt)}"
+    return with_idleness(f"{job.state} for {span(now - since)}{_attempt(job.attempt)}", job)
 
 
 def _attempt(number: int) -> str:
