@@ -22,7 +22,7 @@ Cursor = NewType("Cursor", int)
 TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
 """`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
 
-LOOK_EVERY_MS = 100, 30_000
+LOOK_EVERY_MS = 200, 30_000
 LOOKS_PER_IDLE_LIMIT = 20
 """Whoever watches what tasks do looks so often within their idle limit, but with no shorter and no longer rests than these."""
 
