@@ -12,6 +12,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import phase_of, state_of
 from reconciler.store.protocols import Claim
 from solver.rules.costs import near
+from solver.rules.durations import quantiles
 from solver.rules.partitioning import HOUR_MS, mig_changes
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
@@ -42,7 +43,9 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
             served,
         )
     )
-    history = near(plane.ledger.history(), jobs) if policy.goes_by_history else ()
+    quantile = policy.scheduling.duration_quantile
+    endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
+    ended = plane.ledger.history() if policy.goes_by_history or endless else ()
     now, nodes = plane.clock.now(), tuple(join(node, sighted.nodes.get(node.name)) for node in declared)
     return snapshot_of(
         now,
@@ -52,7 +55,8 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
             intents=intents,
             reservations=plane.ledger.reservations(),
             usage=plane.ledger.past_use().usage,
-            history=history,
+            durations=quantiles(ended, quantile) if endless else (),
+            history=near(ended, jobs) if policy.goes_by_history else (),
             counters=mig_changes(nodes, plane.ledger.repartitioned_since(Instant(now - HOUR_MS))),
             convergence=plane.ledger.clocks(),
             repartitions=plane.ledger.repartitions(),
