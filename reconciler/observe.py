@@ -12,6 +12,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import phase_of, state_of
 from reconciler.store.protocols import Claim
 from solver.rules.costs import near
+from solver.rules.durations import quantiles
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.inflight import InFlight, Intent
@@ -41,7 +42,9 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
             served,
         )
     )
-    history = near(plane.ledger.history(), jobs) if policy.goes_by_history else ()
+    quantile = policy.scheduling.duration_quantile
+    endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
+    ended = plane.ledger.history() if policy.goes_by_history or endless else ()
     return snapshot_of(
         plane.clock.now(),
         (join(node, sighted.nodes.get(node.name)) for node in declared),
@@ -50,7 +53,8 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
             intents=intents,
             reservations=plane.ledger.reservations(),
             usage=plane.ledger.past_use().usage,
-            history=history,
+            durations=quantiles(ended, quantile) if endless else (),
+            history=near(ended, jobs) if policy.goes_by_history else (),
             convergence=plane.ledger.clocks(),
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 import numpy as np
@@ -22,6 +22,7 @@ from solver.plan.refusals import (
 )
 from solver.rules.entitlement import Shares
 from solver.rules.entry import closed_to, on_hold
+from solver.rules.lending import Weights
 from solver.rules.options import OPTIONS_MAX, Option, options_of
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
@@ -118,7 +119,7 @@ class Gate:
                 ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
                 if ceiling is not None and wanted > ceiling:
                     return AboveMax(queue, gpu_type, MilliGpu(ceiling), MilliGpu(wanted), self._origin(queue, gpu_type))
-        beyond = next(self._beyond_guarantee(job, option), None)
+        beyond = next(self._beyond_guarantee(job, option), None) or next(self._never_lent(job, option), None)
         if beyond is not None:
             return beyond
         for line in users.lines(job, option.charge):
@@ -129,6 +130,19 @@ class Gate:
         if place(self.empty.copy(), spec, option) is None:
             return self._never_fits(spec, option)
         return None
+
+    def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
+        """Where it needs more than the others would leave it, if nobody used anything: who keeps back most."""
+        shares, queue = self.shares, job.spec.queue
+        weights = Weights.of(shares.tree, replace(shares.lending, capacity=shares.cluster.gpus))
+        for gpu_type in weights.refused(queue, option.charge):
+            # Where nobody keeps back any, there is too little of it altogether: that never fits.
+            keeper, _ = max(weights.keepers(queue, gpu_type), key=lambda known: known[1], default=(None, 0))
+            if keeper is None:
+                continue
+            room, origin = MilliGpu(weights.room(queue, gpu_type) or 0), self._origin(keeper.queue, gpu_type)
+            wanted = MilliGpu(option.charge[gpu_type])
+            yield AboveMax(keeper.queue, gpu_type, room, wanted, origin, lent=True)
 
     def _beyond_guarantee(self, job: Job, option: Option) -> Iterator[BeyondGuarantee]:
         """The smallest guarantee on its path, where that is too small for a job that may never borrow."""

@@ -12,11 +12,13 @@ import msgspec
 from solver.declared import declared_in, kept_by, kept_from
 from solver.greedy import greedy
 from solver.holds import Ends, Holder, held_back, is_live, kept_for
-from solver.plan.estimates import EndUnknown
+from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
+from solver.rules.durations import Expected, expected, expected_of
 from solver.rules.entitlement import Charge, Shares
-from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.fairshare import demand_of, with_fair_shares
+from solver.rules.lending import live_gpus
 from solver.rules.loans import first_on, has_nothing_inside, loans_in
 from solver.rules.options import Option
 from solver.rules.policy import Policy
@@ -42,7 +44,7 @@ class World:
     """What is held and what is free at one instant of the future.
 
     `wanted_behind`: demand of those that are not played ahead. `openings`: when further GPU types open to somebody.
-    `endless`: who holds what for nobody knows how long.
+    `endless`: who holds what for nobody knows how long. `expected_ends`: which ends only history speaks for.
     """
 
     policy: Policy
@@ -59,6 +61,8 @@ class World:
     holders: dict[JobName, Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
     openings: list[Instant] = field(default_factory=list)
+    expected: Expected = field(default_factory=dict)
+    expected_ends: list[Instant] = field(default_factory=list)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
 
     @classmethod
@@ -79,7 +83,7 @@ class World:
         beside = dict(shares.cluster.held_beside)
         world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user, beside)
         world.jobs = {job.name: job for job in snapshot.jobs}
-        world.declared = declared_in(snapshot)
+        world.declared, world.expected = declared_in(snapshot), expected(snapshot.in_flight.durations)
         gangs = [held for held in snapshot.in_flight.reservations if not held.is_declared]
         ends = Ends(snapshot, loans_in(snapshot, policy, shares) if gangs else {})
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
@@ -93,9 +97,10 @@ class World:
         promised -= {gpu.device for gpus in after.shared.values() for gpu in gpus}
         for job in snapshot.jobs:
             if job.placement:
-                holder = Holder(job, _except(job.placement, promised), charged=job.name not in evicted)
+                holder, end = Holder(job, _except(job.placement, promised), job.name not in evicted), ends.of(job)
                 moves = job.name in nominations
-                world._hold(leaving_part(job.name) if moves else job.name, holder, ends.of(job), snapshot.time)
+                world._hold(leaving_part(job.name) if moves else job.name, holder, end, snapshot.time)
+                world.expected_ends += [end] if end and end == ends.by_history(job) else []
             if job.name in nominations:
                 begin = begins.get(job.name, snapshot.time)
                 world._hold(job.name, Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
@@ -182,7 +187,17 @@ class World:
 
     def _end_of(self, job: Job, start: Instant) -> Instant | None:
         limit = self.policy.time_limit(job)
-        return None if limit is None else start.after(limit)
+        if limit is not None:
+            return start.after(limit)
+        duration = expected_of(job, self.expected)
+        if duration is None:
+            return None
+        self.expected_ends.append(start.after(duration))
+        return start.after(duration)
+
+    def start_at(self, at: Instant) -> EarliestStart:
+        """What to say of a start at an instant: whether it takes history's word for an end before it."""
+        return EarliestStart(at, by_history=any(end <= at for end in self.expected_ends))
 
     def _hold(self, name: JobName, holder: Holder, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:

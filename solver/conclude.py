@@ -86,6 +86,8 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
         for segment, part in parts_inside(milli, inside).items():
             if segment in columns:
                 values[columns[segment]] = part / MILLI_PER_GPU
+    weighed = formulation.lending.point((start.queue, start.charge) for start in starts)
+    values[list(weighed)] = list(weighed.values())
     started = {start.candidate.job.name for start in starts}
     for number, column in formulation.all_started.items():
         values[column] = all(member.job.name in started for member in formulation.classes[number].members)

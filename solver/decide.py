@@ -76,7 +76,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
         job, spec = candidate.job, candidate.job.spec
         return any(
             (not candidate.is_inside_only(option) or _inside(headroom, candidate, option))
-            and not headroom.blocking(spec.queue, option.charge)
+            and headroom.allows(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
             and fits(room, candidate, option)
             for option in candidate.options

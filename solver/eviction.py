@@ -109,7 +109,7 @@ class MakingRoom:
 
     def keep(self, start: Start) -> bool:
         """Hold on to a start that was decided before, if nobody has been given its room since."""
-        if not self.room.has_free(start.held) or self.headroom.blocking(start.queue, start.charge):
+        if not self.room.has_free(start.held) or not self.headroom.allows(start.queue, start.charge):
             return False
         if start.inside_only and not self.headroom.entitled.holds(start.queue, start.charge):
             return False
@@ -238,7 +238,7 @@ class MakingRoom:
         headroom = self._headroom_without(victims)
         # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
         own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
-        if _inside(own, tier).part(queue, charge) < sum(charge.values()) or headroom.blocking(queue, charge):
+        if _inside(own, tier).part(queue, charge) < sum(charge.values()) or not headroom.allows(queue, charge):
             return None
         if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
             return None

@@ -47,9 +47,10 @@ def estimates(
         if not left:
             break
         for start in world.round(left, at):
-            found[start.candidate.job.name] = EarliestStart(at)
+            found[start.candidate.job.name] = world.start_at(at)
     for name, reservation in held.items():
-        found[name] = min(found.get(name, EarliestStart(reservation.start)), EarliestStart(reservation.start), key=_at)
+        kept = world.start_at(reservation.start)
+        found[name] = min(found.get(name, kept), kept, key=_at)
     otherwise = BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps()
     return {
         candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise

@@ -93,7 +93,7 @@ class _HandedOut:
         ):
             return False
         return not (
-            self.headroom.blocking(job.spec.queue, charge)
+            not self.headroom.allows(job.spec.queue, charge)
             or self.users.blocking(job, charge)
             or self.lines.blocker(candidate, option)
         )

@@ -66,6 +66,6 @@ def _allowed(start: Start, number: int, missing: int, headroom: Headroom, users:
 
     def forbidden(more: int) -> bool:
         cost = charge(more)
-        return bool(headroom.blocking(queue, cost) or users.blocking(job, cost)) or not inside(more)
+        return not headroom.allows(queue, cost) or bool(users.blocking(job, cost)) or not inside(more)
 
     return bisect_left(range(1, missing + 1), True, key=forbidden)

@@ -1,4 +1,4 @@
-"""What a guarantee has to do with a job's wait: it lies outside one and others come first, or inside and has not its shape."""
+"""What guarantees have to do with a job's wait: its own has not the shape, or those of others come first or are not lent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from solver.plan.reasons import (
     EntitledDemandFirst,
     GuaranteeFragmented,
     NoRoom,
+    QuotaMax,
     TooClose,
     Topology,
 )
 from solver.rules.demand import Candidate
-from solver.rules.entitlement import Headroom
+from solver.rules.entitlement import Charge, Headroom
 from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
@@ -38,6 +39,18 @@ def fragmented(
         if milli:
             room = min(inside.left(line) for line in headroom.shares.tree.lines(queue, gpu_type))
             yield GuaranteeFragmented(queue, gpu_type, MilliGpu(room), MilliGpu(milli))
+
+
+def not_lent(queue: QueueName, charge: Charge, headroom: Headroom) -> Iterator[QuotaMax]:
+    """The queues that keep back what the charge would take."""
+    weights, tree = headroom.weights, headroom.shares.tree
+    for gpu_type in weights.refused(queue, charge):
+        there, room = weights.lending.capacity.get(gpu_type, 0), weights.room(queue, gpu_type) or 0
+        numbers = (MilliGpu(there), MilliGpu(max(0, there - room)), MilliGpu(charge[gpu_type]))
+        for line, unused in weights.keepers(queue, gpu_type):
+            entry = tree.by_name[line.queue].quota_for(gpu_type)
+            origin = entry.origin if entry else ""
+            yield QuotaMax(line.queue, gpu_type, *numbers, origin, kept_back=MilliGpu(unused))
 
 
 def entitled_first(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from solver.rules.demand import Candidate
+from solver.rules.durations import expected, expected_of
 from solver.rules.entitlement import Charge, Headroom, Inside, Shares, charge_of_tasks
 from solver.rules.loans import Loans, can_be_gone, has_nothing_inside
 from solver.rules.policy import Policy
@@ -44,19 +45,30 @@ class Ends:
         self._loans = loans
         self._intents = {(intent.kind, intent.job, intent.attempt): intent for intent in snapshot.in_flight.intents}
         self._now = snapshot.time
+        self._expected = expected(snapshot.in_flight.durations)
 
     def of(self, job: Job) -> Instant | None:
         """A job asked to stop ends by that deadline, any other at its limit or when it gives back; None: not to be known.
+
+        One without a limit ends when most of its like have, unless it has outlived them.
 
         A start that is not confirmed counts from when it was asked for, so that forecasts stay the same from round to round.
         """
         stop = self._intents.get(("stop", job.name, job.attempt))
         if stop is not None:
             return stop.deadline
-        at_limit, lent = self._at_limit(job), self._loans.get(job.name)
+        at_limit, lent = self._at_limit(job) or self.by_history(job), self._loans.get(job.name)
         if lent is None or lent.start <= self._now:
             return at_limit
         return lent.start if at_limit is None else min(lent.start, at_limit)
+
+    def by_history(self, job: Job) -> Instant | None:
+        """When a job without a limit is expected to end; None: it has one, or there is nothing to go by."""
+        duration = expected_of(job, self._expected) if job.time_limit is None else None
+        if duration is None:
+            return None
+        end = (self._now if job.started_at is None else job.started_at).after(duration)
+        return end if end > self._now else None
 
     def _at_limit(self, job: Job) -> Instant | None:
         if job.time_limit is None:

@@ -91,7 +91,7 @@ def _holds(
         return False
     charge = charge_of_tasks(intent.tasks, snapshot.gpu_types)
     others = shares.without([(queue, charge)])
-    return not Headroom(others).blocking(queue, charge) and not _above_caps(job, charge, shares)
+    return Headroom(others).allows(queue, charge) and not _above_caps(job, charge, shares)
 
 
 def _above_caps(job: Job, charge: dict[GpuType, int], shares: Shares) -> bool:

@@ -204,7 +204,7 @@ class _Book:
         early = option.inside_only and at < fallback_opens(candidate.job, self.policy)
         if (candidate.inside_only or early) and headroom.entitled.part(queue, charge) < _total(charge):
             return False
-        return not headroom.blocking(queue, charge) and not users.blocking(candidate.job, charge)
+        return headroom.allows(queue, charge) and not users.blocking(candidate.job, charge)
 
 
 def _is_served_so(known: Reservation, candidate: Candidate, option: Option, room: Room) -> bool:

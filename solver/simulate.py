@@ -24,7 +24,9 @@ from solver.plan.plan import (
 )
 from solver.program.optimiser import Optimiser
 from solver.rules.costs import near, ran_ms
+from solver.rules.durations import HISTORY_JOBS, quantiles
 from solver.rules.fallback import fallback_opens
+from solver.rules.loans import ends_by, first_on
 from solver.rules.partitioning import HOUR_MS, MIG_CHANGES
 from solver.rules.policy import Policy
 from solver.rules.precedence import waiting_since
@@ -32,7 +34,7 @@ from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.traced import Round, Run, TraceJob
 from solver.world.cluster import Node
-from solver.world.inflight import Counter, Ended, InFlight, Intent, Reservation, Usage
+from solver.world.inflight import Counter, DurationQuantile, Ended, InFlight, Intent, Reservation, Usage
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import Job, JobName
@@ -95,7 +97,13 @@ class Replay:
             usage=self._usage,
             history=near(self._ended, self._live.values()) if self.policy.goes_by_history else (),
             counters=tuple(self._mig_changes),
+            durations=self._expected(),
         )
+
+    def _expected(self) -> tuple[DurationQuantile, ...]:
+        """How long jobs without a limit can be expected to run, where somebody runs without one."""
+        endless = any(job.placement and job.time_limit is None for job in self._live.values())
+        return quantiles(self._ended[-HISTORY_JOBS:], self.policy.scheduling.duration_quantile) if endless else ()
 
     def _next_event(self, arrivals: Sequence[TraceJob], position: int, earliest: Instant) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []
@@ -119,9 +127,11 @@ class Replay:
 
     def _next_loans(self, earliest: Instant) -> Iterator[Instant]:
         """When what is reserved for gangs has to be asked back, if anybody runs on it."""
-        grace = self.policy.scheduling.evictions.grace
-        due = (Instant(held.start - grace) for held in self._reserved.values() if not held.is_declared)
-        return (at for at in due if at >= earliest)
+        gangs = [held for held in self._reserved.values() if not held.is_declared]
+        for job in self._live.values() if gangs else ():
+            held = first_on(gangs, job.placement)
+            if held is not None and not ends_by(job, held.start) and held.start - self.policy.grace(job) >= earliest:
+                yield Instant(held.start - self.policy.grace(job))
 
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:
@@ -265,4 +275,11 @@ class Replay:
 
 def ended_job(job: Job, at: Instant) -> Ended:
     """What history keeps of a job that runs and ends now."""
-    return Ended(job.spec.queue, job.spec.gpus, job.submitted_at, job.name, Duration(round(ran_ms(job, at))))
+    return Ended(
+        job.spec.queue,
+        job.spec.gpus,
+        job.submitted_at,
+        job.name,
+        Duration(round(ran_ms(job, at))),
+        job.spec.priority_class,
+    )

@@ -17,7 +17,8 @@ from solver.reserve import reserving_steps
 from solver.rules.demand import Candidate, in_order
 from solver.rules.departures import departures
 from solver.rules.entitlement import Shares, shares_of, with_past_use
-from solver.rules.fairshare import demand_of, live_gpus, with_fair_shares
+from solver.rules.fairshare import demand_of, with_fair_shares
+from solver.rules.lending import live_gpus
 from solver.rules.loans import loans_in
 from solver.rules.manner import with_manners
 from solver.rules.options import Option

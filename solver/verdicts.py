@@ -10,7 +10,7 @@ import numpy as np
 
 from solver.admission import Admission
 from solver.closeness import tasks_that_fit
-from solver.guarantees import entitled_first, fragmented
+from solver.guarantees import entitled_first, fragmented, not_lent
 from solver.placement import place
 from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import (
@@ -141,6 +141,7 @@ class Waiting:
             yield StrictOrder(job.spec.queue, ordering_of(self.shares.tree, job.spec.queue).by, first)
         for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
+        yield from not_lent(job.spec.queue, option.charge, self._headroom)
         for user_line in self._users.blocking(job, option.charge):
             yield self._user_max(user_line, option.charge[user_line.gpu_type])
         lack = list(_lack_of_room(self.after, job.spec, option))
@@ -197,7 +198,7 @@ class Waiting:
 
     def _would_have_fitted(self, candidate: Candidate, option: Option) -> bool:
         job = candidate.job
-        if not self.starts or Headroom(self.shares).blocking(job.spec.queue, option.charge):
+        if not self.starts or not Headroom(self.shares).allows(job.spec.queue, option.charge):
             return False
         if UserRoom(self.shares.users).blocking(job, option.charge):
             return False

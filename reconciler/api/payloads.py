@@ -72,6 +72,7 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
 
     `fair_share`: what the queue would hold if idle capacity were divided by weight among those that want it now.
     `waiting`: asked for by pending jobs that name the type first. `past_gpu_hours`: decayed past use, 0 where it does not count.
+    `lendable`: the most of `guaranteed` that others may borrow; null: all of it.
     """
 
     gpu_type: GpuType
@@ -82,6 +83,7 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
     borrowed: MilliGpu
     waiting: MilliGpu
     past_gpu_hours: float = 0.0
+    lendable: MilliGpu | None = None
 
 
 class QueueView(Document, frozen=True, omit_defaults=False):

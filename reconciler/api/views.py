@@ -113,7 +113,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = Line(queue.name, gpu_type)
         guaranteed, held = MilliGpu(shares.guaranteed.get(at, 0)), MilliGpu(shares.used.get(at, 0))
-        ceiling = shares.ceiling.get(at)
+        ceiling, entry = shares.ceiling.get(at), queue.quota_for(gpu_type)
         return QueueLine(
             gpu_type,
             guaranteed,
@@ -123,6 +123,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
             borrowed=MilliGpu(max(0, held - guaranteed)),
             waiting=MilliGpu(waiting.get(at, 0)),
             past_gpu_hours=round(past.get(at, 0.0), 3),
+            lendable=entry.lendable if entry else None,
         )
 
     def jobs(queue: Queue, pending: bool) -> int:

@@ -17,6 +17,7 @@ _HEADINGS = (
     "PENDING",
     "GPU TYPE",
     "GUARANTEED",
+    "LENDABLE",
     "MAX",
     "FAIR SHARE",
     "USED",
@@ -32,7 +33,8 @@ _HEADINGS = (
 def queues(output: str, server: str | None) -> None:
     """Show the queues as a tree: their jobs, and their GPUs by type with those of the queues below them.
 
-    BORROWED is what a queue uses above its guarantee; WAITING is what its pending jobs ask for of their first choice;
+    LENDABLE is what others may borrow of its guarantee; BORROWED is what a queue uses above that; WAITING is what its pending
+    jobs ask for of their first choice;
     PAST GPU-HOURS is decayed past use, where the policy states a usageHalfLife.
     """
     with connected(server) as client:
@@ -67,6 +69,7 @@ def _cells(line: QueueLine) -> list[str]:
     ceiling = "none" if line.max is None else str(line.max)
     figures = (
         line.guaranteed,
+        "all" if line.lendable is None else line.lendable,
         ceiling,
         line.fair_share,
         line.held,

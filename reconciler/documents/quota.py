@@ -114,6 +114,7 @@ class QuotaTree:
                 message = f"perUser {entry.per_user} is more than max {entry.max} {entry.gpu_type}: it never binds"
                 fix = "Lower perUser, or delete it."
                 yield queue.problem((*at, "perUser"), "per-user-above-max", message, fix, severity="warning")
+            yield from _lending_problems(queue, at, entry)
             yield from self._capacity_problems(queue, at, entry)
 
     def _capacity_problems(self, queue: Declared[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
@@ -155,6 +156,20 @@ class QuotaTree:
         if entry is not None and entry.guaranteed is not None:
             return entry.guaranteed
         return MilliGpu(sum(self._promised(child, gpu_type) for child in self.children[queue.name]))
+
+
+def _lending_problems(queue: Declared[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
+    """A part of a guarantee is lent: so there is one, and it is no smaller."""
+    if entry.lendable is None:
+        return
+    if entry.guaranteed is None:
+        message = f"lendable {entry.lendable} {entry.gpu_type} is a part of guaranteed, which is not stated"
+        fix = "State guaranteed beside it, or delete lendable."
+        yield queue.problem((*at, "lendable"), "lendable-without-guaranteed", message, fix)
+    elif entry.lendable > entry.guaranteed:
+        message = f"lendable {entry.lendable} is more than guaranteed {entry.guaranteed} {entry.gpu_type}"
+        fix = "Lower it, or delete it: then all of the guarantee is lent."
+        yield queue.problem((*at, "lendable"), "lendable-above-guaranteed", message, fix)
 
 
 def _turn_problems(queue: Declared[Queue]) -> Iterator[Problem]:

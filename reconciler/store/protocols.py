@@ -21,9 +21,6 @@ from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec, TaskPlacement
 
-HISTORY_JOBS = 2000
-"""Ended jobs whose run times are read for a round, the newest by submission: enough neighbours for all that lately arrived."""
-
 
 class StoreUnusableError(Exception):
     """The disk is full, the file is corrupt, the database is gone: a person must act; what was committed is kept."""

@@ -27,6 +27,8 @@ def _advice(reason: AnyReason) -> str:
     match reason:
         case AboveMax(queue=queue, gpu_type=gpu_type, max=most, per_user=True):
             return f"Up to {most} {gpu_type} of one user would fit in queue {queue}."
+        case AboveMax(queue=queue, gpu_type=gpu_type, max=most, lent=True):
+            return f"Up to {most} {gpu_type} would fit beside what queue {queue} keeps back."
         case AboveMax(queue=queue, gpu_type=gpu_type, max=most):
             none = f"Queue {queue} holds no {gpu_type}: choose another queue or GPU type."
             return f"Up to {most} {gpu_type} would fit in queue {queue}." if most else none

@@ -18,6 +18,7 @@ from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_fallback import fallback_violations
 from solver.plan.check_fit import fit_violations
 from solver.plan.check_gangs import gang_violations
+from solver.plan.check_lending import lending_violations
 from solver.plan.check_mig import mig_violations
 from solver.plan.check_moves import move_violations
 from solver.plan.check_order import order_violations
@@ -63,7 +64,14 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
     ):
         yield from judge(snapshot, policy, plan)
     world, steps = with_parts_apart(snapshot, plan)
-    for judge in (entry_violations, mig_violations, sharing_violations, reservation_violations, declared_violations):
+    for judge in (
+        entry_violations,
+        lending_violations,
+        mig_violations,
+        sharing_violations,
+        reservation_violations,
+        declared_violations,
+    ):
         yield from judge(world, policy, steps)
     yield from _Court(world, policy, steps).findings()
 

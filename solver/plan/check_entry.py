@@ -6,7 +6,7 @@ Part of the checker, and as slow and obvious. It needs every bound job and node 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
 from solver.plan.violation import Violation
@@ -19,8 +19,8 @@ from solver.world.workload import Job, TaskPlacement
 UserUse = Counter[tuple[str, GpuType, str]]
 """GPUs by queue, type and user."""
 
-Held = tuple[Job, tuple[TaskPlacement, ...]]
-"""Somebody, and tasks that count for it."""
+Holders = Sequence[tuple[str, str, tuple[TaskPlacement, ...]]]
+"""Placements, each with its queue and user."""
 
 
 def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
@@ -35,7 +35,19 @@ def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
                 problem = f"starts with a priority class that queue {queue.name} does not take"
                 yield Violation("class", job.name, problem)
-    yield from _users(snapshot, policy, bound, _charged(snapshot, plan))
+    stays = [(job.spec.queue, job.user, tasks) for job, tasks in staying(snapshot, plan)]
+    yield from _users(snapshot, policy, stays, [(job.spec.queue, job.user, tasks) for job, tasks in bound])
+
+
+def staying(snapshot: Snapshot, plan: Plan) -> Iterable[tuple[Job, tuple[TaskPlacement, ...]]]:
+    """Who counts beside what a plan gives: not who is evicted, but who was promised its devices and keeps the promise."""
+    leaving = {intent.job for intent in snapshot.in_flight.intents if intent.evicts}
+    leaving |= {step.job for step in plan.steps if isinstance(step, Evict)}
+    settled = {step.job for step in plan.steps if isinstance(step, Bind | Nominate | Withdraw)}
+    promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations if intent.job not in settled}
+    for job in snapshot.jobs:
+        goes_on = job.phase != "pending" and job.name not in leaving
+        yield job, job.placement if goes_on else promised.get(job.name, ())
 
 
 def path_of(policy: Policy, name: str) -> list[Queue]:
@@ -48,19 +60,9 @@ def path_of(policy: Policy, name: str) -> list[Queue]:
     return path
 
 
-def _charged(snapshot: Snapshot, plan: Plan) -> Iterable[Held]:
-    """Who counts beside the plan's own starts: not who is asked to leave, but who was promised something before."""
-    leaving = {intent.job for intent in snapshot.in_flight.intents if intent.evicts}
-    leaving |= {step.job for step in plan.steps if isinstance(step, Evict)}
-    settled = {step.job for step in plan.steps if isinstance(step, Bind | Nominate | Withdraw)}
-    promised = {i.job: i.tasks for i in snapshot.in_flight.nominations if i.job not in settled}
-    for job in snapshot.jobs:
-        yield job, promised.get(job.name, ()) if job.name in leaving or not job.placement else job.placement
-
-
-def _users(snapshot: Snapshot, policy: Policy, started: Iterable[Held], charged: Iterable[Held]) -> Iterable[Violation]:
+def _users(snapshot: Snapshot, policy: Policy, stays: Holders, started: Holders) -> Iterable[Violation]:
     """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
-    before = _use(snapshot, policy, charged)
+    before = _use(snapshot, policy, stays)
     added = _use(snapshot, policy, started)
     for (name, gpu_type, user), milli in sorted(added.items()):
         queue = policy.queue(name)
@@ -72,11 +74,11 @@ def _users(snapshot: Snapshot, policy: Policy, started: Iterable[Held], charged:
             yield Violation("S3", name, problem)
 
 
-def _use(snapshot: Snapshot, policy: Policy, holders: Iterable[Held]) -> UserUse:
+def _use(snapshot: Snapshot, policy: Policy, holders: Holders) -> UserUse:
     types = {node.name: node.gpu_type for node in snapshot.nodes}
     use: UserUse = Counter()
-    for job, tasks in holders:
-        for queue in path_of(policy, job.spec.queue):
+    for name, user, tasks in holders:
+        for queue in path_of(policy, name):
             for task in tasks:
-                use[queue.name, types.get(task.node, GpuType("")), job.user] += task.gpus
+                use[queue.name, types.get(task.node, GpuType("")), user] += task.gpus
     return use

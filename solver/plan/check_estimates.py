@@ -57,7 +57,8 @@ class _Future:
             step.job for step in self.plan.steps if isinstance(step, Evict) and self.snapshot.time + step.grace <= at
         }
         for job in self.snapshot.jobs:
-            limited = job.time_limit is not None and (job.started_at is None or job.started_at + job.time_limit <= at)
+            limit = self._limit(job)
+            limited = limit is not None and (job.started_at is None or job.started_at + limit <= at)
             if (
                 job.phase != "stopping"
                 and not limited
@@ -66,8 +67,21 @@ class _Future:
             ):
                 yield from job.placement
         for step in self.plan.steps:
-            if isinstance(step, Bind) and (step.time_limit is None or self.snapshot.time + step.time_limit > at):
+            if isinstance(step, Bind) and not self._ended(step, at):
                 yield from () if self._given_back(step.tasks, at) else step.tasks
+
+    def _ended(self, step: Bind, at: Instant) -> bool:
+        job = next(job for job in self.snapshot.jobs if job.name == step.job)
+        limit = step.time_limit if step.time_limit is not None else self._limit(job)
+        return limit is not None and self.snapshot.time + limit <= at
+
+    def _limit(self, job: Job) -> int | None:
+        """How long it may run, or else is expected to."""
+        if job.time_limit is not None or job.spec.type == "service":
+            return job.time_limit
+        alike = (job.spec.queue, job.spec.priority_class)
+        known = (one for one in self.snapshot.in_flight.durations if (one.queue, one.priority_class) == alike)
+        return next((one.duration for one in known), None)
 
     def _given_back(self, tasks: Iterable[TaskPlacement], at: Instant) -> bool:
         """Whether somebody runs on what is reserved for a gang from then on, or before: it may be asked to leave for that."""

@@ -88,12 +88,19 @@ class _Evictions:
             yield Violation("S9", victim.name, problem)
 
     def _frees_quota(self, victim: Job, taker: Job) -> bool:
-        """Whether a limit binds both: that of their own queue, or a max above them."""
+        """Whether a limit binds both: that of their own queue, a max above them, or what others lend."""
         shared = {queue.name for queue in path_of(self.policy, victim.spec.queue)}
         above = [queue for queue in path_of(self.policy, taker.spec.queue) if queue.name in shared]
-        return victim.spec.queue == taker.spec.queue or any(
-            entry.max is not None for queue in above for entry in queue.quota
+        return (
+            victim.spec.queue == taker.spec.queue
+            or any(entry.max is not None for queue in above for entry in queue.quota)
+            or self._frees_what_may_be_lent(victim)
         )
+
+    def _frees_what_may_be_lent(self, victim: Job) -> bool:
+        """Whether somebody does not lend all its GPUs of a type that the victim holds: then it leaves more of the rest."""
+        entries = [entry for queue in self.policy.queues for entry in queue.quota if entry.lendable is not None]
+        return any(self._gpus(victim)[entry.gpu_type] for entry in entries)
 
     def _unlawful(self, victim: Job, taker: Job) -> str:
         mine, theirs = self._class(victim), self._class(taker)

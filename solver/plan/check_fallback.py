@@ -63,10 +63,12 @@ def _is_early(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, poli
 
 
 def _sure_to_serve(job: Job, gpu_type: GpuType, snapshot: Snapshot, policy: Policy) -> bool:
-    """Whole GPUs, nothing asked of topology, no ceiling in the way, and enough nodes, were they empty."""
+    """Whole GPUs, nothing asked of topology, no ceiling in the way, all lent, and enough nodes, were they empty."""
     (group,) = job.spec.task_groups
     shape, least = group.shape, group.replicas if group.min_replicas is None else group.min_replicas
     topology, known = job.spec.topology, policy.priority_class(job)
+    if any(entry.lendable is not None for queue in policy.queues for entry in queue.quota):
+        return False
     asks = topology.required or topology.group or topology.spread
     own = group.topology.required or group.topology.group or group.topology.spread
     if asks or own or not shape.gpus or (known and not known.preemptible):

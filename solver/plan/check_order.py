@@ -7,7 +7,9 @@ It needs every bound job and node to be in the snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from solver.plan.check_entry import path_of
 from solver.plan.check_turns import cost
@@ -33,11 +35,20 @@ def order_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable
     # What an earlier round has promised it decided before those came who would be first now.
     promised = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "nominate"} - withdrawn
     types = {node.name: node.gpu_type for node in snapshot.nodes}
+    on_hold = {
+        queue.name for queue in policy.queues if any(q.stop_policy != "None" for q in path_of(policy, queue.name))
+    }
+    competing = (
+        job
+        for job in snapshot.pending
+        if job.name in named and job.name not in promised and job.spec.queue not in on_hold
+    )
+    ranks = _Ranks.among(competing, policy)
     for queue in policy.queues:
         by = _strict_order(policy, queue.name)
         jobs = [job for job in snapshot.jobs if by and job.spec.queue == queue.name and job.phase == "pending"]
         waiting: list[Job] = []
-        for job in _in_order([job for job in jobs if job.name in named], by or "fifo", policy, snapshot):
+        for job in _in_order([job for job in jobs if job.name in named], by or "fifo", ranks, snapshot):
             if job.name in promised:
                 continue
             if job.name not in tasks_of:
@@ -57,10 +68,60 @@ def _strict_order(policy: Policy, name: str) -> OrderBy | None:
     return None
 
 
-def _in_order(jobs: list[Job], by: OrderBy, policy: Policy, snapshot: Snapshot) -> list[Job]:
+class _Kind(NamedTuple):
+    """Jobs that have the same rank."""
+
+    queue: str
+    slo_class: str
+    value: int
+    scope: str
+
+
+@dataclass(slots=True)
+class _Ranks:
+    """The ranks of values, among all jobs that compete in a round."""
+
+    policy: Policy
+    kinds: frozenset[_Kind]
+    _known: dict[_Kind, int] = field(default_factory=dict)
+
+    @classmethod
+    def among(cls, competing: Iterable[Job], policy: Policy) -> _Ranks:
+        """Of these alone, as far as their queues go by priority."""
+        by = {str(queue.name): _goes_by(policy, queue.name) for queue in policy.queues}
+        kinds = {_kind(policy, job) for job in competing}
+        return cls(policy, frozenset(kind for kind in kinds if by.get(kind.queue) == "priority"))
+
+    def of(self, job: Job) -> int:
+        """That of one job; all that come late share the last."""
+        return min(LAST_RANK, self._rank(_kind(self.policy, job)))
+
+    def _rank(self, mine: _Kind) -> int:
+        """As many as larger values wait in the queue; with scope cluster no less than wait with it; and after all it follows."""
+        if mine not in self._known:
+            larger = [kind for kind in self.kinds if kind.value > mine.value]
+            alike = [kind for kind in larger if kind.slo_class == mine.slo_class]
+            own = {kind.value for kind in larger if kind.queue == mine.queue}
+            across = {kind.value for kind in alike if kind.scope == mine.scope == "cluster"}
+            follows = [1 + self._rank(kind) for kind in alike if kind.queue == mine.queue]
+            self._known[mine] = max([len(own), len(across), *follows])
+        return self._known[mine]
+
+
+def _kind(policy: Policy, job: Job) -> _Kind:
+    known = policy.priority_class(job) or PriorityClass("")
+    return _Kind(job.spec.queue, known.slo_class, known.value, known.scope)
+
+
+def _goes_by(policy: Policy, name: str) -> OrderBy:
+    said = (queue.ordering for queue in path_of(policy, name))
+    return next((ordering.by for ordering in said if ordering is not None), "priority")
+
+
+def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, snapshot: Snapshot) -> list[Job]:
     """SLO class, rank of the value (by priority only), age band; then what the queue goes by, and submission."""
+    policy = ranks.policy
     classes = {job.name: policy.priority_class(job) or PriorityClass("") for job in jobs}
-    values = sorted({known.value for known in classes.values()}, reverse=True)
 
     def band(job: Job) -> int:
         hours = max(0, snapshot.time - job.submitted_at) / 3_600_000
@@ -68,7 +129,7 @@ def _in_order(jobs: list[Job], by: OrderBy, policy: Policy, snapshot: Snapshot) 
 
     def key(job: Job) -> tuple[float, ...]:
         slo, highest = SLO_CLASSES.index(classes[job.name].slo_class), band(job)
-        rank = min(values.index(classes[job.name].value), LAST_RANK) if by == "priority" else 0
+        rank = ranks.of(job) if by == "priority" else 0
         own: float = 0
         if by == "fifo":  # whoever is behind and aged faster does not pass
             highest = 0

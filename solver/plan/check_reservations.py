@@ -138,7 +138,12 @@ class _Court:
         if deadline is not None:
             return deadline <= by
         began = self.snapshot.time if job.started_at is None else job.started_at
-        return job.time_limit is not None and began + job.time_limit <= by
+        limit = job.time_limit
+        if limit is None and job.spec.type != "service":
+            alike = (job.spec.queue, job.spec.priority_class)
+            known = (one for one in self.snapshot.in_flight.durations if (one.queue, one.priority_class) == alike)
+            limit = next((one.duration for one in known), None)
+        return limit is not None and began + limit <= by
 
     def _of(self, name: JobName, tasks: Iterable[TaskPlacement], node: NodeName) -> tuple[int, int]:
         shapes = {group.name: group.shape for group in self._job(name).spec.task_groups}

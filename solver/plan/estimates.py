@@ -11,13 +11,18 @@ class Estimate(Document, frozen=True, tag_field="estimate"):
 
 
 class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
-    """It could start at `at`, if what runs ends at its limit, what comes before it is served first, and nothing else arrives."""
+    """It could start at `at`, if what runs ends at its limit, what comes before it is served first, and nothing else arrives.
+
+    `by_history`: and if jobs without a limit end when most of their queue and class did.
+    """
 
     at: Instant
+    by_history: bool = False
 
     def __str__(self) -> str:
         to_the_second = Instant(-(-self.at // 1000) * 1000)
-        return f"earliest start {to_the_second}, if what runs ends at its limit"
+        otherwise = ", or without one when most of its queue and class did" if self.by_history else ""
+        return f"earliest start {to_the_second}, if what runs ends at its limit{otherwise}"
 
 
 class EndUnknown(Estimate, frozen=True, tag="end-unknown"):

@@ -25,7 +25,8 @@ from solver.world.workload import JobName, QueueName
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
     """A queue on the job's path would go above its max; with a `user`, that user above what one may hold there.
 
-    `used` is the queue's use, or that user's in it.
+    `used` is the queue's use, or that user's in it. With `kept_back`, another queue does not lend that many GPUs: then `max` is
+    what there is of the type, and `used` what of it is in use or kept back from the job's queue.
     """
 
     queue: QueueName
@@ -35,8 +36,12 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
     wanted: MilliGpu
     origin: str = ""
     user: str | None = None
+    kept_back: MilliGpu | None = None
 
     def __str__(self) -> str:
+        if self.kept_back is not None:
+            kept = f"queue {self.queue} does not lend {self.kept_back} {self.gpu_type}{at(self.origin)}"
+            return f"{kept}: {self.used} of {self.max} are in use or kept back; this job needs {self.wanted}"
         if self.user is not None:
             cap = f"at most {self.max} {self.gpu_type} per user in queue {self.queue}{at(self.origin)}"
             return f"user {self.user or '(none)'} holds {self.used} of {cap}; this job needs {self.wanted}"

@@ -77,7 +77,7 @@ class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
 
 
 class AboveMax(Reason, frozen=True, tag="above-max"):
-    """The gang is larger than a queue on its path may ever hold, or `per_user` than one user may hold there."""
+    """The gang is larger than a queue on its path may ever hold, `per_user` than one user may, or than others have ever `lent`."""
 
     queue: QueueName
     gpu_type: GpuType
@@ -85,11 +85,14 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
     wanted: MilliGpu
     origin: str = ""
     per_user: bool = False
+    lent: bool = False
 
     def __str__(self) -> str:
         cap = f"queue {self.queue} may never hold more than {self.max}{at(self.origin)}"
         if self.per_user:
             cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
+        elif self.lent:
+            cap = f"no more than {self.max} are ever lent, since queue {self.queue} keeps some back{at(self.origin)}"
         return f"needs {self.wanted} {self.gpu_type}; {cap}"
 
 

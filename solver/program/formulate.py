@@ -3,9 +3,9 @@
 Columns: `a` gangs of a class served one way (GPU types, topology variant); `g` tasks by which these grow; `w` tasks, or whole
 gangs where the level is no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and
 inside fair shares; `y` whether all of a class that stands in line start; `o` whole GPUs of a cell that are divided for one
-trust domain. There is no column per node or per alike job.
+trust domain; `x` what a queue weighs above what it does not lend. There is no column per node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
-guarantee and fair share of every queue on the path; in strict queues nobody before those ahead of it.
+guarantee and fair share of every queue on the path; what is not lent; in strict queues nobody before those ahead of it.
 Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit. docs/solver.md has
 the whole program in formulas.
 """
@@ -20,6 +20,7 @@ from solver.program.builder import ProgramBuilder, summed
 from solver.program.capacity import CapacityRows, Opened
 from solver.program.cells import Cell, Cells, bare, size_of
 from solver.program.classes import JobClass
+from solver.program.lending import LendingRows
 from solver.program.lines import LineRows
 from solver.program.optimiser import Program
 from solver.program.ways import Growth, Kind, Part, Taker, Way
@@ -52,8 +53,12 @@ class Formulation:
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
     all_started: dict[int, int] = field(default_factory=dict)
+    lending: LendingRows = field(init=False)
     _seen: dict[Against, Cells] = field(default_factory=dict)
     _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        self.lending = LendingRows(self.builder, self.shares)
 
     def state(self) -> Program:
         """Write all columns, rows and layers."""
@@ -67,6 +72,7 @@ class Formulation:
             flows = {kind: columns for kind, columns in self.flows.items() if kind.against >= view}
             CapacityRows(self.builder, view, cells, flows, self.opened).state()
         self._quota_rows()
+        self.lending.state(self._takers())
         self.all_started = LineRows(self.builder, self.classes, self.ways).state()
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
         self.fair = self._columns_inside(self.shares.fair_room, binds=False)

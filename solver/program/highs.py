@@ -49,7 +49,8 @@ def stated(program: Program) -> pulp.LpProblem:
             zip(program.lower.tolist(), program.upper.tolist(), categories.tolist(), strict=True)
         )
     ]
-    problem.setObjective(pulp.LpAffineExpression([(column, 0.0) for column in columns[:1]]))
+    # PuLP forgets columns that are nowhere named, and those after them would then answer to the wrong numbers.
+    problem.setObjective(pulp.LpAffineExpression([(column, 0.0) for column in columns]))
     terms: list[list[tuple[Any, float]]] = [[] for _ in range(len(program.row_lower))]
     for row, column, factor in zip(
         program.entry_row.tolist(), program.entry_column.tolist(), program.entry_value.tolist(), strict=True

@@ -1,9 +1,9 @@
 """What wants to start this round: each pending job with its place in the order and the GPU types it may use.
 
-Order (DESIGN section 5): SLO class, then the rank of the job's priority value among its own queue's waiting values, so
-that no team outranks another by writing larger numbers; inside such a sub-layer the jobs whose waiting has lifted them by
-the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would already take;
-then, above guarantees, the queue with the least dominant share by weight (rules/dominance).
+Order (DESIGN section 5): SLO class, then the rank of the job's priority value (rules/ranks) among its own queue's waiting
+values, so that no team outranks another by writing larger numbers; inside such a sub-layer the jobs whose waiting has lifted
+them by the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would
+already take; then, above guarantees, the queue with the least dominant share by weight (rules/dominance).
 Who of one queue is earlier is the queue's own affair (rules/turns); nothing here ever turns its order round.
 """
 
@@ -18,17 +18,15 @@ from solver.rules.entitlement import Charge, Shares
 from solver.rules.entry import may_borrow
 from solver.rules.fallback import as_open_at
 from solver.rules.options import Option
-from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
+from solver.rules.policy import SLO_CLASSES, Policy
 from solver.rules.precedence import ordering_of
+from solver.rules.ranks import RANKS_MAX, ranks_of
 from solver.rules.tree import Line, QueueTree
 from solver.rules.turns import Seniority, in_turn, with_those_behind
 from solver.world.cluster import GpuType
 from solver.world.held import NOBODY, Against
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, QueueName
-
-RANKS_MAX = 8
-"""Priority values told apart per queue and SLO class; lower ones share the last sub-layer."""
 
 BANDS = 64
 """Steps of the place in the order that the program tells apart. More would split job classes without changing plans."""
@@ -44,7 +42,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubLayer:
-    """Which GPUs are served before which: SLO class (as index in SLO_CLASSES), then priority rank inside the queue.
+    """Which GPUs are served before which: SLO class (as index in SLO_CLASSES), then priority rank.
 
     All that gangs need to start comes before all by which they grow.
     """
@@ -176,27 +174,15 @@ def _likeness(
 
 
 def _sub_layers(jobs: list[Job], policy: Policy, tree: QueueTree) -> dict[JobName, SubLayer]:
-    """By SLO class and rank. A queue that does not go by priority has one rank."""
+    """By SLO class and rank."""
+    ranks = ranks_of(jobs, policy, tree)
     classes = {job.name: policy.priority_class(job) for job in jobs}
-    waiting: dict[QueueName, set[int]] = defaultdict(set)
-    for job in jobs:
-        known = classes[job.name]
-        waiting[job.spec.queue].add(_value(job, known, tree))
-    ranks = {
-        (queue, value): min(rank, RANKS_MAX - 1)
-        for queue, values in waiting.items()
-        for rank, value in enumerate(sorted(values, reverse=True))
-    }
     return {
-        job.name: SubLayer(SLO_CLASSES.index(known.slo_class), ranks[job.spec.queue, _value(job, known, tree)])
-        if (known := classes[job.name])
+        name: SubLayer(SLO_CLASSES.index(known.slo_class), ranks[name])
+        if known
         else SubLayer(len(SLO_CLASSES) - 1, RANKS_MAX - 1)
-        for job in jobs
+        for name, known in classes.items()
     }
-
-
-def _value(job: Job, known: PriorityClass | None, tree: QueueTree) -> int:
-    return known.value if known and ordering_of(tree, job.spec.queue).by == "priority" else 0
 
 
 def _turns(

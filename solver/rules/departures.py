@@ -12,15 +12,15 @@ import msgspec
 from solver.rules.entitlement import Shares, shares_of
 from solver.rules.entry import draining
 from solver.rules.harm import Convergence
-from solver.rules.loans import loans_in
+from solver.rules.loans import ends_by, loans_in
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
 from solver.rules.victims import STANDINGS, Holder, Law, gangs_first, holders_of, protected
 from solver.world.inflight import ConvergenceClock
 from solver.world.parts import owner_of, place_in_gang
-from solver.world.quantities import Instant, MilliGpu
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName
+from solver.world.workload import JobName, QueueName
 
 Rule = Literal["drain", "converge", "return"]
 """`drain`: a queue has its jobs leave. `converge`: a `max` was lowered below what a queue holds, and its time is over.
@@ -105,14 +105,8 @@ def _returned(snapshot: Snapshot, policy: Policy, law: Law, shares: Shares) -> I
         for holder in parts:
             job, known = holder.job, holder.priority_class
             due = snapshot.time.after(policy.grace(job)) >= held.start
-            if due and not _ends_by(job, held.start) and not protected(job, known.protection, snapshot.time):
+            if due and not ends_by(job, held.start) and not protected(job, known.protection, snapshot.time):
                 yield Departure(holder, "return", queue_of[held.holder], law.lost_gpu_s(holder), held.holder)
-
-
-def _ends_by(job: Job, by: Instant) -> bool:
-    """Whether its time limit ends it before it could be asked for more."""
-    started_at, limit = job.started_at, job.time_limit
-    return started_at is not None and limit is not None and started_at.after(limit) <= by
 
 
 def _converging(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from solver.rules.dominance import Cluster, cluster_of
+from solver.rules.lending import Lending, Weights, lending_of
 from solver.rules.policy import Queue
 from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
@@ -27,7 +28,7 @@ class Shares:
     `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
     nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
-    (rules/fairshare). `precedence`: who comes first in queues that go by cost.
+    (rules/fairshare). `precedence`: who comes first in queues that go by cost. `lending`: what is kept back for its owners.
     """
 
     tree: QueueTree
@@ -39,6 +40,7 @@ class Shares:
     cluster: Cluster = field(default_factory=Cluster)
     fair: Mapping[Line, int] = field(default_factory=dict)
     precedence: Precedence = field(default_factory=Precedence)
+    lending: Lending = field(default_factory=Lending)
 
     def holding(self, used: Mapping[Line, int]) -> Shares:
         """The same shares under another use."""
@@ -89,6 +91,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         user_caps_of(snapshot, tree),
         inside_guarantees(tree, guaranteed, used),
         cluster_of(snapshot, capacity),
+        lending=lending_of(snapshot, tree, guaranteed),
     )
 
 
@@ -227,16 +230,21 @@ class Inside:
 
 @dataclass(slots=True)
 class Headroom:
-    """What is left under every ceiling, inside every guarantee and inside every fair share while a round hands out GPUs."""
+    """What is left under every ceiling, inside every guarantee and inside every fair share while a round hands out GPUs.
+
+    `weights`: what queues keep back from each other.
+    """
 
     shares: Shares
     taken: dict[Line, int] = field(default_factory=dict)
     entitled: Inside = field(init=False)
     fair: Inside = field(init=False)
+    weights: Weights = field(init=False)
 
     def __post_init__(self) -> None:
         self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
         self.fair = Inside(self.shares.tree, self.shares.fair_room)
+        self.weights = Weights.of(self.shares.tree, self.shares.lending, self.shares.used, self.taken)
 
     def under(self, shares: Shares) -> Headroom:
         """The same starts counted against other shares: what would be left once somebody has gone."""
@@ -255,10 +263,15 @@ class Headroom:
             if (room := self.shares.room_under_max(line)) is not None and milli > room - self.taken.get(line, 0)
         )
 
+    def allows(self, queue: QueueName, charge: Charge) -> bool:
+        """Whether neither a ceiling nor what is kept back for others forbids the charge."""
+        return not self.blocking(queue, charge) and not self.weights.refused(queue, charge)
+
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns its entitled part."""
         for gpu_type, milli in charge.items():
             for line in self.shares.tree.lines(queue, gpu_type):
                 self.taken[line] = self.taken.get(line, 0) + milli
         self.fair.take(queue, charge)
+        self.weights.take(queue, charge)
         return self.entitled.take(queue, charge)

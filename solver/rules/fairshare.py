@@ -3,21 +3,21 @@
 Per GPU type, undecayed (DESIGN section 5): guaranteed first, as far as there is demand; then the rest by weight among
 siblings that still want more, at each level of the tree. Counted in milli-GPU, but what goes by weight are whole GPUs, and
 demand is rounded up to them: a third of a GPU to each of three queues would be of use to none. What one can't use goes to
-the others (max-min fairness by water-filling; Bertsekas and Gallager, "Data Networks", section 6.5.2).
+the others (max-min fairness by water-filling; Bertsekas and Gallager, "Data Networks", section 6.5.2), but for what it does
+not lend (rules/lending).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from solver.rules.entitlement import Charge, Headroom, Shares, by_weight
 from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
-from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, QueueName
 
 
@@ -51,15 +51,14 @@ def divide(milli: int, claimants: Mapping[QueueName, Claimant]) -> dict[QueueNam
 
 def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[QueueName, Charge]]) -> Shares:
     """The shares, with the fair share of every queue: of `capacity`, under what it holds and what `wanted` adds to that."""
-    demand: dict[Line, int] = defaultdict(int)
+    division = _Division(shares)
     for queue, charge in wanted:
         for gpu_type, milli in charge.items():
-            demand[Line(queue, gpu_type)] += milli
-    fair: dict[Line, int] = {}
+            division.demand[Line(queue, gpu_type)] += milli
     for gpu_type, milli in sorted(capacity.items()):
-        _add_up(shares, None, gpu_type, demand)
-        _share_out(shares, None, gpu_type, milli, demand, fair)
-    return replace(shares, fair=fair)
+        division.add_up(None, gpu_type)
+        division.share_out(None, gpu_type, milli)
+    return replace(shares, fair=division.fair)
 
 
 def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tuple[QueueName, Charge]]:
@@ -72,49 +71,53 @@ def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tupl
         yield job.spec.queue, most
 
 
-def live_gpus(snapshot: Snapshot) -> dict[GpuType, int]:
-    """Milli-GPU that can be divided now: the healthy ones of nodes that are there, cordoned or not."""
-    capacity: dict[GpuType, int] = defaultdict(int)
-    for node in snapshot.nodes:
-        if node.ready and node.gpus:
-            capacity[node.gpu_type] += MilliGpu.gpus(sum(gpu.healthy for gpu in node.gpus))
-    return dict(capacity)
-
-
-def _add_up(shares: Shares, parent: QueueName | None, gpu_type: GpuType, demand: dict[Line, int]) -> int:
-    """Turn what is wanted at the leaves into the demand of every queue below `parent`; returns their sum."""
-    total = 0
-    for queue in shares.tree.children.get(parent, ()):
-        line = Line(queue.name, gpu_type)
-        below = _add_up(shares, queue.name, gpu_type, demand)
-        own = below if queue.name in shares.tree.children else _whole(shares.used.get(line, 0) + demand.get(line, 0))
-        demand[line] = min(own, shares.ceiling.get(line, own))
-        total += demand[line]
-    return total
-
-
 def _whole(milli: int) -> int:
     return MilliGpu.gpus(whole_gpus(milli))
 
 
-def _share_out(
-    shares: Shares,
-    parent: QueueName | None,
-    gpu_type: GpuType,
-    milli: int,
-    demand: Mapping[Line, int],
-    fair: dict[Line, int],
-) -> None:
-    children = shares.tree.children.get(parent, ())
-    claimants = {
-        queue.name: Claimant(
-            shares.guaranteed.get(Line(queue.name, gpu_type), 0), demand[Line(queue.name, gpu_type)], queue.weight
-        )
-        for queue in children
-    }
-    for name, part in divide(milli, claimants).items():
-        fair[Line(name, gpu_type)] = part
-        _share_out(shares, name, gpu_type, part, demand, fair)
+@dataclass(slots=True)
+class _Division:
+    """The division of all types among all queues. `idle`: what lines do not lend and would not use if all demand were served.
+
+    Idle or not, what a queue does not lend is divided to it first: it lies inside its guarantee.
+    """
+
+    shares: Shares
+    demand: dict[Line, int] = field(default_factory=lambda: defaultdict(int))
+    idle: dict[Line, int] = field(default_factory=dict)
+    fair: dict[Line, int] = field(default_factory=dict)
+
+    def add_up(self, parent: QueueName | None, gpu_type: GpuType) -> tuple[int, int]:
+        """The demand of every queue below `parent`, from what is wanted at the leaves; returns the sums of demand and idle."""
+        total = total_idle = 0
+        for queue in self.shares.tree.children.get(parent, ()):
+            line = Line(queue.name, gpu_type)
+            below, idle_below = self.add_up(queue.name, gpu_type)
+            wanted = _whole(self.shares.used.get(line, 0) + self.demand.get(line, 0))
+            own = below if queue.name in self.shares.tree.children else wanted
+            self.demand[line] = min(own, self.shares.ceiling.get(line, own))
+            self.idle[line] = max(idle_below, self.shares.lending.kept.get(line, 0) - self.demand[line])
+            total += self.demand[line]
+            total_idle += self.idle[line]
+        return total, total_idle
+
+    def share_out(self, parent: QueueName | None, gpu_type: GpuType, milli: int) -> None:
+        """Divide milli-GPU among the queues below `parent`, and what each gets among those below it."""
+        lines = {queue.name: Line(queue.name, gpu_type) for queue in self.shares.tree.children.get(parent, ())}
+        claimants = {
+            name: Claimant(
+                self.shares.guaranteed.get(line, 0),
+                self.demand[line] + self.idle[line],
+                self.shares.tree.by_name[name].weight,
+            )
+            for name, line in lines.items()
+        }
+        for name, part in divide(milli, claimants).items():
+            line = lines[name]
+            self.fair[line] = max(0, part - self.idle[line])
+            below = (Line(child.name, gpu_type) for child in self.shares.tree.children.get(name, ()))
+            own_idle = self.idle[line] - sum(self.idle[child] for child in below)
+            self.share_out(name, gpu_type, part - own_idle)
 
 
 def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]) -> bool:

@@ -62,6 +62,12 @@ def can_be_gone(job: Job, policy: Policy, now: Instant, by: Instant) -> bool:
     return known is not None and known.preemptible and asked >= now and not protected(started, known.protection, asked)
 
 
+def ends_by(job: Job, by: Instant) -> bool:
+    """Whether its time limit ends it before it could be asked for more."""
+    started_at, limit = job.started_at, job.time_limit
+    return started_at is not None and limit is not None and started_at.after(limit) <= by
+
+
 def has_nothing_inside(shares: Shares, queue: QueueName, charge: Charge) -> bool:
     """Whether not even a part of this would lie inside the guarantees of its queue's path."""
     return Inside(shares.tree, shares.entitled_room).part(queue, charge) == 0

@@ -18,6 +18,9 @@ SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
 """In the order in which entitled demand is served."""
 
+Scope = Literal["queue", "cluster"]
+"""Where a priority value compares: among the jobs of one queue, or with those of scope cluster in all queues too."""
+
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
 
@@ -58,7 +61,8 @@ class Quota(Document, frozen=True):
     """What a queue may hold of one GPU type.
 
     `guaranteed` unset is the weighted share of what the parent has not given to other children; an explicit 0 is none.
-    `max` unset is no ceiling, `per_user` unset no ceiling for a single user.
+    `max` unset is no ceiling, `per_user` unset no ceiling for a single user. `lendable` is the most of `guaranteed` that others
+    may borrow; unset: all of it.
     `origin` is the place in Git (`file:line`), for messages only.
     """
 
@@ -66,6 +70,7 @@ class Quota(Document, frozen=True):
     guaranteed: MilliGpu | None = None
     max: MilliGpu | None = None
     per_user: MilliGpu | None = None
+    lendable: MilliGpu | None = None
     origin: str = ""
 
 
@@ -95,7 +100,7 @@ class Queue(Document, frozen=True):
 
 
 class PriorityClass(Document, frozen=True):
-    """`value` orders jobs inside a queue; the SLO class orders entitled demand across queues.
+    """`value` orders jobs inside a queue, and by its `scope` across queues (rules/ranks); the SLO class orders entitled demand.
 
     A job that is not `preemptible` starts only inside guarantees, or anywhere where its class `may_borrow`; what such a
     job borrows can be taken back.
@@ -114,6 +119,7 @@ class PriorityClass(Document, frozen=True):
     placement: PlacementStyle | None = None
     preemptible: bool = True
     may_borrow: bool = False
+    scope: Scope = "queue"
     protection: Protection = Protection()
     origin: str = ""
 
@@ -145,6 +151,7 @@ class SchedulingPolicy(Document, frozen=True):
     `eta_horizon`: how far ahead earliest starts are looked for. `reclaim_within`: how long protections and the limit of
     evictions per round may delay work inside a guarantee.
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
+    `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
@@ -158,6 +165,7 @@ class SchedulingPolicy(Document, frozen=True):
     fallback_after: Duration = Duration(0)
     convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
+    duration_quantile: float = 0.9
     solver: SolverLimits = SolverLimits()
     origin: str = ""
 

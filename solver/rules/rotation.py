@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from solver.rules.costs import places_in
 from solver.rules.entitlement import Charge, Shares
+from solver.rules.lending import Weights
 from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.precedence import Place, Precedence, ordering_of
@@ -86,16 +87,17 @@ def _free(snapshot: Snapshot, types: dict[NodeName, GpuType]) -> Counter[GpuType
 def _room(
     queue: QueueName, line: Sequence[Standing], free: Charge, types: dict[NodeName, GpuType], shares: Shares
 ) -> dict[GpuType, int]:
-    """What the queue can hold, by type: what its running jobs do, and what is free below every max."""
+    """What the queue can hold, by type: what its running jobs do, and what is free below every max and not kept back by others."""
     held: Counter[GpuType] = Counter()
     for _, job, _ in line:
         for task in job.placement:
             if task.node in types:
                 held[types[task.node]] += task.gpus
-    rooms = {}
+    weights, rooms = Weights.of(shares.tree, shares.lending, shares.used), {}
     for gpu_type, milli in free.items():
-        ceilings = (shares.room_under_max(above) for above in shares.tree.lines(queue, gpu_type))
-        rooms[gpu_type] = held[gpu_type] + max(0, min(milli, *(room for room in ceilings if room is not None), milli))
+        limits = [shares.room_under_max(above) for above in shares.tree.lines(queue, gpu_type)]
+        limits.append(weights.room(queue, gpu_type))
+        rooms[gpu_type] = held[gpu_type] + max(0, min(milli, *(room for room in limits if room is not None), milli))
     return rooms
 
 

@@ -93,7 +93,7 @@ class Usage(Document, frozen=True):
 
 
 class DurationQuantile(Document, frozen=True):
-    """How long jobs of a queue and class have run: the `quantile` of history, for those without a time limit."""
+    """How long jobs of a queue and class (as they name it) have run: the `quantile` of history, for those without a time limit."""
 
     queue: QueueName
     priority_class: str
@@ -102,13 +102,14 @@ class DurationQuantile(Document, frozen=True):
 
 
 class Ended(Document, frozen=True):
-    """A job that is no more: of which size, in milli-GPU, and how long it has run in all its attempts."""
+    """A job that is no more: of which size, in milli-GPU, how long it has run in all its attempts, and the class that it named."""
 
     queue: QueueName
     gpus: MilliGpu
     submitted_at: Instant
     job: JobName
     ran: Duration
+    priority_class: str = ""
 
 
 class Counter(Document, frozen=True):

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.api.job_routes import BODY_BYTES_MAX
 from reconciler.api.payloads import HeldDevice, QueueLine
 from reconciler.api.serve import ApiServer
+from reconciler.api.views import queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
@@ -17,9 +18,11 @@ from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import QuotaMax
 from solver.plan.refusals import AboveMax
+from solver.rules.policy import Queue, Quota, policy_of
 from solver.world.document import digest
 from solver.world.quantities import MilliGpu
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.snapshot import snapshot_of
+from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.api.conftest import H100, NOW, POLICY, REVISION, TOKEN, Site, spec
 from tests.contracts.simulated_worlds import NODES
 
@@ -136,6 +139,13 @@ def test_logs_are_followed_by_asking_again(site: Site, client: Client) -> None:
     with pytest.raises(ApiError, match="attempt 1 has no task worker/1") as refused:
         client.log("job", index=1)
     assert refused.value.status == 404
+
+
+def test_queues_show_what_they_lend() -> None:
+    entry = Quota(H100, guaranteed=MilliGpu.gpus(4), lendable=MilliGpu(1_500))
+    policy = policy_of((Queue(QueueName("all")), Queue(QueueName("some"), quota=(entry,))))
+    views = queue_views(snapshot_of(NOW, NODES, []), policy)
+    assert [view.gpus[0].lendable for view in views] == [None, MilliGpu(1_500)]
 
 
 def test_queues_show_quota_and_use_up_the_tree(site: Site, client: Client) -> None:

@@ -28,6 +28,10 @@ def h100(guaranteed: int | None = None, most: int | None = None, parent: str = "
         tree(org=h100(most=64), a=h100(64, 64, parent="org")),
         tree(a=h100(80, 80)),
         {"policies/a.yaml": queue("a", h100(7))},
+        tree(
+            a="{quota: [{gpuType: H100, guaranteed: 8, lendable: 8}]}",
+            b="{quota: [{gpuType: H100, guaranteed: 1, lendable: 0.125}]}",
+        ),
     ],
 )
 def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
@@ -59,6 +63,11 @@ def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
         (tree(a=h100(81)), [("a.yaml:4:44", "guarantee-above-capacity")]),
         (tree(a="{ordering: {by: fifo, turns: {}}}"), [("a.yaml:4:36", "turns-without-cost")]),
         (tree(a="{quota: [{gpuType: H100, max: 8, perUser: 9}]}"), [("a.yaml:4:49", "per-user-above-max")]),
+        (tree(a="{quota: [{gpuType: H100, lendable: 0}]}"), [("a.yaml:4:42", "lendable-without-guaranteed")]),
+        (
+            tree(a="{quota: [{gpuType: H100, guaranteed: 8, lendable: 8.5}]}"),
+            [("a.yaml:4:57", "lendable-above-guaranteed")],
+        ),
     ],
 )
 def test_what_cannot_be_kept_is_reported_where_it_stands(

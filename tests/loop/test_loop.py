@@ -13,6 +13,7 @@ from reconciler.loop import PlanRefusedError, one_pass
 from reconciler.store.protocols import Claim
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, Inadmissible, Release, Starts, Waits
+from solver.rules.durations import ENDED_MIN
 from solver.rules.policy import Policy, PriorityClass
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
@@ -106,6 +107,24 @@ def test_forecasts_do_not_make_every_pass_a_round_to_record(site: Site) -> None:
     assert running_since is not None
     assert waits.estimate == EarliestStart(running_since.after(3_600_000))
     assert site.store.history.rounds(limit=1)[0].number == before
+
+
+def test_where_there_is_no_limit_the_run_times_of_earlier_jobs_say_when_something_ends(site: Site) -> None:
+    for number in range(ENDED_MIN):
+        site.submit(f"earlier-{number}", ("sleep", "40s"))
+    for _ in range(5):
+        site.one_pass(after_s=20)
+    assert {site.state(f"earlier-{number}") for number in range(ENDED_MIN)} == {"succeeded"}
+    site.submit("first", ("sleep", "forever"), tasks=len(NODES), gpus=4)
+    site.submit("second", ("sleep", "forever"), gpus=4)
+    for _ in range(3):
+        site.one_pass()
+    (waits,) = (v for v in site.one_pass().plan.verdicts if isinstance(v, Waits))
+    running_since = site.store.ledger.claims()[0].running_since
+    assert running_since is not None
+    assert isinstance(waits.estimate, EarliestStart)
+    assert waits.estimate.by_history
+    assert 40_000 <= waits.estimate.at - running_since < 100_000
 
 
 def test_the_siblings_of_a_failed_task_are_stopped_first(site: Site) -> None:

@@ -93,3 +93,33 @@ def test_where_every_job_is_one_gpu_everybody_gets_its_fair_share(
         for queue in policy.queues:
             line = Line(queue.name, H)
             assert after.used.get(line, 0) >= shares.fair[line]
+
+
+def test_what_is_not_lent_is_divided_to_nobody_else() -> None:
+    """The owner's own jobs have it, beside a part of the rest; idle, it is nobody's."""
+    queues = (
+        Queue(A, quota=(quota_of("H100", 8, lendable=0),)),
+        *(Queue(name, quota=(quota_of("H100", 0),)) for name in (B, C)),
+    )
+    nodes = [node(f"n{number}", 8) for number in range(4)]
+    waiting = [job(f"{name}-{number}", name, 1, 1) for name in (B, C) for number in range(30)]
+    own = [job(f"a-{number}", A, 1, 1) for number in range(30)]
+    for jobs, expected in ((waiting, [0, 12, 12]), ([*waiting, *own[:6]], [6, 12, 12]), ([*waiting, *own], [16, 8, 8])):
+        shares, _ = standing(snapshot_of(Instant(0), nodes, jobs), policy_of(queues))
+        assert [shares.fair[Line(name, H)] // MILLI_PER_GPU for name in (A, B, C)] == expected
+
+
+def test_inside_an_organisation_its_other_teams_share_what_a_team_lends() -> None:
+    """And what the organisation keeps back beside that is theirs alone."""
+    org = QueueName("org")
+    queues = (
+        Queue(org, quota=(quota_of("H100", 24, lendable=0),)),
+        Queue(A, org, (quota_of("H100", 16, lendable=8),)),
+        Queue(B, org, (quota_of("H100", 8),)),
+        Queue(C, quota=(quota_of("H100", 0),)),
+    )
+    nodes = [node(f"n{number}", 8) for number in range(4)]
+    jobs = [job(f"{name}-{number}", name, 1, 1) for name in (B, C) for number in range(30)]
+    shares, _ = standing(snapshot_of(Instant(0), nodes, jobs), policy_of(queues))
+    found = {name: shares.fair[Line(name, H)] // MILLI_PER_GPU for name in (org, A, B, C)}
+    assert found == {org: 20, A: 0, B: 20, C: 4}

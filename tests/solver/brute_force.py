@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 from solver.placement import Placed as GangPlaced
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Headroom, Shares
 from solver.rules.options import Option
+from solver.rules.tree import Line
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.world.cluster import Level, Node
@@ -117,7 +119,28 @@ def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
             return False
         headroom.take(start.queue, charge)
         users.take(job, charge)
-    return _inside_where_they_must(starts, shares)
+    return _inside_where_they_must(starts, shares) and _lent(starts, shares)
+
+
+def _lent(starts: Sequence[Start], shares: Shares) -> bool:
+    """No start takes what others keep back: the roots count with no more than there is, or than they did before."""
+    tree, kept = shares.tree, shares.lending.kept
+
+    def counts_with(line: Line, use: Mapping[Line, int]) -> int:
+        children = [Line(child.name, line.gpu_type) for child in tree.children.get(line.queue, ())]
+        below = sum(counts_with(child, use) for child in children) if children else use.get(line, 0)
+        return max(below, kept.get(line, 0))
+
+    after = Counter(shares.used)
+    for start in starts:
+        for gpu_type, milli in start.charge.items():
+            after[Line(start.queue, gpu_type)] += milli
+    for gpu_type in {line.gpu_type for line in kept}:
+        roots = [Line(root.name, gpu_type) for root in tree.children[None]]
+        before, now = (sum(counts_with(root, use) for root in roots) for use in (shares.used, after))
+        if now > max(before, shares.lending.capacity.get(gpu_type, 0)):
+            return False
+    return True
 
 
 def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:

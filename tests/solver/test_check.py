@@ -12,7 +12,7 @@ from solver.plan.check import violations
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
 from solver.program.highs import optimise
-from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, policy_of
+from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, StopPolicy, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent
@@ -67,6 +67,7 @@ WORLD = snapshot_of(
     InFlight(intents=(asked("asked", "n3", 4, 1),)),
 )
 Change = Callable[[Plan], Plan]
+STOPS: tuple[tuple[str, StopPolicy], ...] = (("q", "None"), ("drained", "HoldAndDrain"))
 
 
 def good() -> Plan:
@@ -277,6 +278,64 @@ def test_a_user_above_its_cap_is_told_from_others() -> None:
         )
         plan = msgspec.structs.replace(good(), policy=policy.digest, snapshot=world.digest)
         assert [str(violation) for violation in violations(world, policy, plan)] == found
+
+
+def test_who_is_made_to_leave_counts_against_no_cap_of_its_user() -> None:
+    """The queue of `held` drains in the round that starts the gang: its user holds one GPU then, not five."""
+    held = next(known for known in WORLD.jobs if known.name == "held")
+    moved = msgspec.structs.replace(held, spec=msgspec.structs.replace(held.spec, queue=QueueName("drained")))
+    world = snapshot_of(NOW, NODES, [moved, *(known for known in WORLD.jobs if known.name != "held")], WORLD.in_flight)
+    org = Queue(QueueName("org"), quota=(quota_of("H100", per_user=17),))
+    queues = (Queue(QueueName(name), org.name, stop_policy=stop) for name, stop in STOPS)
+    policy = policy_of((org, *queues))
+    plan = solve(world, policy, optimise)
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["gang"]
+    assert violations(world, policy, plan) == ()
+
+
+def test_the_order_of_a_strict_queue_knows_what_compares_across_queues() -> None:
+    """Of two equal values the one of scope cluster comes after a larger one that waits elsewhere, and so after the other."""
+    queues = (
+        Queue(QueueName("a"), quota=(quota_of("H100", 0),)),
+        Queue(QueueName("b"), quota=(quota_of("H100", 8),), ordering=Ordering(strict=True)),
+    )
+    jobs = [
+        job("elsewhere", "a", 1, 8, priority_class="nine"),
+        job("early", "b", 1, 8, priority_class="five-across"),
+        job("late", "b", 1, 8, priority_class="five", submitted=500),
+    ]
+    world = snapshot_of(NOW, [node("n1", 8)], jobs)
+    across = (PriorityClass("nine", 9, scope="cluster"), PriorityClass("five-across", 5, scope="cluster"))
+    alone = (msgspec.structs.replace(known, scope="queue") for known in across)
+    policy, other = (policy_of(queues, (*classes, PriorityClass("five", 5))) for classes in (across, alone))
+    plan, by_submission = solve(world, policy, optimise), solve(world, other, optimise)
+    assert [bind_of(known).job for known in (plan, by_submission)] == ["late", "early"]
+    assert violations(world, policy, plan) == () == violations(world, other, by_submission)
+    found = violations(world, policy, msgspec.structs.replace(by_submission, policy=policy.digest))
+    assert [str(violation) for violation in found] == ["order early: starts before late of strict queue b"]
+
+
+def test_taking_what_another_queue_does_not_lend_is_found() -> None:
+    """Of 32 H100, on a cordoned node too, 5 are held and 16 are given: 11 may be kept back beside them, and no more."""
+    found = {}
+    for lendable in (5, 4):
+        owner = Queue(QueueName("owner"), quota=(quota_of("H100", 16, lendable=lendable),))
+        policy = policy_of((*POLICY.queues, owner))
+        plan = msgspec.structs.replace(good(), policy=policy.digest)
+        found[lendable] = [str(violation) for violation in violations(WORLD, policy, plan)]
+    assert found == {
+        5: [],
+        4: ["S3 H100: 33 H100 are in use or kept back, 17 without this plan; there are 32"],
+    }
+
+
+def test_what_is_kept_back_and_already_lent_is_open_to_nobody_but_its_owner() -> None:
+    """The same plan, where too much is lent before: it is good for the queue that keeps it back, and for no other."""
+    for owner, other, faults in (("q", "other", 0), ("other", "q", 1)):
+        queues = (Queue(QueueName(owner), quota=(quota_of("H100", 32, lendable=0),)), Queue(QueueName(other)))
+        policy = policy_of(queues)
+        plan = msgspec.structs.replace(good(), policy=policy.digest)
+        assert len(violations(WORLD, policy, plan)) == faults
 
 
 def test_filling_a_node_beyond_its_cores_is_found() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from solver.conclude import point_of
 from solver.decide import able_to_start, cell_level
 from solver.greedy import greedy
+from solver.program.builder import ProgramBuilder
 from solver.program.cells import Cells
 from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
@@ -33,7 +34,7 @@ many = settings(max_examples=60, deadline=None)
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
 def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     assert program.is_satisfied_by(start)
@@ -74,6 +75,19 @@ def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> No
     problem.solve(pulp.COIN_CMD(path=pulp.apis.coin_api.pulp_cbc_path, msg=False))
     assert problem.sol_status == pulp.LpSolutionOptimal
     assert pulp.value(problem.objective) == pytest.approx(solution.reached[0].value, abs=1e-5)
+
+
+def test_a_column_that_nothing_names_keeps_its_number() -> None:
+    """PuLP would leave it out, and all those after it would be taken for the next."""
+    builder = ProgramBuilder()
+    first, _, last = (builder.column(1) for _ in range(3))
+    builder.at_most({first: 1.0, last: 2.0}, 2.0)
+    builder.maximise("layer", {last: 1.0}, exact=True)
+    program = builder.build()
+    solution = optimise(program, np.zeros(3), EFFORT)
+    assert solution is not None
+    assert solution.values[last] == 1.0
+    assert solution.reached[0].bound == pytest.approx(1.0)
 
 
 def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:

@@ -19,7 +19,7 @@ from solver.solve import solve
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot, snapshot_of
 from tests.solver.aftermath import applied, victims_gone
-from tests.solver.worlds import policies, snapshots
+from tests.solver.worlds import comparing_across, policies, snapshots
 
 many = settings(max_examples=150, deadline=None)
 
@@ -62,7 +62,7 @@ def test_broken_limits_heal_as_far_as_they_may(snapshot: Snapshot, policy: Polic
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True) | policies().map(comparing_across))
 def test_no_plan_breaks_a_rule(snapshot: Snapshot, policy: Policy) -> None:
     for optimiser in (None, optimise):
         assert violations(snapshot, policy, solve(snapshot, policy, optimiser)) == ()
@@ -91,7 +91,7 @@ def test_the_order_of_the_input_does_not_matter(snapshot: Snapshot, policy: Poli
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
 def test_the_program_never_does_worse_than_greedy(snapshot: Snapshot, policy: Policy) -> None:
     plans = [solve(snapshot, policy, optimiser) for optimiser in (None, optimise)]
     # Layer values under different victims do not compare.
@@ -101,7 +101,7 @@ def test_the_program_never_does_worse_than_greedy(snapshot: Snapshot, policy: Po
 
 
 @many
-@given(snapshots(), policies())
+@given(snapshots(), policies() | policies(keeping=True))
 def test_rounds_come_to_rest(snapshot: Snapshot, policy: Policy) -> None:
     """Nobody evicts in circles: with nothing new, soon nothing happens any more, and no round breaks a rule on the way."""
     for _ in range(20):

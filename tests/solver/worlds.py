@@ -104,34 +104,44 @@ orderings = st.one_of(
 
 
 def quota_of(
-    gpu_type: str, guaranteed: int | None = None, most: int | None = None, per_user: int | None = None
+    gpu_type: str,
+    guaranteed: int | None = None,
+    most: int | None = None,
+    per_user: int | None = None,
+    lendable: int | None = None,
 ) -> Quota:
     """A quota in whole GPUs."""
-    limits = [None if count is None else MilliGpu.gpus(count) for count in (guaranteed, most, per_user)]
-    return Quota(GpuType(gpu_type), limits[0], limits[1], limits[2])
+    limits = [None if count is None else MilliGpu.gpus(count) for count in (guaranteed, most, per_user, lendable)]
+    return Quota(GpuType(gpu_type), limits[0], limits[1], limits[2], limits[3])
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> Policy:
-    """A tree org -> {left, right -> {r1, r2}} with guarantees and ceilings, some unset, some zero; at times with gates."""
+def policies(draw: st.DrawFn, keeping: bool = False) -> Policy:
+    """A tree org -> {left, right -> {r1, r2}} with guarantees and ceilings, some unset, some zero; at times with gates.
+
+    `keeping`: hardly any ceilings, and some queues that do not lend all that they are guaranteed.
+    """
 
     def seldom() -> bool:
         return draw(st.integers(0, 15)) == 15
 
-    def quota() -> tuple[Quota, ...]:
+    def quota(root: bool) -> tuple[Quota, ...]:
         entries = []
         for gpu_type in TYPES:
-            guaranteed = draw(st.none() | st.integers(0, 8))
-            ceiling = draw(st.none() | st.integers(guaranteed or 0, 16))
+            guaranteed = (
+                draw(st.none() | st.integers(0, 8)) if not keeping else None if root else draw(st.integers(0, 4))
+            )
+            ceiling = draw(st.none() | st.integers(guaranteed or 0, 16)) if not keeping or seldom() else None
             per_user = draw(st.integers(0, 8)) if seldom() else None
-            entries.append(quota_of(gpu_type, guaranteed, ceiling, per_user))
+            lendable = draw(st.sampled_from([None, 0, 0, guaranteed // 2])) if keeping and guaranteed else None
+            entries.append(quota_of(gpu_type, guaranteed, ceiling, per_user, lendable))
         return tuple(entries)
 
     def queue(name: str, parent: str | None) -> Queue:
         return Queue(
             QueueName(name),
             QueueName(parent) if parent else None,
-            quota(),
+            quota(parent is None),
             draw(st.integers(1, 3)),
             draw(st.sampled_from(["Hold", "HoldAndDrain"])) if seldom() else "None",
             draw(st.sampled_from([("training", "batch"), ("inference",)])) if seldom() else None,
@@ -152,6 +162,15 @@ def policies(draw: st.DrawFn) -> Policy:
         ),
         SchedulingPolicy(reclaim=reclaim, evictions=evictions, convergence=convergence),
     )
+
+
+def comparing_across(policy: Policy) -> Policy:
+    """The policy, whose classes are all of one SLO class and compare across queues, but for the last."""
+    first, *middle, last = (
+        msgspec.structs.replace(known, slo_class="standard", scope="cluster") for known in policy.priority_classes
+    )
+    classes = (first, *middle, msgspec.structs.replace(last, scope="queue"))
+    return msgspec.structs.replace(policy, priority_classes=classes)
 
 
 @st.composite

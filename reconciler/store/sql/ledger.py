@@ -6,7 +6,7 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import HISTORY_JOBS, Claim, ClaimRefusedError, NotLeaderError, PastUse
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.held import add_served, hold, refuse_held
 from reconciler.store.sql.rows import claim_of, intent_named, read_claim
@@ -22,6 +22,7 @@ from reconciler.store.sql.tables import (
     nominations,
     reservations,
 )
+from solver.rules.durations import HISTORY_JOBS
 from solver.world.document import encode
 from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
@@ -224,6 +225,7 @@ class SqlLedger:
                 Instant(row.submitted_at),
                 JobName(row.name),
                 Duration(row.served_gpu_ms * MILLI_PER_GPU // spec.gpus),
+                spec.priority_class,
             )
             for row, spec in found
             if spec.gpus
