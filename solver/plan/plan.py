@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from solver.plan.estimates import AnyEstimate
+from solver.plan.reason import count
 from solver.plan.reasons import AnyReason
 from solver.rules.departures import Rule
 from solver.rules.victims import Means
@@ -140,7 +141,7 @@ Step = Bind | Release | Repartition | Evict | Shrink | Grow | Nominate | Withdra
 
 
 def _part(gpus: MilliGpu, keeps: MilliGpu) -> str:
-    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else f"{gpus} GPUs"
+    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else count(gpus.number, "GPU")
 
 
 class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
@@ -200,7 +201,7 @@ class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):
     def __str__(self) -> str:
         where = f"from {', '.join(self.leaves)} to {', '.join(self.nodes)}"
         why = f"so that {self.to} of queue {self.to_queue} fits"
-        return f"moves with {self.gpus} GPUs {where}, {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"moves with {count(self.gpus.number, 'GPU')} {where}, {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):

@@ -9,6 +9,11 @@ class Reason(Document, frozen=True, tag_field="code"):
     """One binding constraint. `str` says it to a person."""
 
 
+def count(number: float, what: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def at(origin: str) -> str:
     """The place in Git, where it is known."""
     return f" ({origin})" if origin else ""
