@@ -60,8 +60,7 @@ EvictedBy = Literal["move", "reclaim", "preempt", "turn", "straddle", "drain", "
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
 
-    Nobody is the beneficiary where not another job but a rule wants it: a queue drains, a lowered limit is to be kept, or what is
-    reserved for a gang is to be given back.
+    Nobody is the beneficiary where a rule wants it: a queue drains, a lowered limit is to be kept, or a gang's reservation is due.
     `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
     """
 
