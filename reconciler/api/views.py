@@ -11,8 +11,9 @@ from reconciler.store.protocols import Claim, Ledger
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.rules.options import options_of
 from solver.rules.policy import Policy, Queue
-from solver.rules.sharing import Sharing, sharing_of
+from solver.rules.sharing import sharing_of
 from solver.rules.tree import Line, QueueTree
+from solver.rules.type_weights import weights_of
 from solver.solve import standing
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
@@ -113,7 +114,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     tree = QueueTree.of(policy)
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
-    waiting = _waiting(snapshot, tree, gpu_types, sharing_of(policy, tree, snapshot.nodes))
+    waiting = _waiting(snapshot, tree, gpu_types, policy)
     past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
@@ -159,18 +160,19 @@ def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
     return past
 
 
-def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing) -> dict[Line, int]:
+def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy) -> dict[Line, int]:
     wanted: dict[Line, int] = {}
-    for line, milli in _wishes(snapshot, tree, gpu_types, sharing):
+    for line, milli in _wishes(snapshot, tree, gpu_types, policy):
         wanted[line] = wanted.get(line, 0) + milli
     return wanted
 
 
 def _wishes(
-    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing
+    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy
 ) -> Iterator[tuple[Line, int]]:
     """What each pending job would be charged under its first choice, on every queue of its path."""
+    sharing, weights = sharing_of(policy, tree, snapshot.nodes), weights_of(policy.scheduling.gpu_types)
     for job in snapshot.pending:
-        for option in options_of(job.spec, gpu_types, sharing)[:1]:
+        for option in options_of(job.spec, gpu_types, sharing, weights=weights)[:1]:
             for gpu_type, milli in option.wanted.items():
                 yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

@@ -9,6 +9,7 @@ import msgspec
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.harm import Convergence, Evictions, Protection
 from solver.rules.reservation import DeclaredReservation
+from solver.rules.type_weights import GpuTypeWeight, by_name
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
@@ -152,6 +153,7 @@ class SchedulingPolicy(Document, frozen=True):
     evictions per round may delay work inside a guarantee.
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
+    `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (rules/type_weights).
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
@@ -163,6 +165,7 @@ class SchedulingPolicy(Document, frozen=True):
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()
     fallback_after: Duration = Duration(0)
+    gpu_types: tuple[GpuTypeWeight, ...] = ()
     convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
     duration_quantile: float = 0.9
@@ -240,7 +243,7 @@ def policy_of(
     return Policy(
         tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
         tuple(sorted(priority_classes, key=lambda known: known.name)),
-        scheduling,
+        msgspec.structs.replace(scheduling, gpu_types=by_name(scheduling.gpu_types)),
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
         tuple(sorted(mig, key=lambda known: known.name)),
         tuple(sorted((_sorted_names(known) for known in reservations), key=lambda known: known.name)),
