@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
+from solver.extent import extent_of
+from solver.plan.extent import Extent
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.rules.options import options_of
 from solver.rules.policy import Policy, Queue
@@ -51,20 +53,29 @@ def _job_view(record: JobRecord, claim: Claim | None, intents: Iterable[Intent],
     )
 
 
-def words_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:
-    """Why a job is where it is, as sentences, the most telling first."""
+def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known."""
     if view.outcome is not None:
         return (view.outcome.message,)
     if view.tasks:
-        nodes = ", ".join(dict.fromkeys(task.node for task in view.tasks))
-        return (f"it holds its devices in attempt {view.attempt}, on {nodes}",)
+        hosts = dict.fromkeys(task.node for task in view.tasks)
+        holds = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
+        extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
+        return (holds, f"its tasks are {extent}") if extent else (holds,)
     return _words_of(verdict) if verdict else ("no round has looked at it yet",)
+
+
+def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
+    """How far apart its tasks lie; None where there is but one, or a node is not known any more."""
+    known = [nodes[task.node] for task in view.tasks if task.node in nodes]
+    return extent_of(view.spec, known) if len(known) == len(view.tasks) else None
 
 
 def _words_of(verdict: Verdict) -> tuple[str, ...]:
     match verdict:
-        case Starts(gpus=gpus, entitled=entitled):
-            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
+        case Starts(gpus=gpus, entitled=entitled, extent=extent):
+            where = f", {extent}" if extent else ""
+            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
         case Runs():
             return ("it holds its devices and keeps them",)
         case Yields() | Departs() | Moves():
