@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-long check format clean
+.PHONY: demo test test-thorough test-long check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2
+
+test-thorough: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 -m thorough
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long

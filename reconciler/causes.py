@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from solver.plan.plan import Evict, Shrink
+from solver.plan.reason import count
 from solver.world.cluster import MigInstance
 from solver.world.workload import TaskPlacement
 
@@ -23,9 +24,9 @@ def why_evicted(step: Evict | Shrink) -> str:
     """What a job gives up, for whom, and what that throws away."""
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
     if step.means == "move":
-        return f"it moves with {step.gpus} GPUs, so that {step.beneficiary} fits; {lost}"
+        return f"it moves with {count(step.gpus.number, 'GPU')}, so that {step.beneficiary} fits; {lost}"
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
-    return f"it gives up {step.gpus} GPUs{whom} ({step.means}); {lost}"
+    return f"it gives up {count(step.gpus.number, 'GPU')}{whom} ({step.means}); {lost}"
 
 
 def geometry_of(instances: Iterable[MigInstance] | None) -> str:

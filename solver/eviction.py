@@ -31,8 +31,8 @@ from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, Shape
 
-SPARED_ONE_BY_ONE_MAX = 64
-"""Victims that are each tried to be spared, wherever the taker then goes; of more, first those whose nodes it would not use."""
+ALL_SPARED_MAX = 64
+"""Victims of which each may be spared, wherever the taker then goes; of more, first those on nodes that it would not use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,8 @@ class MakingRoom:
 
     def keep(self, start: Start) -> bool:
         """Hold on to a start that was decided before, if nobody has been given its room since."""
-        if not self.room.has_free(start.held) or not self.headroom.allows(start.queue, start.charge):
-            return False
-        if start.inside_only and not self.headroom.entitled.holds(start.queue, start.charge):
+        fits = self.room.has_free(start.held) and self.headroom.allows(start.queue, start.charge)
+        if not fits or (start.inside_only and not self.headroom.entitled.holds(start.queue, start.charge)):
             return False
         self.starts.append(start)
         self._hold(start)
@@ -160,26 +159,31 @@ class MakingRoom:
     def _fewest(self, candidate: Candidate, option: Option, tier: Tier, lawful: Sequence[Victim]) -> _Trial | None:
         """The least harmful victims up to the first that suffices, without those that can be spared."""
         useful = [victim for victim in lawful if set(victim.holder.charge) & set(option.charge)]
-        enough = self._try(candidate, option, tier, useful)
-        if enough is None:
-            return None
-        too_few, suffices = 0, len(useful)
+        found = self._try(candidate, option, tier, useful)
+        return found and self._spare(candidate, tier, self._shortest(candidate, tier, found, useful)[1])
+
+    def _shortest(
+        self, candidate: Candidate, tier: Tier, found: _Trial, rest: list[Victim], needed: Sequence[Victim] = ()
+    ) -> tuple[list[Victim], _Trial]:
+        """The shortest prefix that suffices beside those that are needed; all of it does, as `found` says."""
+        too_few, suffices = -1, len(rest)
         while too_few + 1 < suffices:
             middle = (too_few + suffices) // 2
-            found = self._try(candidate, option, tier, useful[:middle])
-            if found is None:
+            fewer = self._try(candidate, found.option, tier, [*rest[:middle], *needed])
+            if fewer is None:
                 too_few = middle
             else:
-                enough, suffices = found, middle
-        return self._spare(candidate, tier, enough)
+                found, suffices = fewer, middle
+        return rest[:suffices], found
 
     def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
-        """Fewer victims, tried from the most harmful down."""
-        if len(found.victims) > SPARED_ONE_BY_ONE_MAX:
+        """Fewer victims: the last of the shortest prefix that suffices is needed, then the last of the shortest beside it."""
+        if len(found.victims) > ALL_SPARED_MAX:
             found = self._without_the_useless(candidate, tier, found)
-        for victim in gangs_first(found.victims[-SPARED_ONE_BY_ONE_MAX:]):
-            others = [other for other in found.victims if other is not victim]
-            found = self._try(candidate, found.option, tier, others) or found
+        rest, needed = list(found.victims), list[Victim]()
+        while rest:
+            shortest, found = self._shortest(candidate, tier, found, rest, needed)
+            needed, rest = needed + shortest[-1:], shortest[:-1]
         return self._without_the_useless(candidate, tier, found)
 
     def _without_the_useless(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
@@ -263,8 +267,7 @@ class MakingRoom:
         """Above a guarantee, work of others is taken back only where the least served become better served."""
         if tier == "entitled":
             return True
-        reclaimed = [victim.holder for victim in found.victims if victim.means == "reclaim"]
-        losses = [(holder.job.spec.queue, holder.charge) for holder in reclaimed]
+        losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
         return fairer(self.headroom, candidate.job.spec.queue, found.option.charge, losses)
 
     def _keep(self, start: Start, found: _Trial) -> None:

@@ -13,9 +13,10 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, count, devices_of, shape_words, size_of, state_line
+from reconciler.cli.wording import class_of, devices_of, shape_words, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
+from solver.plan.reason import count
 from solver.world.document import API_VERSION, Document
 from solver.world.workload import Bundle, JobSpec, Spread
 

@@ -10,7 +10,8 @@ from reconciler.api.payloads import NodeView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
-from reconciler.cli.wording import count, short_list
+from reconciler.cli.wording import short_list
+from solver.plan.reason import count
 from solver.world.cluster import Node
 from solver.world.quantities import Memory, MilliGpu
 

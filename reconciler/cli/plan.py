@@ -14,6 +14,7 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json,
 from reconciler.cli.solve import proof_of
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.review import JobChange, Review, Side, review
+from solver.plan.reason import count
 from solver.world.snapshot import Snapshot
 
 
@@ -129,20 +130,16 @@ def _headline(found: Review) -> Iterator[str]:
     waiting = sum(job.after in ("waits", "inadmissible") for job in found.jobs)
     leaving = [job for job in found.jobs if job.after == "leaves"]
     leave = (
-        f", {_count(len(leaving), 'job')} with {sum(job.gpus for job in leaving)} GPUs would leave" if leaving else ""
+        f", {count(len(leaving), 'job')} with {sum(job.gpus for job in leaving)} GPUs would leave" if leaving else ""
     )
     yield (
-        f"{found.base.name} → {found.head.name}: {_count(starts, 'job')} would start{compared}, "
-        f"{waiting} would wait{leave}; {_count(len(found.documents), 'document')} changed"
+        f"{found.base.name} → {found.head.name}: {count(starts, 'job')} would start{compared}, "
+        f"{waiting} would wait{leave}; {count(len(found.documents), 'document')} changed"
     )
     if not found.has_changes:
         yield "The change has no effect: same policy, same inventory."
     elif found.base.inventory != found.head.inventory and not any("NodePool" in d.document for d in found.documents):
         yield "Nodes have changed places within their pools."
-
-
-def _count(number: int | float, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _document_lines(changed: DocumentChange) -> Iterator[str]:
@@ -168,6 +165,6 @@ def _field(change: FieldChange) -> str:
 
 def _job_lines(job: JobChange) -> Iterator[str]:
     fate = f"{job.before} → {job.after}" if job.changed else job.after
-    yield f"  {job.job}  {fate}  ({_count(job.gpus.number, 'GPU')}, queue {job.queue})"
+    yield f"  {job.job}  {fate}  ({count(job.gpus.number, 'GPU')}, queue {job.queue})"
     for reason in job.reasons:
         yield f"    {reason}"

@@ -17,6 +17,7 @@ from solver.plan.plan import (
     Unreserve,
     Withdraw,
 )
+from solver.plan.reason import count
 from solver.world.inflight import declared_name
 from solver.world.workload import TaskPlacement
 
@@ -39,7 +40,7 @@ def step_line(step: Step) -> str:
         case Evict():
             return f"{'move ' if step.means == 'move' else 'evict'}    {step.job}: {_given_up(step)}"
         case Shrink():
-            return f"shrink   {step.job}: {len(step.tasks)} tasks, {_given_up(step)}"
+            return f"shrink   {step.job}: {count(len(step.tasks), 'task')}, {_given_up(step)}"
         case Repartition(node, device, instances):
             made = " + ".join(f"{one.profile}@{one.start}" for one in instances or ())
             return f"change   {device} of {node}: {'whole' if instances is None else made or 'no instances'}"
@@ -51,7 +52,7 @@ def _reserved(step: Reserve) -> str:
         return f"reserve  {step.job}: {_where(step.tasks)} from {step.start}"
     nodes = ", ".join(dict.fromkeys(task.node for task in step.tasks)) or "nothing"
     gpus = sum(len(task.devices) for task in step.tasks)
-    return f"reserve  Reservation {document}: {gpus} GPUs on {nodes} from {step.start} until {step.until}"
+    return f"reserve  Reservation {document}: {count(gpus, 'GPU')} on {nodes} from {step.start} until {step.until}"
 
 
 def _no_longer(step: Withdraw | Unreserve) -> str:
@@ -65,12 +66,12 @@ def _no_longer(step: Withdraw | Unreserve) -> str:
 
 def _where(tasks: Iterable[TaskPlacement]) -> str:
     tasks = tuple(tasks)
-    return f"{len(tasks)} tasks on {', '.join(dict.fromkeys(task.node for task in tasks))}"
+    return f"{count(len(tasks), 'task')} on {', '.join(dict.fromkeys(task.node for task in tasks))}"
 
 
 def _given_up(step: Evict | Shrink) -> str:
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours lost"
     if step.means == "move":
-        return f"{step.gpus} GPUs, within {step.grace}, so that {step.beneficiary} fits ({lost})"
-    return f"{step.gpus} GPUs{whom} within {step.grace} ({step.means}, {lost})"
+        return f"{count(step.gpus.number, 'GPU')}, within {step.grace}, so that {step.beneficiary} fits ({lost})"
+    return f"{count(step.gpus.number, 'GPU')}{whom} within {step.grace} ({step.means}, {lost})"

@@ -6,17 +6,13 @@ from collections.abc import Iterable
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.times import span
+from solver.plan.reason import count
 from solver.world.quantities import Instant
 from solver.world.workload import JobSpec, Shape, TaskPlacement
 
 _NODES_NAMED_MAX = 3
 _REVISION_CHARACTERS = 12
 """Of a commit: what Git's own log shows of a repository of millions of objects."""
-
-
-def count(number: int | float, what: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def size_of(spec: JobSpec) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.plan.reason import Reason
+from solver.plan.reason import Reason, count
 from solver.world.cluster import GpuType
 
 
@@ -34,6 +34,6 @@ class MigGeometry(Reason, frozen=True, tag="mig-geometry"):
         what = f"{self.profile} of {self.gpu_type}" if self.profile else f"whole {self.gpu_type}"
         changes = f"{self.fit_with_changes} with the {self.changes_left} changes left in this hour"
         return (
-            f"group {self.group} needs room for {self.tasks} tasks on {what}: room for {self.fit_as_it_is} as the GPUs "
+            f"group {self.group} needs room for {count(self.tasks, 'task')} on {what}: room for {self.fit_as_it_is} as the GPUs "
             f"are partitioned, {changes}, {self.fit_at_last} with any number"
         )

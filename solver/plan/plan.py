@@ -6,7 +6,7 @@ from typing import Literal
 
 from solver.plan.estimates import AnyEstimate
 from solver.plan.extent import Extent
-from solver.plan.reason import part_of
+from solver.plan.reason import count, part_of
 from solver.plan.reasons import AnyReason
 from solver.rules.departures import Rule
 from solver.rules.victims import Means
@@ -198,7 +198,7 @@ class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):
     def __str__(self) -> str:
         where = f"from {', '.join(self.leaves)} to {', '.join(self.nodes)}"
         why = f"so that {self.to} of queue {self.to_queue} fits"
-        return f"moves with {self.gpus} GPUs {where}, {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"moves with {count(self.gpus.number, 'GPU')} {where}, {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):

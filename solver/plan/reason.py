@@ -10,6 +10,11 @@ class Reason(Document, frozen=True, tag_field="code"):
     """One binding constraint. `str` says it to a person."""
 
 
+def count(number: float, what: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def at(origin: str) -> str:
     """The place in Git, where it is known."""
     return f" ({origin})" if origin else ""
@@ -22,4 +27,4 @@ def did_you_mean(nearest: tuple[str, ...]) -> str:
 
 def part_of(gpus: MilliGpu, keeps: MilliGpu) -> str:
     """The GPUs that a job gives up, `keeps` beside them."""
-    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else f"{gpus} GPUs"
+    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else count(gpus.number, "GPU")

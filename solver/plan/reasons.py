@@ -6,7 +6,7 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 from __future__ import annotations
 
 from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers
-from solver.plan.reason import Reason, at
+from solver.plan.reason import Reason, at, count
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -136,7 +136,7 @@ class Bundles(Reason, frozen=True, tag="bundles"):
     tasks_that_fit: int
 
     def __str__(self) -> str:
-        wanted = f"group {self.group} needs {self.tasks} tasks with each {self.per_bundle} in one {self.level}"
+        wanted = f"group {self.group} needs {count(self.tasks, 'task')} with each {self.per_bundle} in one {self.level}"
         return f"{wanted}; there is room for {self.tasks_that_fit}"
 
 
@@ -150,7 +150,7 @@ class TooClose(Reason, frozen=True, tag="spread"):
     tasks_that_fit: int
 
     def __str__(self) -> str:
-        wanted = f"group {self.group} needs {self.tasks} tasks with at most {self.max_per_domain} in each {self.level}"
+        wanted = f"group {self.group} needs {count(self.tasks, 'task')} with at most {self.max_per_domain} in each {self.level}"
         return f"{wanted}; there is room for {self.tasks_that_fit}"
 
 

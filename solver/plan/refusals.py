@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.plan.reason import Reason, at, did_you_mean
+from solver.plan.reason import Reason, at, count, did_you_mean
 from solver.world.cluster import GpuType, Level
 from solver.world.quantities import Memory, MilliGpu
 from solver.world.workload import QueueName
@@ -112,7 +112,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     profile: str = ""
 
     def __str__(self) -> str:
-        wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else f"{self.tasks} tasks"
+        wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else count(self.tasks, "task")
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
         if self.profile:
             wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"

@@ -9,8 +9,10 @@ import pytest
 
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
+from reconciler.cli.solve import proof_of
 from reconciler.documents.schemas import validator_of
 from reconciler.shipped import shipped
+from solver.plan.plan import Certificate, LayerResult
 
 POLICIES = shipped("policies")
 MORNING = shipped("cluster-state") / "examples" / "morning.json"
@@ -74,3 +76,16 @@ def test_an_invalid_policy_has_its_own_exit_code(tmp_path: Path, capsys: pytest.
     )
     assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.POLICY_INVALID
     assert "weight" in capsys.readouterr().err
+
+
+def test_what_is_not_proven_is_told_as_a_part_of_its_bound_or_where_that_is_nothing_as_it_is() -> None:
+    layers = (
+        LayerResult("entitled.standard.0", 9.0, 10.0, "unproven"),
+        LayerResult("entitled-harm.move", -16.33, 0.0, "unproven"),
+        LayerResult("fit", -2.5, 0.0, "unproven"),
+    )
+    proof = proof_of(Certificate("greedy", layers, 1.0, "none", 0))
+    assert proof == (
+        "decided by greedy; entitled.standard.0 10.00% from bound, "
+        "entitled-harm.move (16.3 GPU-hours) not proven least, fit (2.5) not proven least"
+    )

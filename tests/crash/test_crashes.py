@@ -11,7 +11,8 @@ from hack.crash.doors import WRITES, Moment
 from hack.crash.harness import Outcome, killed_at, run_seed
 from reconciler.store.sql.ledger import SqlLedger
 
-SEEDS = range(200)
+SEEDS = range(40)
+MORE_SEEDS = range(40, 240)
 CHUNKS = 8
 """So that they spread over the workers of pytest-xdist."""
 
@@ -31,6 +32,12 @@ def test_crashes_and_stale_leaders_break_nothing(chunk: int) -> None:
     assert clean(outcomes)
     assert sum(outcome.kills for outcome in outcomes) >= len(outcomes), "too few crashes to show anything"
     assert sum(outcome.stale_refused for outcome in outcomes) >= 1, "no stale leader was ever refused"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_nor_with_more_seeds(chunk: int) -> None:
+    assert clean([run_seed(seed) for seed in MORE_SEEDS[chunk::CHUNKS]])
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -62,6 +69,7 @@ def test_many_more_seeds(chunk: int) -> None:
     assert clean([run_seed(seed) for seed in range(1_000 + chunk * 100, 1_100 + chunk * 100)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_a_seeded_bug_is_caught(bug: Callable[[], Patches]) -> None:
     assert caught_by(bug) is not None, f"{SEEDS_MAX} seeds did not find it"

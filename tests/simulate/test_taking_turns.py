@@ -102,7 +102,7 @@ traces = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(traces, st.sampled_from(["gittins", "shortest", "least-served"]))
 def test_nobody_has_nothing_for_much_longer_than_max_wait(jobs: list[tuple[int, int, int]], by: OrderBy) -> None:
     """The wait ends once those ahead, which have waited for as long, and those that are protected have had their minimum."""

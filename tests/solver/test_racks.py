@@ -27,6 +27,7 @@ QUEUES = ("red", "green", "blue")
 H100 = GpuType("H100")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(3))
 def test_every_layer_has_the_value_of_classes_times_racks(number: int) -> None:
     snapshot, policy = world(Random(number))
