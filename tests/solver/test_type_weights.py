@@ -17,10 +17,10 @@ from solver.rules.division import SharingPolicy
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.type_weights import GpuTypeWeight
 from solver.solve import solve
-from solver.world.cluster import GpuType
+from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, QueueName, Shape, TaskGroup, TaskPlacement
 from tests.solver.brute_force import best_values
 from tests.solver.test_against_brute_force import both, world_of
 from tests.solver.test_exact import exactly, mismatches
@@ -181,15 +181,41 @@ def test_what_a_gang_grows_by_weighs_as_well() -> None:
 
 
 def test_parts_of_gpus_weigh_as_parts() -> None:
-    made = job("a", "q", 1, 0)
-    group = TaskGroup("worker", 1, Shape(gpu_fraction=MilliGpu(500)))
-    half = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, task_groups=(group,)))
+    half = wanting(job("a", "q", 1, 0), Shape(gpu_fraction=MilliGpu(500)))
     whole = job("b", "q", 1, 2, submitted=-1)
     nodes = [node("h1", 1), node("a1", 2, "A100")]
     sharing = SharingPolicy("parts", ("h100", "a100"), "mps")
     policy = policy_of((Queue(QueueName("q")),), sharing=(sharing,))
     plan = solve(snapshot_of(Instant(0), nodes, [half, whole]), weighing(policy, ("H100", 3.0)), optimise)
     assert same(weight_of(plan).value, -0.5 * 2.0)
+
+
+@pytest.mark.parametrize(("weights", "device"), [((), "h1/0"), ((("H100", 3.0),), "a1/0")])
+def test_weights_come_before_what_is_left_of_the_rest(weights: tuple[tuple[str, float], ...], device: str) -> None:
+    """Half a GPU fits beside another half, which leaves whole GPUs to those who want them; but not if that is heavier."""
+    half, whole = Shape(gpu_fraction=MilliGpu(500)), Shape(1)
+    pending, beside = wanting(job("a", "q", 1, 0), half), running(job("b", "q", 1, 0), half, "h1/0")
+    others = running(job("c", "q", 1, 0), whole, "h1/1")
+    nodes = [node("h1", 2), node("a1", 1, "A100")]
+    policy = policy_of((Queue(QueueName("q")),), sharing=(SharingPolicy("parts", ("h100", "a100"), "mps"),))
+    for optimiser in (None, optimise):
+        plan = solve(snapshot_of(Instant(0), nodes, [pending, beside, others]), weighing(policy, *weights), optimiser)
+        assert [step.tasks[0].devices for step in plan.steps if isinstance(step, Bind)] == [(device,)]
+
+
+def wanting(known: Job, shape: Shape) -> Job:
+    """The job, with one task of a shape."""
+    spec = msgspec.structs.replace(known.spec, task_groups=(TaskGroup("worker", 1, shape),))
+    return msgspec.structs.replace(known, spec=spec)
+
+
+def running(known: Job, shape: Shape, device: str) -> Job:
+    """The same on a device, or on half of it."""
+    share = shape.gpu_fraction
+    held = TaskPlacement("worker", 0, NodeName(device.partition("/")[0]), (DeviceId(device),), share)
+    return msgspec.structs.replace(
+        wanting(known, shape), phase="running", attempt=1, started_at=Instant(0), placement=(held,)
+    )
 
 
 def weight_of(plan: Plan) -> LayerResult:
