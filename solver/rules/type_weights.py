@@ -1,7 +1,8 @@
 """What a GPU of each type is worth beside one of another: which of several types that a job likes equally it gets.
 
 A weight is a number without a unit, like those of Slurm's TRESBillingWeights; only how weights compare matters. They never
-change what a queue is charged, which is counted for each type on its own, nor who starts on what is free.
+change what a queue is charged, which is counted for each type on its own; and where GPUs of all types are added up, for dominant
+shares (rules/dominance), they change the order of demand alone.
 """
 
 from __future__ import annotations
