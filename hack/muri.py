@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from solver.rules.harm import Evictions, Protection
-from solver.rules.policy import Ordering, Policy, PriorityClass, Queue, Reservations, SchedulingPolicy, Turns, policy_of
+from solver.rules.ordering import Ordering, Turns
+from solver.rules.policy import Policy, PriorityClass, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.traced import TraceJob
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory

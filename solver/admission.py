@@ -27,6 +27,7 @@ from solver.rules.options import OPTIONS_MAX, Option, options_of
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
 from solver.rules.tree import Line
+from solver.rules.type_weights import weights_of
 from solver.world.cluster import GpuType, Level
 from solver.world.mig import mig_model
 from solver.world.mig_layout import near_profiles
@@ -72,7 +73,8 @@ class Gate:
         known = self.policy.priority_class(job)
         slo_class = known.slo_class if known else "standard"
         most = None if self.policy.scheduling.solver.mode == "exact" else OPTIONS_MAX
-        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class, most)
+        weights = weights_of(self.policy.scheduling.gpu_types)
+        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class, most, weights)
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))

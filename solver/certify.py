@@ -68,7 +68,7 @@ def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], sh
         for room in (shares.entitled_room, shares.fair_room)
         for layer in sub_layers
     ]
-    return (*inside, *served.values(), 0.0)
+    return (*inside, *served.values(), 0.0, 0.0)
 
 
 def _inside_alone(layer: SubLayer, demand: dict[Segment, int], weight: dict[Segment, float], inside: Inside) -> float:

@@ -9,10 +9,12 @@ from typing import cast
 from solver.admission import Admission
 from solver.ahead import World
 from solver.concessions import Concession
+from solver.extent import extent_of
 from solver.forecast import estimates
 from solver.moving import Move
 from solver.nominations import Nomination, Nominations, Parts, held_parts, in_the_way
 from solver.plan.estimates import AnyEstimate, EarliestStart
+from solver.plan.extent import Extent
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
 from solver.promise import Promise
@@ -115,7 +117,7 @@ class Explained:
         for start in sorted(self.decision.starts, key=lambda start: not start.inside_only):
             job, gpus = start.candidate.job, MilliGpu(sum(start.charge.values()))
             entitled = MilliGpu(headroom.take(start.queue, start.charge))
-            yield Starts(job.name, job.spec.queue, gpus, entitled)
+            yield Starts(job.name, job.spec.queue, gpus, entitled, self._extent(job, start.placed.tasks))
         for ready in self.nominations.ready:
             yield self._keeps_its_promise(ready)
 
@@ -125,7 +127,12 @@ class Explained:
         queue = ready.job.spec.queue
         before = self.decision.shares.without([(queue, charge)])
         inside = Inside(before.tree, before.entitled_room).part(queue, charge)
-        return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside))
+        extent = self._extent(ready.job, ready.intent.tasks)
+        return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside), extent)
+
+    def _extent(self, job: Job, tasks: Iterable[TaskPlacement]) -> Extent | None:
+        room = self.decision.room
+        return extent_of(job.spec, [room.nodes[room.index[task.node]] for task in tasks])
 
     def _leaving(self) -> Iterator[Verdict]:
         takers = {promise.job.name: promise.job for promise in self.decision.promises}

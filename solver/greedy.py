@@ -129,10 +129,11 @@ def _start(
         for option in candidate.options
         if eligible(handed_out.headroom, spec.queue, option.charge) and handed_out.allows(candidate, option)
     ]
-    for _, equals in groupby(able, key=lambda option: option.fallback):
+    least = least_tasks(spec)
+    for _, equals in groupby(able, key=lambda option: (option.fallback, option.excess_weight(least))):
         chosen = place_in_view(room, candidate, tuple(equals), fit)
         if chosen is not None:
             option, placed = chosen
             handed_out.take(candidate, option.charge)
-            return Start(candidate, option, placed, least_tasks(spec))
+            return Start(candidate, option, placed, least)
     return None

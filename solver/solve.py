@@ -16,7 +16,7 @@ from solver.regrowth import growths
 from solver.reserve import reserving_steps
 from solver.rules.demand import Candidate, in_order
 from solver.rules.departures import departures
-from solver.rules.entitlement import Shares, shares_of, with_past_use
+from solver.rules.entitlement import Shares, shares_of, with_past_use, with_type_weights
 from solver.rules.fairshare import demand_of, with_fair_shares
 from solver.rules.lending import live_gpus
 from solver.rules.loans import loans_in
@@ -27,6 +27,7 @@ from solver.rules.policy import Policy
 from solver.rules.rotation import with_precedence
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
+from solver.rules.type_weights import weights_of
 from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
 from solver.world.parts import shrinking_apart
@@ -90,6 +91,7 @@ def standing_back(
 def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
+    shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
     empty = Room.empty(snapshot.nodes, mig=pool_rules(policy, snapshot).unlimited())
     gate = Gate(policy, shares, empty, sharing)

@@ -17,7 +17,8 @@ ENTITLED = "entitled."
 FAIR = "fair."
 LEFTOVER = "leftover."
 FIT = "fit"
-"""Names of layers: all but the last are followed by a sub-layer."""
+TYPE_WEIGHT = "type-weight"
+"""Names of layers: all but the last two are followed by a sub-layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class Start:
         """How far from its wishes, in GPUs: down its list of types, and further apart."""
         return misfit(self.option.worth + self.growth, self.option, self.placed.strain)
 
+    @property
+    def excess_weight(self) -> float:
+        """How much heavier the GPUs are that it gets than they could be, in GPUs of weight 1."""
+        return self.option.excess_weight(self.tasks)
+
 
 def held_by(spec: JobSpec, option: Option, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:
     """Tasks of a gang served this way, each with what it takes."""
@@ -111,12 +117,12 @@ def parts_inside(milli: Mapping[Segment, int], inside: Inside) -> dict[Segment, 
 
 
 def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
-    """Entitled demand by sub-layer, fair shares of idle capacity by sub-layer, what is left over by sub-layer, then fit."""
-    return (*(f"{kind}{layer}" for kind in (ENTITLED, FAIR, LEFTOVER) for layer in sub_layers), FIT)
+    """Entitled demand by sub-layer, fair shares of idle capacity by sub-layer, what is left over by sub-layer, fit, weights."""
+    return (*(f"{kind}{layer}" for kind in (ENTITLED, FAIR, LEFTOVER) for layer in sub_layers), FIT, TYPE_WEIGHT)
 
 
 def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
-    """What the starts are worth in each layer, in GPUs, in the order of `layer_names`; fit counts downwards from 0.
+    """What the starts are worth in each layer, in GPUs, in the order of `layer_names`; the last two count downwards from 0.
 
     The fair and the left-over layers count all that their sub-layer got inside a fair share, or at all: what the layers
     above settled is part of it, so only the rest can differ.
@@ -136,7 +142,8 @@ def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares
         served[layer] += weighs * start.option.worth
         if start.growth:
             served[layer.of_growth] += weighs * start.growth
-    values = (*entitled, *fair, *served.values(), 0.0 - sum(start.misfit for start in starts))
+    unfit, heavy = sum(start.misfit for start in starts), sum(start.excess_weight for start in starts)
+    values = (*entitled, *fair, *served.values(), 0.0 - unfit, 0.0 - heavy)
     # Answers are compared layer by layer: the order in which floats were added up must not decide between them.
     return tuple(round(value, 9) for value in values)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from reconciler.api.answers import answer, answers
 from reconciler.api.payloads import LOG_BYTES_MAX, ApiProblem, EventList, JobList, JobView, Why
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
@@ -17,6 +17,7 @@ from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import UnknownJobError
 from solver.plan.advice import what_would_fit
+from solver.world.cluster import Node
 from solver.world.workload import JobName
 
 BODY_BYTES_MAX = 1_000_000
@@ -92,7 +93,7 @@ class JobRoutes:
         """Why a job is where it is."""
         view = self._view(name)
         verdict = self._services.verdict(name) if view.outcome is None else None
-        return answer(Why(name=name, state=view.state, verdict=verdict, words=words_of(view, verdict)))
+        return answer(Why(name=name, state=view.state, verdict=verdict, words=words_of(view, verdict, self._nodes())))
 
     def logs(
         self,
@@ -133,6 +134,13 @@ class JobRoutes:
 
     def _view(self, name: JobName) -> JobView:
         return self._viewer()(self._record(name))
+
+    def _nodes(self) -> tuple[Node, ...]:
+        try:
+            return self._services.snapshot().nodes
+        except NotReadyError:
+            # What a job holds is known from the ledger before the first round has looked at the nodes.
+            return ()
 
     def _record(self, name: JobName) -> JobRecord:
         try:

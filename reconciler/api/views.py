@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.backend import Activity
@@ -11,11 +11,14 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
+from solver.extent import extent_of
+from solver.plan.extent import Extent
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.rules.options import options_of
 from solver.rules.policy import Policy, Queue
-from solver.rules.sharing import Sharing, sharing_of
+from solver.rules.sharing import sharing_of
 from solver.rules.tree import Line, QueueTree
+from solver.rules.type_weights import weights_of
 from solver.solve import standing
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
@@ -66,13 +69,15 @@ def _job_view(
     )
 
 
-def words_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:
-    """Why a job is where it is, as sentences, the most telling first."""
+def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known."""
     if view.outcome is not None:
         return (view.outcome.message,)
     if view.tasks:
-        nodes = ", ".join(dict.fromkeys(task.node for task in view.tasks))
-        return (f"it holds its devices in attempt {view.attempt}, on {nodes}", *_idle_words(view))
+        hosts = dict.fromkeys(task.node for task in view.tasks)
+        extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
+        holds = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
+        return (holds, *([f"its tasks are {extent}"] if extent else []), *_idle_words(view))
     return _words_of(verdict) if verdict else ("no round has looked at it yet",)
 
 
@@ -85,10 +90,17 @@ def _idle_words(view: JobView) -> Iterator[str]:
         yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
 
 
+def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
+    """How far apart its tasks lie; None where there is but one, or a node is not known any more."""
+    known = [nodes[task.node] for task in view.tasks if task.node in nodes]
+    return extent_of(view.spec, known) if len(known) == len(view.tasks) else None
+
+
 def _words_of(verdict: Verdict) -> tuple[str, ...]:
     match verdict:
-        case Starts(gpus=gpus, entitled=entitled):
-            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee",)
+        case Starts(gpus=gpus, entitled=entitled, extent=extent):
+            where = f", {extent}" if extent else ""
+            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
         case Runs():
             return ("it holds its devices and keeps them",)
         case Yields() | Departs() | Moves():
@@ -138,7 +150,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
     tree = QueueTree.of(policy)
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
-    waiting = _waiting(snapshot, tree, gpu_types, sharing_of(policy, tree, snapshot.nodes))
+    waiting = _waiting(snapshot, tree, gpu_types, policy)
     past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
@@ -184,18 +196,19 @@ def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
     return past
 
 
-def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing) -> dict[Line, int]:
+def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy) -> dict[Line, int]:
     wanted: dict[Line, int] = {}
-    for line, milli in _wishes(snapshot, tree, gpu_types, sharing):
+    for line, milli in _wishes(snapshot, tree, gpu_types, policy):
         wanted[line] = wanted.get(line, 0) + milli
     return wanted
 
 
 def _wishes(
-    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], sharing: Sharing
+    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy
 ) -> Iterator[tuple[Line, int]]:
     """What each pending job would be charged under its first choice, on every queue of its path."""
+    sharing, weights = sharing_of(policy, tree, snapshot.nodes), weights_of(policy.scheduling.gpu_types)
     for job in snapshot.pending:
-        for option in options_of(job.spec, gpu_types, sharing)[:1]:
+        for option in options_of(job.spec, gpu_types, sharing, weights=weights)[:1]:
             for gpu_type, milli in option.wanted.items():
                 yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

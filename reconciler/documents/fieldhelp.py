@@ -21,6 +21,7 @@ _TYPES = {
 }
 _LIMITS = {
     "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
     "maximum": "at most {}",
     "minItems": "at least {} item",
     "maxItems": "at most {} items",

@@ -13,6 +13,7 @@ from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.sharing import sharing_problems
+from reconciler.documents.type_weights import type_weight_problems
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 
@@ -55,6 +56,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     capacity = gpus_by_type(found.pools) if complete else {}
     yield from QuotaTree(found.queues, found.known("Queue"), capacity).problems()
     yield from _settings_problems(found)
+    yield from type_weight_problems(found.settings, capacity)
     yield from _class_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)

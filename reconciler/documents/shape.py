@@ -153,6 +153,7 @@ def _outside(found: _Difference) -> Iterator[_Finding]:
 
 _LIMIT_WORDS = {
     "minimum": "is {given}, at least {limit} is allowed",
+    "exclusiveMinimum": "is {given}, more than {limit} is needed",
     "maximum": "is {given}, at most {limit} is allowed",
     "maxLength": "is longer than {limit} characters",
     "minItems": "has {count} items, at least {limit} is needed",
@@ -169,9 +170,7 @@ _EXPLAINERS: dict[str, Callable[[_Difference], Iterator[_Finding]]] = {
     "enum": _not_allowed,
     "const": _not_allowed,
     "pattern": _malformed,
-    **dict.fromkeys(
-        ("minimum", "maximum", "maxLength", "minItems", "maxItems", "maxProperties", "uniqueItems"), _outside
-    ),
+    **dict.fromkeys(_LIMIT_WORDS, _outside),
 }
 
 

@@ -55,9 +55,10 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
 
 
 def _unlawful(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
-    for rule in (verdict_violations, size_violations, fit_violations):
+    for rule in (verdict_violations, size_violations):
         yield from rule(snapshot, plan)
     for judge in (
+        fit_violations,
         gang_violations,
         eviction_violations,
         move_violations,

@@ -1,6 +1,7 @@
-"""Counts the fit layer again: how far what a plan starts and promises lies from its wishes, from nodes and documents alone.
+"""Counts the last two layers again: how far what a plan starts and promises lies from its wishes, and what its types weigh.
 
-Part of the checker, and as slow and obvious. It needs every bound job and node to be in the snapshot.
+From nodes and documents alone. Part of the checker, and as slow and obvious. It needs every bound job and node to be in
+the snapshot.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from solver.plan.plan import Bind, Nominate, Plan
 from solver.plan.violation import Violation
+from solver.rules.policy import Policy
 from solver.world.cluster import GpuType, Level, Node, NodeName
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
@@ -16,8 +18,8 @@ from solver.world.workload import Job, TaskPlacement
 NVLINK_GB_PER_S = 900
 
 
-def fit_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
-    """The certificate claims another fit than the plan has."""
+def fit_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """The certificate claims another fit than the plan has, or other weights of the types used."""
     jobs = {job.name: job for job in snapshot.jobs}
     nodes = {node.name: node for node in snapshot.nodes}
     # What was promised before is bound as it was promised, and in no layer of this round.
@@ -25,15 +27,21 @@ def fit_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
     # And who moves has started before.
     known = promised | {job.name for job in snapshot.jobs if job.phase == "running"}
     steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in known]
-    fit = 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes) for step in steps)
+    weights = dict.fromkeys(_types(nodes), 1.0)
+    weights |= {stated.gpu_type: stated.weight for stated in policy.scheduling.gpu_types if stated.gpu_type in weights}
+    counted = {
+        "fit": 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes) for step in steps),
+        "type-weight": 0.0 - sum(_excess(jobs[step.job], step.tasks, nodes, weights) for step in steps),
+    }
     for layer in plan.certificate.layers:
-        if layer.name == "fit" and abs(layer.value - fit) > 1e-5 * max(1.0, abs(fit)):
-            yield Violation("fit", "fit", f"the certificate says {layer.value}, the plan has {fit}")
+        found = counted.get(layer.name)
+        if found is not None and abs(layer.value - found) > 1e-5 * max(1.0, abs(found)):
+            yield Violation("fit", layer.name, f"the certificate says {layer.value}, the plan has {found}")
 
 
 def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> float:
     """GPUs, times the places down the wish list of types, the data that are not near, and what they pay for being apart."""
-    known = {node.gpu_type for node in nodes.values() if node.gpu_type}
+    known = _types(nodes)
     down = 0
     for group in job.spec.task_groups:
         used: GpuType | None = next((nodes[task.node].gpu_type for task in tasks if task.group == group.name), None)
@@ -42,6 +50,22 @@ def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, N
     milli = sum(task.gpus for task in tasks)
     # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
     return (milli or 1) / 1000 * (down + strain(job, [nodes[task.node] for task in tasks]))
+
+
+def _excess(
+    job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node], weights: Mapping[GpuType, float]
+) -> float:
+    """GPUs of groups that name no type, times what theirs weighs more than the lightest."""
+    indifferent = {group.name for group in job.spec.task_groups if not group.shape.gpu_types}
+    return sum(
+        task.gpus / 1000 * (weights[nodes[task.node].gpu_type] - min(weights.values()))
+        for task in tasks
+        if task.group in indifferent and task.gpus
+    )
+
+
+def _types(nodes: Mapping[NodeName, Node]) -> set[GpuType]:
+    return {node.gpu_type for node in nodes.values() if node.gpu_type}
 
 
 def strain(job: Job, hosts: Sequence[Node]) -> float:

@@ -15,7 +15,8 @@ from solver.plan.check_entry import path_of
 from solver.plan.check_turns import cost
 from solver.plan.plan import Bind, Nominate, Plan, Starts, Waits, Withdraw
 from solver.plan.violation import Violation
-from solver.rules.policy import SLO_CLASSES, OrderBy, Ordering, Policy, PriorityClass
+from solver.rules.ordering import OrderBy, Ordering
+from solver.rules.policy import SLO_CLASSES, Policy, PriorityClass
 from solver.world.cluster import GpuType, NodeName
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskGroup, TaskPlacement

@@ -11,7 +11,8 @@ from math import exp, inf
 from solver.plan.check_entry import path_of
 from solver.plan.plan import Bind, Nominate, Plan, Starts, Waits
 from solver.plan.violation import Violation
-from solver.rules.policy import Ordering, Policy, PriorityClass
+from solver.rules.ordering import Ordering
+from solver.rules.policy import Policy, PriorityClass
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job
 

@@ -1,13 +1,19 @@
-"""Judges whether a plan says of every live job what it does with it. Part of the checker, and as slow and obvious."""
+"""Judges whether a plan says of every live job what it does with it, and of a gang that starts how far apart it lies.
+
+Part of the checker, and as slow and obvious.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from solver.plan.extent import Extent
 from solver.plan.plan import Bind, Departs, Grow, Moves, Plan, Runs, Starts, Yields
 from solver.plan.violation import Violation
+from solver.world.cluster import Level, Node
 from solver.world.snapshot import Snapshot
+from solver.world.workload import Job
 
 
 def verdict_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
@@ -29,3 +35,32 @@ def verdict_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
         job = jobs.get(verdict.job)
         if job and isinstance(verdict, Runs | Yields | Moves | Departs) != (job.phase != "pending"):
             yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
+    yield from _extents(snapshot, plan)
+
+
+def _extents(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
+    """How far apart those lie who start is as the domains of their nodes say."""
+    jobs = {job.name: job for job in snapshot.jobs}
+    nodes = {node.name: node for node in snapshot.nodes}
+    said = {verdict.job: verdict.extent for verdict in plan.verdicts if isinstance(verdict, Starts)}
+    for step in plan.steps:
+        if isinstance(step, Bind) and step.job in said:
+            found = _counted(jobs[step.job], [nodes[task.node] for task in step.tasks])
+            if said[step.job] != found:
+                yield Violation("verdicts", step.job, f"is said to lie {said[step.job]}; it lies {found}")
+
+
+def _counted(job: Job, hosts: Sequence[Node]) -> Extent | None:
+    if len(hosts) == 1:
+        return None
+    levels: tuple[Level, ...] = ("island", "rack", "block", "pool")
+    domains = {level: {host.domain(level) for host in hosts} for level in levels}
+    apart = [level for level in levels if len(domains[level]) > 1]
+    preferred = job.spec.topology.preferred
+    wishes = {preferred} if isinstance(preferred, str) else set(preferred or ())
+    wanted = [level for level in levels if level in wishes]
+    level = wanted[0] if wanted else apart[-1] if apart else "island"
+    within = levels[len(apart)] if len(apart) < len(levels) else None
+    domain = hosts[0].domain(within) if within else ""
+    missed = tuple(level for level in wanted if level in apart)
+    return Extent(level, len(domains[level]), within, domain, missed)

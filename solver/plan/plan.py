@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from solver.plan.estimates import AnyEstimate
-from solver.plan.reason import count
+from solver.plan.extent import Extent
+from solver.plan.reason import count, part_of
 from solver.plan.reasons import AnyReason
 from solver.rules.departures import Rule
 from solver.rules.victims import Means
@@ -139,17 +140,14 @@ class Unreserve(Document, frozen=True, tag_field="step", tag="unreserve"):
 Step = Bind | Release | Repartition | Evict | Shrink | Grow | Nominate | Withdraw | Reserve | Unreserve
 
 
-def _part(gpus: MilliGpu, keeps: MilliGpu) -> str:
-    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else count(gpus.number, "GPU")
-
-
 class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
-    """This round binds the job. `entitled` of its `gpus` lie inside its queue's guarantee."""
+    """This round binds the job. `entitled` of its `gpus` lie inside its queue's guarantee. `extent` None: it has but one task."""
 
     job: JobName
     queue: QueueName
     gpus: MilliGpu
     entitled: MilliGpu
+    extent: Extent | None = None
 
 
 class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
@@ -182,7 +180,7 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
             "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
             "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
         }[self.means]
-        return f"gives up {_part(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"gives up {part_of(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):
@@ -224,7 +222,7 @@ class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
             "drain": f"queue {self.at} drains (stopPolicy: HoldAndDrain)",
             "converge": f"queue {self.at} holds more than its max, which was to be kept by now",
         }[self.rule]
-        return f"gives up {_part(self.gpus, self.keeps)}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"gives up {part_of(self.gpus, self.keeps)}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):

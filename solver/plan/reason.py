@@ -1,8 +1,9 @@
-"""What every reason is, and the turns of phrase that reasons share."""
+"""What every reason is, and the turns of phrase that reasons and verdicts share."""
 
 from __future__ import annotations
 
 from solver.world.document import Document
+from solver.world.quantities import MilliGpu
 
 
 class Reason(Document, frozen=True, tag_field="code"):
@@ -22,3 +23,8 @@ def at(origin: str) -> str:
 def did_you_mean(nearest: tuple[str, ...]) -> str:
     """The names that are nearest to a wrong one, if any are near."""
     return f"; did you mean {', '.join(nearest)}?" if nearest else ""
+
+
+def part_of(gpus: MilliGpu, keeps: MilliGpu) -> str:
+    """The GPUs that a job gives up, `keeps` beside them."""
+    return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else count(gpus.number, "GPU")

@@ -15,7 +15,7 @@ from solver.plan.refusals import (
     NotDivided,
     UnknownName,
 )
-from solver.rules.policy import OrderBy
+from solver.rules.ordering import OrderBy
 from solver.world.cluster import GpuType, Level, SpreadLevel
 from solver.world.inflight import declared_name
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu

@@ -6,8 +6,8 @@ inside fair shares; `y` whether all of a class that stands in line start; `o` wh
 trust domain; `x` what a queue weighs above what it does not lend. There is no column per node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
 guarantee and fair share of every queue on the path; what is not lent; in strict queues nobody before those ahead of it.
-Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit. docs/solver.md has
-the whole program in formulas.
+Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit; then the weights of
+GPU types. docs/solver.md has the whole program in formulas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from solver.rules.entitlement import Charge, Shares
 from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.rules.users import UserLine
-from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, Segment, misfit
+from solver.starts import ENTITLED, FAIR, FIT, LEFTOVER, TYPE_WEIGHT, Segment, misfit
 from solver.strain import ladder
 from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.held import NOBODY, Against, seen
@@ -178,18 +178,17 @@ class Formulation:
 
     def _takers(self) -> Iterable[Taker]:
         for way, column in self.ways.items():
-            known = self.classes[way.job_class]
-            worth = way.option.worth
-            unfit = misfit(worth, way.option, way.strain)
-            inside_only = known.is_inside_only(way.option)
-            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit, inside_only)
+            known, worth = self.classes[way.job_class], way.option.worth
+            unfit, inside_only = misfit(worth, way.option, way.strain), known.is_inside_only(way.option)
+            heavy = way.option.excess_weight([count for _, count in known.groups])
+            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit, heavy, inside_only)
         for growth, column in self.growth.items():
             way, known = growth.way, self.classes[growth.way.job_class]
             ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
-            gpus = shape.cost / MILLI_PER_GPU
-            unfit = misfit(gpus, way.option, way.strain)
-            inside_only = known.is_inside_only(way.option)
-            yield Taker(column, known, known.sub_layer.of_growth, {gpu_type: shape.cost}, gpus, unfit, inside_only)
+            gpus, charge = shape.cost / MILLI_PER_GPU, {gpu_type: shape.cost}
+            unfit, inside_only = misfit(gpus, way.option, way.strain), known.is_inside_only(way.option)
+            heavy = gpus * way.option.heavier[growth.group]
+            yield Taker(column, known, known.sub_layer.of_growth, charge, gpus, unfit, heavy, inside_only)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
@@ -297,3 +296,5 @@ class Formulation:
                 {taker.column: taker.job_class.weight * taker.worth for taker in takers if taker.layer == layer},
             )
         self.builder.maximise(FIT, {taker.column: -taker.misfit for taker in takers})
+        heavy = {taker.column: -taker.excess_weight for taker in takers if taker.excess_weight}
+        self.builder.maximise(TYPE_WEIGHT, heavy)

@@ -50,8 +50,9 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A column that takes GPUs: gangs, or what they grow by. `charge`, `worth` and `misfit` are those of one of it.
+    """A column that takes GPUs: gangs, or what they grow by.
 
+    `charge`, `worth`, `misfit` and `excess_weight` are those of one of it.
     `inside_only`: it takes them inside guarantees or not at all.
     """
 
@@ -61,4 +62,5 @@ class Taker:
     charge: Charge
     worth: float
     misfit: float
+    excess_weight: float
     inside_only: bool

@@ -13,7 +13,8 @@ from itertools import pairwise
 from math import inf
 
 from solver.rules.gittins import NEIGHBOURS, Lived, indices
-from solver.rules.policy import SLO_CLASSES, Ordering, Policy
+from solver.rules.ordering import Ordering
+from solver.rules.policy import SLO_CLASSES, Policy
 from solver.rules.precedence import Place, ordering_of, waiting_since
 from solver.rules.tree import QueueTree
 from solver.world.inflight import Ended

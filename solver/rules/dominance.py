@@ -2,7 +2,8 @@
 
 Dominant resource fairness (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), over GPU types, CPU and memory. Here it only
 orders queues that are served above their guarantees; it never makes a start lawful or unlawful. CPU and memory are
-guaranteed to nobody by name: a queue that is guaranteed a quarter of the GPUs counts as guaranteed a quarter of both.
+guaranteed to nobody by name: a queue that is guaranteed a quarter of the GPUs, added up by the weights of their types
+(rules/type_weights), counts as guaranteed a quarter of both.
 Where past use counts, the dominant share of what a queue has held of GPUs on average (rules/usage) is added.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from solver.rules.tree import Line
+from solver.rules.type_weights import TypeWeights, weighed
 from solver.world.cluster import GpuType
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobSpec, QueueName
@@ -31,12 +33,16 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All that the cluster has, broken or not; what each leaf queue holds of it beside GPUs, and has held of GPUs on average."""
+    """All that the cluster has, broken or not; what each leaf queue holds of it beside GPUs, and has held of GPUs on average.
+
+    `weights`: by which GPUs of several types are added up.
+    """
 
     gpus: Mapping[GpuType, int] = field(default_factory=dict)
     beside: Beside = field(default_factory=Beside)
     held_beside: Mapping[QueueName, Beside] = field(default_factory=dict)
     held_before: Mapping[tuple[QueueName, GpuType], float] = field(default_factory=dict)
+    weights: TypeWeights = field(default_factory=dict)
 
 
 def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> Cluster:
@@ -68,7 +74,8 @@ def dominant_share(
 ) -> float:
     """The largest of a queue's shares of the cluster above its guarantees, between 0 and 1 (2 with the past), if it held this."""
     owed = {gpu_type: guaranteed.get(Line(queue, gpu_type), 0) for gpu_type in cluster.gpus}
-    part_owed = sum(owed.values()) / max(1, sum(cluster.gpus.values()))
+    every = weighed(cluster.gpus, cluster.weights)
+    part_owed = weighed(owed, cluster.weights) / every if every else 0.0
     shares = [(held.get(gpu_type, 0) - owed[gpu_type]) / gpus for gpu_type, gpus in cluster.gpus.items() if gpus]
     shares += [mine / whole - part_owed for mine, whole in zip(beside, cluster.beside, strict=True) if whole]
     before = [

@@ -10,6 +10,7 @@ from solver.rules.lending import Lending, Weights, lending_of
 from solver.rules.policy import Queue
 from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
+from solver.rules.type_weights import TypeWeights
 from solver.rules.usage import gpus_on_average
 from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
@@ -99,6 +100,11 @@ def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None
     """The shares, with what queues have held on average; without a half-life the past does not count."""
     before = gpus_on_average(snapshot.in_flight.usage, half_life) if half_life else {}
     return replace(shares, cluster=replace(shares.cluster, held_before=before))
+
+
+def with_type_weights(shares: Shares, weights: TypeWeights) -> Shares:
+    """The shares, where GPUs of several types are added up by weight."""
+    return replace(shares, cluster=replace(shares.cluster, weights=weights))
 
 
 def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:

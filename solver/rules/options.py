@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
+from types import MappingProxyType
 
 from solver.rules.entitlement import Charge
 from solver.rules.policy import SloClass
 from solver.rules.sharing import Sharing
+from solver.rules.type_weights import TypeWeights, above_lightest
 from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.workload import Job, JobSpec, Shape, TaskGroup
@@ -22,12 +24,14 @@ class Option:
     """One way to serve a gang: a GPU type per task group (None: a group without GPUs), and how far down its wish list that is
     (a group that names no type likes all of them equally).
 
+    `heavier`: by how much a GPU of each group weighs more than one of the lightest type; 0 where the group names types.
     `shapes`: what a task of each group takes under it; `charge`: what it costs to start; `wanted`: what it costs at its full size.
     `inside_only`: it is too early for these types, unless the gang lies inside its guarantee (rules/fallback).
     """
 
     gpu_types: tuple[GpuType | None, ...]
     fallback: int
+    heavier: tuple[float, ...]
     shapes: tuple[Shape, ...]
     charge: Charge = field(hash=False)
     wanted: Charge = field(hash=False)
@@ -43,6 +47,12 @@ class Option:
         """GPUs by which the gang may grow."""
         return (sum(self.wanted.values()) - sum(self.charge.values())) / MILLI_PER_GPU
 
+    def excess_weight(self, tasks: Iterable[int]) -> float:
+        """What so many tasks of each group weigh, in GPUs, beyond as many GPUs of the lightest type."""
+        parts = zip(tasks, self.shapes, self.heavier, strict=True)
+        # Options that weigh the same must not differ by the order in which floats were added up.
+        return round(sum(count * shape.cost * more for count, shape, more in parts) / MILLI_PER_GPU, 9)
+
 
 def options_of(
     spec: JobSpec,
@@ -50,12 +60,14 @@ def options_of(
     sharing: Sharing,
     slo_class: SloClass = "standard",
     most: int | None = OPTIONS_MAX,
+    weights: TypeWeights = MappingProxyType({}),
 ) -> tuple[Option, ...]:
-    """The GPU-type combinations a job accepts in this cluster, most preferred first; () where a group accepts none.
+    """The GPU-type combinations a job accepts in this cluster, most preferred first, of those liked equally the lightest.
 
-    `most`: how many of them; None: all.
+    () where a group accepts none. `most`: how many of them; None: all.
     """
-    in_cluster = sorted(gpu_type for gpu_type in known if gpu_type)
+    heavier = above_lightest((gpu_type for gpu_type in known if gpu_type), weights)
+    in_cluster = sorted(heavier, key=lambda gpu_type: (heavier[gpu_type], gpu_type))
     per_group = [_accepted(group, in_cluster) for group in spec.task_groups]
     wishes = [bool(group.shape.gpu_types) for group in spec.task_groups]
 
@@ -64,16 +76,13 @@ def options_of(
 
     every = product(*(range(len(types)) for types in per_group))
     combined = sorted(every, key=lambda ranks: (fallback(ranks), ranks))
-    return tuple(
-        _option(
-            spec,
-            tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True)),
-            fallback(ranks),
-            sharing,
-            slo_class,
-        )
-        for ranks in islice(combined, most)
-    )
+    options = []
+    for ranks in islice(combined, most):
+        gpu_types = tuple(types[rank] for types, rank in zip(per_group, ranks, strict=True))
+        more = (0.0 if wish or not used else heavier[used] for wish, used in zip(wishes, gpu_types, strict=True))
+        options.append(_option(spec, gpu_types, fallback(ranks), tuple(more), sharing, slo_class))
+    least = [group.least for group in spec.task_groups]
+    return tuple(sorted(options, key=lambda option: (option.fallback, option.excess_weight(least))))
 
 
 def option_of(job: Job, options: Iterable[Option], gpu_types: Mapping[NodeName, GpuType]) -> Option | None:
@@ -104,7 +113,12 @@ def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | Non
 
 
 def _option(
-    spec: JobSpec, gpu_types: tuple[GpuType | None, ...], fallback: int, sharing: Sharing, slo_class: SloClass
+    spec: JobSpec,
+    gpu_types: tuple[GpuType | None, ...],
+    fallback: int,
+    heavier: tuple[float, ...],
+    sharing: Sharing,
+    slo_class: SloClass,
 ) -> Option:
     shapes = tuple(
         sharing.served(group.shape, gpu_type, spec.queue, slo_class)
@@ -112,4 +126,4 @@ def _option(
     )
     least = charge_of(shapes, gpu_types, [group.least for group in spec.task_groups])
     wanted = charge_of(shapes, gpu_types, [group.replicas for group in spec.task_groups])
-    return Option(gpu_types, fallback, shapes, least, wanted)
+    return Option(gpu_types, fallback, heavier, shapes, least, wanted)

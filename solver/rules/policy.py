@@ -8,7 +8,9 @@ import msgspec
 
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.harm import Convergence, Evictions, Protection
+from solver.rules.ordering import Ordering
 from solver.rules.reservation import DeclaredReservation
+from solver.rules.type_weights import GpuTypeWeight, by_name
 from solver.world.cluster import GpuType
 from solver.world.document import Document, digest
 from solver.world.quantities import Duration, MilliGpu
@@ -26,35 +28,6 @@ StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 
 Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
-OrderBy = Literal["priority", "fifo", "shortest", "least-served", "gittins"]
-"""By what a queue orders its own waiting jobs (rules/turns)."""
-
-
-class Turns(Document, frozen=True):
-    """Jobs take turns: running ones give way to those that come before them. `max_wait`: who waited for so long comes first."""
-
-    max_wait: Duration = Duration(7 * 86_400_000)
-
-
-class Ordering(Document, frozen=True):
-    """How a queue serves its own jobs. `strict`: nobody starts who would delay one that comes earlier and waits.
-
-    `turns` None: what runs stays. A queue whose jobs take turns is strict: who has no turn would only be evicted again.
-    """
-
-    by: OrderBy = "priority"
-    strict: bool = False
-    turns: Turns | None = None
-
-    @property
-    def by_cost(self) -> bool:
-        """Whether running jobs have a place in its order as well (rules/precedence)."""
-        return self.by == "gittins" or self.turns is not None
-
-    @property
-    def in_line(self) -> bool:
-        """Whether nobody may delay one that comes earlier."""
-        return self.strict or self.turns is not None
 
 
 class Quota(Document, frozen=True):
@@ -153,6 +126,7 @@ class SchedulingPolicy(Document, frozen=True):
     evictions per round may delay work inside a guarantee.
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
+    `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (rules/type_weights).
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
@@ -164,6 +138,7 @@ class SchedulingPolicy(Document, frozen=True):
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()
     fallback_after: Duration = Duration(0)
+    gpu_types: tuple[GpuTypeWeight, ...] = ()
     convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
     duration_quantile: float = 0.9
@@ -247,7 +222,7 @@ def policy_of(
     return Policy(
         tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
         tuple(sorted(priority_classes, key=lambda known: known.name)),
-        scheduling,
+        msgspec.structs.replace(scheduling, gpu_types=by_name(scheduling.gpu_types)),
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
         tuple(sorted(mig, key=lambda known: known.name)),
         tuple(sorted((_sorted_names(known) for known in reservations), key=lambda known: known.name)),

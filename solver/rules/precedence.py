@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from solver.rules.policy import Ordering
+from solver.rules.ordering import Ordering
 from solver.rules.tree import QueueTree
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, QueueName

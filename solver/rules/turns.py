@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
-from solver.rules.policy import OrderBy, Policy
+from solver.rules.ordering import OrderBy
+from solver.rules.policy import Policy
 from solver.rules.precedence import Precedence, ordering_of
 from solver.rules.tree import QueueTree
 from solver.world.workload import Job, JobName, QueueName

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx2
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from reconciler.api.guard import Guard
 from reconciler.api.job_routes import BODY_BYTES_MAX
 from reconciler.api.payloads import HeldDevice, QueueLine
+from reconciler.api.problems import NotReadyError
 from reconciler.api.serve import ApiServer
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
@@ -23,7 +27,7 @@ from solver.world.cluster import MigInstance
 from solver.world.document import digest
 from solver.world.inflight import Counter, InFlight, Repartitioning
 from solver.world.quantities import MilliGpu
-from solver.world.snapshot import snapshot_of
+from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
 from tests.api.conftest import H100, NOW, POLICY, REVISION, TOKEN, Site, spec
 from tests.contracts.simulated_worlds import NODES
@@ -89,6 +93,21 @@ def test_jobs_are_listed_newest_first_with_what_they_hold(site: Site, client: Cl
     assert (first.name, first.state, first.attempt, first.tasks) == ("first", "starting", 1, (task,))
     assert (second.name, second.state, second.tasks) == ("second", "queued", ())
     assert [view.name for view in client.jobs(limit=1).items] == ["second"]
+
+
+def test_why_says_how_far_apart_a_job_runs_as_soon_as_nodes_are_known(site: Site, client: Client) -> None:
+    client.submit(JOB, spec(1, replicas=2))
+    gpus = [(known.name, known.gpus[0].id) for known in NODES[:2]]
+    site.bind(JOB, *(TaskPlacement("worker", index, on, (gpu,)) for index, (on, gpu) in enumerate(gpus)))
+    holds = "it holds its devices in attempt 1, on n1, n2"
+    assert client.why(JOB).words == (holds, "its tasks are over 2 blocks of pool pool")
+
+    def too_early() -> Snapshot:
+        raise NotReadyError("no round yet")
+
+    services = replace(site.services(), snapshot=too_early)
+    with ApiServer(services, Guard(TOKEN, user="alice")) as server, Client(server.url, TOKEN) as early:
+        assert early.why(JOB).words == (holds,)
 
 
 def test_why_gives_the_verdict_and_says_it_in_words(site: Site, client: Client) -> None:

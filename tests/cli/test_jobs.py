@@ -43,6 +43,7 @@ Gang       2 tasks, 4 GPUs
   worker   2 x 2 GPUs
            true
 Why        it holds its devices in attempt 1, on n1, n2
+           its tasks are over 2 blocks of pool pool
 
 2 tasks of attempt 1:
 TASK      NODE  DEVICES
@@ -67,6 +68,7 @@ It can't run under this policy on this cluster, however long it waits:
 WHY_HOLDING = """\
 llama: starting for 1m30s
   it holds its devices in attempt 1, on n1, n2
+  its tasks are over 2 blocks of pool pool
 """
 WHY_FAILED = """\
 bad: failed with exit code 3, 1m30s ago, in attempt 2

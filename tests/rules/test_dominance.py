@@ -43,6 +43,13 @@ def test_dominant_share(
     assert dominant_share(Q, held, beside, lines, CLUSTER) == pytest.approx(expected), why
 
 
+def test_a_guarantee_of_a_heavy_type_is_a_larger_part_of_the_cpu() -> None:
+    weighed = replace(CLUSTER, weights={A: 4.0})
+    lines = {Line(Q, A): 2}
+    assert dominant_share(Q, {}, Beside(60, 10), lines, CLUSTER) == pytest.approx(0.6 - 2 / 20)
+    assert dominant_share(Q, {}, Beside(60, 10), lines, weighed) == pytest.approx(0.6 - 8 / 32)
+
+
 @given(st.integers(0, 16), st.integers(0, 4), st.integers(0, 100), st.integers(0, 8), st.integers(0, 100))
 def test_holding_more_never_lowers_it(h: int, a: int, cpu: int, guaranteed: int, more: int) -> None:
     lines = {Line(Q, H): guaranteed}

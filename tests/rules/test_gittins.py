@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from solver.plan.check_turns import cost
 from solver.rules.costs import near, places_in
 from solver.rules.gittins import Lived, indices
-from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, SchedulingPolicy, Turns, policy_of
+from solver.rules.ordering import OrderBy, Ordering, Turns
+from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.rules.tree import QueueTree
 from solver.world.inflight import Ended, InFlight
 from solver.world.quantities import Duration, Instant, MilliGpu

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.rules.policy import Ordering, Policy, PriorityClass, Queue, Scope, policy_of
+from solver.rules.ordering import Ordering
+from solver.rules.policy import Policy, PriorityClass, Queue, Scope, policy_of
 from solver.rules.ranks import RANKS_MAX, ranks_of
 from solver.rules.tree import QueueTree
 from solver.world.workload import Job, JobName, QueueName

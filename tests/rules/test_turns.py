@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from solver.plan.plan import Bind
 from solver.program.highs import optimise
-from solver.rules.policy import OrderBy, Ordering, Policy, PriorityClass, Queue, policy_of
+from solver.rules.ordering import OrderBy, Ordering
+from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
 from solver.rules.precedence import ordering_of
 from solver.rules.tree import QueueTree
 from solver.solve import solve

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from solver.plan.check import violations
 from solver.plan.plan import Evict, Yields
 from solver.rules.harm import Evictions, Protection
-from solver.rules.policy import OrderBy, Ordering, Policy, PriorityClass, Queue, SchedulingPolicy, Turns, policy_of
+from solver.rules.ordering import OrderBy, Ordering, Turns
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.simulate import Replay
 from solver.traced import Round, TraceJob
 from solver.world.quantities import Duration, Instant

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from solver.extent import extent_of
 from solver.plan.check import violations
 from solver.plan.estimates import EarliestStart
-from solver.plan.plan import Bind, LayerResult, Plan, Release, Waits
+from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
 from solver.program.highs import optimise
-from solver.rules.policy import OrderBy, Ordering, PriorityClass, Queue, StopPolicy, policy_of
+from solver.rules.ordering import OrderBy, Ordering
+from solver.rules.policy import PriorityClass, Queue, StopPolicy, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent
@@ -90,6 +92,15 @@ def with_task(number: int, **fields: Any) -> Change:
         return with_bind(tasks=tuple(tasks))(plan)
 
     return change
+
+
+def telling_extent(world: Snapshot, plan: Plan) -> Plan:
+    """The plan, with the verdict that suits where its gang lies."""
+    nodes, bind = {known.name: known for known in world.nodes}, bind_of(plan)
+    (spec,) = (known.spec for known in world.jobs if known.name == bind.job)
+    extent = extent_of(spec, [nodes[task.node] for task in bind.tasks])
+    told = (msgspec.structs.replace(v, extent=extent) if isinstance(v, Starts) else v for v in plan.verdicts)
+    return msgspec.structs.replace(plan, verdicts=tuple(told))
 
 
 def with_estimate(at: Instant) -> Change:
@@ -178,7 +189,8 @@ def test_an_elastic_gang_has_a_lawful_size(indexes: tuple[int, ...], found: list
     plan = solve(world, POLICY, None)
     assert len(bind_of(plan).tasks) == 3
     tasks = tuple(TaskPlacement("worker", index, NodeName("n1"), devices("n1", 2 * index, 2)) for index in indexes)
-    assert sorted({violation.rule for violation in violations(world, POLICY, with_bind(tasks=tasks)(plan))}) == found
+    resized = telling_extent(world, with_bind(tasks=tasks)(plan))
+    assert sorted({violation.rule for violation in violations(world, POLICY, resized)}) == found
 
 
 CLOSE = TopologyRequest(group=Bundle(2, "island"))
@@ -212,7 +224,8 @@ def test_tasks_keep_together_and_apart(
     )
     plan = solve(world, POLICY, None)
     assert violations(world, POLICY, plan) == ()
-    assert [violation.rule for violation in violations(world, POLICY, with_bind(tasks=tasks)(plan))] == found
+    elsewhere = telling_extent(world, with_bind(tasks=tasks)(plan))
+    assert [violation.rule for violation in violations(world, POLICY, elsewhere)] == found
 
 
 def test_going_above_a_max_is_found() -> None:

@@ -10,7 +10,8 @@ from solver import forecast
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import Held
-from solver.rules.policy import Ordering, Policy, Queue, Reservations, SchedulingPolicy, policy_of
+from solver.rules.ordering import Ordering
+from solver.rules.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.simulate import Replay
 from solver.solve import solve
 from solver.traced import Round, TraceJob

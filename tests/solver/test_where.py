@@ -27,7 +27,7 @@ POLICY = policy_of((Queue(Q),), (PriorityClass(""), PriorityClass("apart", place
 def gang(tasks: int, gpus: int, topology: TopologyRequest) -> tuple[JobSpec, Option]:
     shape = Shape(gpus=gpus)
     spec = JobSpec(Q, (TaskGroup("worker", tasks, shape),), topology=topology)
-    return spec, Option((node("n", 1).gpu_type,), 0, (shape,), {}, {})
+    return spec, Option((node("n", 1).gpu_type,), 0, (0.0,), (shape,), {}, {})
 
 
 def indexes(room: Room, tasks: tuple[TaskPlacement, ...]) -> list[tuple[int, ...]]:

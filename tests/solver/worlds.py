@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 from solver.rules.division import SharingPolicy, TrustGroup
 from solver.rules.harm import Convergence, Evictions, Protection
+from solver.rules.ordering import OrderBy, Ordering, Turns
 from solver.rules.policy import (
-    OrderBy,
-    Ordering,
     Policy,
     PriorityClass,
     Queue,
     Quota,
     Reclaim,
     SchedulingPolicy,
-    Turns,
     policy_of,
 )
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
