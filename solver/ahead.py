@@ -29,6 +29,7 @@ from solver.starts import Start
 from solver.world.cluster import DeviceId, GpuType
 from solver.world.inflight import Reservation
 from solver.world.parts import leaving_part
+from solver.world.pledges import gpus_of
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
@@ -92,7 +93,7 @@ class World:
             device
             for tasks in (*nominations.values(), *(start.placed.tasks for start in starts))
             for task in tasks
-            for device in task.devices
+            for device in (*task.devices, *gpus_of(task))
         }
         promised -= {gpu.device for gpus in after.shared.values() for gpu in gpus}
         for job in snapshot.jobs:

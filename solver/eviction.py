@@ -10,45 +10,30 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from solver.moving import Move, Moving
-from solver.placement import Placed, least_tasks, place
+from solver.moving import Moving
+from solver.placement import least_tasks, place
 from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
 from solver.rules.harm import Evictions
-from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import Law, Taker, Victim, gangs_first
 from solver.starts import Start
+from solver.trial import Trial, Wish
 from solver.world.cluster import GpuType
 from solver.world.held import seen
 from solver.world.parts import owner_of
+from solver.world.pledges import NOTHING, Pledged
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, Shape
 
 ALL_SPARED_MAX = 64
 """Victims of which each may be spared, wherever the taker then goes; of more, first those on nodes that it would not use."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """What a taker would have if certain victims left, and others moved."""
-
-    option: Option
-    victims: tuple[Victim, ...]
-    placed: Placed
-    headroom: Headroom
-    moves: tuple[Move, ...] = ()
-
-    def uses_nodes_of(self, victim: Victim) -> bool:
-        """Whether some of the taker's tasks run where the victim ran."""
-        mine = {task.node for task in self.placed.tasks}
-        return any(task.node in mine for task in victim.holder.job.placement)
 
 
 @dataclass(slots=True)
@@ -93,14 +78,15 @@ class MakingRoom:
         barred = not takes_gpus or (candidate.inside_only and tier == "fair")
         if barred or alike in self._without:
             return
-        now = next(filter(None, (self._try(candidate, o, tier, (), self.room) for o in candidate.options)), None)
+        wishes = [Wish(candidate, option, tier) for option in candidate.options]
+        now = next(filter(None, (self._try(wish, (), self.room) for wish in wishes)), None)
         found = now or next(self._ways(candidate, tier, taker), None)
         if found is None:
             self._without.add(alike)
             return
-        start = Start(candidate, found.option, found.placed, least_tasks(candidate.job.spec))
+        start = Start(candidate, found.wish.option, found.placed, least_tasks(candidate.job.spec))
         if not now:
-            self.promises.append(Promise(start, found.victims, tier, found.moves))
+            self.promises.append(Promise(start, found.victims, tier, found.moves, found.pledged))
         else:
             self.starts.append(start)
         self._keep(start, found)
@@ -114,26 +100,34 @@ class MakingRoom:
         self._hold(start)
         return True
 
-    def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[_Trial]:
-        """How it could be served, the least harmful first."""
-        yield from filter(None, (self._try(candidate, option, tier, ()) for option in candidate.options))
-        yield from self._by_moving(candidate, tier)
+    def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[Trial]:
+        """How it could be served, the least harmful first; by partitioning what others leave only where nothing else does."""
+        wishes = [Wish(candidate, option, tier) for option in candidate.options]
+        yield from filter(None, (self._try(wish, ()) for wish in wishes))
+        yield from self._by_moving(wishes)
         lawful = self._lawful(candidate, tier, taker)
+        yield from self._by_evicting(wishes, lawful, taker)
+        if tier == "entitled" and self.room.partitions.may_drain:
+            drains = [replace(wish, drains=True) for wish in wishes]
+            yield from filter(None, (self._try(wish, ()) for wish in drains))
+            yield from self._by_evicting(drains, lawful, taker)
+
+    def _by_evicting(self, wishes: Sequence[Wish], lawful: Sequence[Victim], taker: Taker) -> Iterator[Trial]:
         # Where taking from others would not be fair, its own queue may still make room.
-        own = [victim for victim in lawful if victim.holder.job.spec.queue == candidate.job.spec.queue]
+        own = [victim for victim in lawful if victim.holder.job.spec.queue == taker.job.spec.queue]
         for victims in (lawful, own) if len(own) < len(lawful) else (lawful,):
-            for option in candidate.options if victims else ():
-                found = self._fewest(candidate, option, tier, victims)
-                if found and self._keeps_to_limits(found, taker) and self._is_fair(candidate, found, tier):
+            for wish in wishes if victims else ():
+                found = self._fewest(wish, victims)
+                if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
 
-    def _by_moving(self, candidate: Candidate, tier: Tier) -> Iterator[_Trial]:
+    def _by_moving(self, wishes: Sequence[Wish]) -> Iterator[Trial]:
         """Who moves keeps what it has: that takes from nobody."""
-        for option in candidate.options:
-            headroom = self._allowed(candidate, option, tier, ())
-            found = headroom and self.moving.find(candidate, option, self.room, self.soon, self.gone)
+        for wish in wishes:
+            headroom = self._allowed(wish, ())
+            found = headroom and self.moving.find(wish.candidate, wish.option, self.room, self.soon, self.gone)
             if headroom and found:
-                yield _Trial(option, (), found[0], headroom, found[1])
+                yield Trial(wish, (), found[0], headroom, found[1])
 
     def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
         job = candidate.job
@@ -156,51 +150,49 @@ class MakingRoom:
             if owner_of(victim.name) not in self.gone and (tier == "entitled" or victim.means != "straddle")
         ]
 
-    def _fewest(self, candidate: Candidate, option: Option, tier: Tier, lawful: Sequence[Victim]) -> _Trial | None:
+    def _fewest(self, wish: Wish, lawful: Sequence[Victim]) -> Trial | None:
         """The least harmful victims up to the first that suffices, without those that can be spared."""
-        useful = [victim for victim in lawful if set(victim.holder.charge) & set(option.charge)]
-        found = self._try(candidate, option, tier, useful)
-        return found and self._spare(candidate, tier, self._shortest(candidate, tier, found, useful)[1])
+        useful = [victim for victim in lawful if set(victim.holder.charge) & set(wish.option.charge)]
+        found = self._try(wish, useful)
+        return found and self._spare(self._shortest(found, useful)[1])
 
-    def _shortest(
-        self, candidate: Candidate, tier: Tier, found: _Trial, rest: list[Victim], needed: Sequence[Victim] = ()
-    ) -> tuple[list[Victim], _Trial]:
+    def _shortest(self, found: Trial, rest: list[Victim], needed: Sequence[Victim] = ()) -> tuple[list[Victim], Trial]:
         """The shortest prefix that suffices beside those that are needed; all of it does, as `found` says."""
         too_few, suffices = -1, len(rest)
         while too_few + 1 < suffices:
             middle = (too_few + suffices) // 2
-            fewer = self._try(candidate, found.option, tier, [*rest[:middle], *needed])
+            fewer = self._try(found.wish, [*rest[:middle], *needed])
             if fewer is None:
                 too_few = middle
             else:
                 found, suffices = fewer, middle
         return rest[:suffices], found
 
-    def _spare(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
+    def _spare(self, found: Trial) -> Trial:
         """Fewer victims: the last of the shortest prefix that suffices is needed, then the last of the shortest beside it."""
         if len(found.victims) > ALL_SPARED_MAX:
-            found = self._without_the_useless(candidate, tier, found)
+            found = self._without_the_useless(found)
         rest, needed = list(found.victims), list[Victim]()
         while rest:
-            shortest, found = self._shortest(candidate, tier, found, rest, needed)
+            shortest, found = self._shortest(found, rest, needed)
             needed, rest = needed + shortest[-1:], shortest[:-1]
-        return self._without_the_useless(candidate, tier, found)
+        return self._without_the_useless(found)
 
-    def _without_the_useless(self, candidate: Candidate, tier: Tier, found: _Trial) -> _Trial:
+    def _without_the_useless(self, found: Trial) -> Trial:
         """The same place without those who free neither room there nor quota."""
         near = [victim for victim in found.victims if found.uses_nodes_of(victim)]
         for kept in (
             near,
-            [victim for victim in found.victims if victim in near or self._frees_quota(victim, candidate)],
+            [victim for victim in found.victims if victim in near or self._frees_quota(victim, found.wish.candidate)],
         ):
             victims = self.law.with_all_parts(kept)
-            headroom = self._allowed(candidate, found.option, tier, victims)
+            headroom = self._allowed(found.wish, victims)
             if headroom:
                 found = replace(found, victims=victims, headroom=headroom)
                 break
         for victim in gangs_first(found.victims):
             others = self.law.with_all_parts([other for other in found.victims if other is not victim])
-            if not found.uses_nodes_of(victim) and (headroom := self._allowed(candidate, found.option, tier, others)):
+            if not found.uses_nodes_of(victim) and (headroom := self._allowed(found.wish, others)):
                 found = replace(found, victims=others, headroom=headroom)
         return found
 
@@ -216,33 +208,34 @@ class MakingRoom:
             if line.queue in above
         )
 
-    def _try(
-        self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim], free: Room | None = None
-    ) -> _Trial | None:
+    def _try(self, wish: Wish, victims: Collection[Victim], free: Room | None = None) -> Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
         victims = self.law.with_all_parts(tuple(victims))
-        headroom = self._allowed(candidate, option, tier, victims)
+        headroom = self._allowed(wish, victims)
         if headroom is None:
             return None
         room = (free or self.soon).copy()
+        if wish.drains:
+            room.partitions = room.partitions.draining(self.room.partitions)
         for victim in victims:
             _leave(room, victim.holder.job)
-        placed = place(seen(room, candidate.against), candidate.job.spec, option)
-        if placed is None or (free is None and not placed.is_there(room)):
+        narrowed = seen(room, wish.candidate.against)
+        placed = place(narrowed, wish.candidate.job.spec, wish.option)
+        if placed is None:
             return None
-        return _Trial(option, victims, placed, headroom)
+        pledged = NOTHING if free else placed.pledged(self.soon, narrowed)
+        return Trial(wish, victims, placed, headroom, pledged=pledged) if wish.drains or not pledged else None
 
-    def _allowed(
-        self, candidate: Candidate, option: Option, tier: Tier, victims: Collection[Victim]
-    ) -> Headroom | None:
+    def _allowed(self, wish: Wish, victims: Collection[Victim]) -> Headroom | None:
         """What is left for the taker once these have left; None where it would not be inside its share, or above a limit."""
+        candidate, option = wish.candidate, wish.option
         queue, charge = candidate.job.spec.queue, option.charge
-        if tier == "fair" and candidate.is_inside_only(option):
+        if wish.tier == "fair" and candidate.is_inside_only(option):
             return None
         headroom = self._headroom_without(victims)
         # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
         own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
-        if _inside(own, tier).part(queue, charge) < sum(charge.values()) or not headroom.allows(queue, charge):
+        if _inside(own, wish.tier).part(queue, charge) < sum(charge.values()) or not headroom.allows(queue, charge):
             return None
         if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
             return None
@@ -254,23 +247,24 @@ class MakingRoom:
             gone.setdefault(victim.holder.job.spec.queue, Counter()).update(victim.holder.charge)
         return self.headroom.under(self.headroom.shares.without(gone.items())) if gone else self.headroom
 
-    def _keeps_to_limits(self, found: _Trial, taker: Taker) -> bool:
+    def _keeps_to_limits(self, found: Trial, taker: Taker) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
         limits: Evictions = self.policy.scheduling.evictions
         leaving = {owner_of(victim.name) for victim in found.victims}
         given_up = sum(victim.holder.gpus for victim in found.victims)
-        gained = sum(found.option.charge.values())
+        gained = sum(found.wish.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
         return taker.overdue or (within_round and gained >= limits.min_gain * given_up)
 
-    def _is_fair(self, candidate: Candidate, found: _Trial, tier: Tier) -> bool:
+    def _is_fair(self, found: Trial) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""
-        if tier == "entitled":
+        wish = found.wish
+        if wish.tier == "entitled":
             return True
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
-        return fairer(self.headroom, candidate.job.spec.queue, found.option.charge, losses)
+        return fairer(self.headroom, wish.candidate.job.spec.queue, wish.option.charge, losses)
 
-    def _keep(self, start: Start, found: _Trial) -> None:
+    def _keep(self, start: Start, found: Trial) -> None:
         for victim in found.victims:
             _leave(self.soon, victim.holder.job)
             self.gone.add(owner_of(victim.name))
@@ -278,13 +272,14 @@ class MakingRoom:
             move.mover.leave(self.soon)
             self.gone.add(move.name)
         self.headroom = found.headroom
-        self._hold(start)
+        self._hold(start, found.pledged)
         self.moving.keep(found.moves, (self.room, self.soon))
 
-    def _hold(self, start: Start) -> None:
+    def _hold(self, start: Start, pledged: Pledged = NOTHING) -> None:
         job = start.candidate.job
         for room in (self.room, self.soon):
             room.occupy(start.held)
+            room.set_aside(pledged)
         self.headroom.take(start.queue, start.charge)
         self.users.take(job, start.charge)
         self.lines.start(start.candidate)

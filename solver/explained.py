@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -31,8 +31,9 @@ from solver.verdicts import AHEAD_NAMED_MAX, Waiting
 from solver.world.inflight import Reservation
 from solver.world.parts import owner_of
 from solver.world.quantities import Instant, MilliGpu
+from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +69,18 @@ class Explained:
         return reservations_after(self._ahead(), self.policy, waiting, known, self.snapshot.time)
 
     def _ahead(self) -> World:
-        decision, begins = self.decision, self._begins(self._waits_for())
-        after = decision.room.copy()
-        for held in self._held():
-            after.occupy(held)
+        decision, begins, after = self.decision, self._begins(self._waits_for()), self._after()
         world, shares = with_grown(self.asked, self.grown), decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
         return World.after_round(world, self.policy, shares.beside(more), self._started(), begins, after)
 
-    def _held(self) -> Iterator[Iterable[tuple[TaskPlacement, Shape]]]:
-        """What this round gives to anybody."""
-        yield from (start.held for start in self._started())
-        yield from (move.held for move in self._moves().values())
-        yield from (growth.held for growth in self.grown)
+    def _after(self) -> Room:
+        """The room without what this round gives to anybody."""
+        after = self.decision.room.copy()
+        self.decision.take(after)
+        for growth in self.grown:
+            after.occupy(growth.held)
+        return after
 
     def _started(self) -> tuple[Start, ...]:
         return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
@@ -184,7 +184,7 @@ class Explained:
     def _holders_of(self, promise: Promise, parts: Parts, leaving: Collection[JobName]) -> set[JobName]:
         """Who still holds some of what is promised."""
         tasks = promise.start.placed.tasks
-        of_devices = in_the_way(tasks, parts, leaving)
+        of_devices = in_the_way(tasks, parts, leaving, promise.pledged)
         # Where it needs no device of theirs, it waits for their CPU or memory.
         nodes = {task.node for task in tasks}
         holds = ((job.name, task) for job in self.asked.jobs for task in job.placement)
@@ -192,15 +192,12 @@ class Explained:
 
     def _waiting(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
         starts = self._started()
-        room, after = self.decision.room, self.decision.room.copy()
-        for held in self._held():
-            after.occupy(held)
         why = Waiting(
             self.policy,
             self.snapshot.time,
             self.decision.shares,
-            room,
-            after,
+            self.decision.room,
+            self._after(),
             starts,
             self.decision.certificate.stage,
             self.candidates,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from solver.declared import overstays
+from solver.pledges import Pledges
 from solver.rules.entitlement import Headroom, Shares, charge_of_tasks, shares_of
 from solver.rules.entry import on_hold
 from solver.rules.policy import Policy
@@ -16,17 +17,22 @@ from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import QueueTree
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
+from solver.world.pledges import NOTHING, Pledged, beside, gpus_of
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, SharedShape, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A job that waits, or moves, what it was promised, and whose end it still waits for: one that moves for its own."""
+    """A job that waits, or moves, what it was promised, and whose end it still waits for: one that moves for its own.
+
+    `pledged`: the GPUs that are partitioned anew for it then.
+    """
 
     job: Job
     intent: Intent
     holders: tuple[JobName, ...]
+    pledged: Pledged = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,8 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     """Judge every promise that is in flight."""
     able = {job.name: job for job in snapshot.jobs if job.phase == "pending"} | _moving(snapshot)
     shares = shares_of(snapshot, QueueTree.of(policy))
-    sharers = _Sharers.of(snapshot, policy, sharing_of(policy, shares.tree, snapshot.nodes))
+    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
+    sharers, pledges = _Sharers.of(snapshot, policy, sharing), Pledges.of(snapshot, policy, sharing)
     usable = dict(_usable(snapshot))
     good: list[Intent] = []
     withdrawn: list[Intent] = []
@@ -58,12 +65,13 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
         kept = (
             job is not None
             and in_time
-            and _holds(job, intent, shares, usable, snapshot, policy)
+            and _holds(job, intent, shares, usable, pledges.of_job(job.name), snapshot, policy)
             and sharers.suit(job, intent)
+            and pledges.stand(intent)
         )
         (good if kept else withdrawn).append(intent)
     parts = held_parts(snapshot)
-    judged = [_judged(able[intent.job], intent, parts, snapshot) for intent in good]
+    judged = [_judged(able[known.job], known, parts, pledges.of_job(known.job), snapshot) for known in good]
     return Nominations(
         _without(snapshot, withdrawn),
         tuple(nomination for nomination in judged if not nomination.holders),
@@ -89,13 +97,20 @@ def _usable(snapshot: Snapshot) -> Iterator[tuple[DeviceId, NodeName]]:
 
 
 def _holds(
-    job: Job, intent: Intent, shares: Shares, usable: dict[DeviceId, NodeName], snapshot: Snapshot, policy: Policy
+    job: Job,
+    intent: Intent,
+    shares: Shares,
+    usable: dict[DeviceId, NodeName],
+    pledged: Pledged,
+    snapshot: Snapshot,
+    policy: Policy,
 ) -> bool:
-    """Whether the devices are all there and well, and the job may still have them."""
+    """Whether the devices are all there and well, or can be made, and the job may still have them."""
     tree, queue = shares.tree, job.spec.queue
     if not tree.is_leaf(queue) or on_hold(tree, queue):
         return False
-    if any(usable.get(device) != task.node for task in intent.tasks for device in task.devices):
+    there = [beside(task, pledged) for task in intent.tasks]
+    if any(usable.get(device) != task.node for task in there for device in task.devices):
         return False
     if overstays(job, intent.tasks, snapshot, policy, tree):
         return False
@@ -114,18 +129,24 @@ Parts = Mapping[DeviceId, Sequence[tuple[JobName, TaskPlacement]]]
 
 
 def held_parts(snapshot: Snapshot) -> Parts:
-    """Every device that running, starting and stopping jobs hold."""
+    """Every device that running, starting and stopping jobs hold, and every GPU on which they do."""
     parts: dict[DeviceId, list[tuple[JobName, TaskPlacement]]] = defaultdict(list)
     for job in snapshot.jobs:
         for task in job.placement:
-            for device in task.devices:
+            for device in {*task.devices, *gpus_of(task)}:
                 parts[device].append((job.name, task))
     return parts
 
 
-def in_the_way(tasks: Iterable[TaskPlacement], parts: Parts, leaving: Collection[JobName]) -> set[JobName]:
-    """Who must be gone before tasks can be where they are promised: of those who only share a GPU, who was asked to leave."""
-    return {
+def in_the_way(
+    tasks: Iterable[TaskPlacement], parts: Parts, leaving: Collection[JobName], pledged: Pledged = NOTHING
+) -> set[JobName]:
+    """Who must be gone before tasks can be where they are promised: of those who only share a GPU, who was asked to leave.
+
+    So it is with those on GPUs that are partitioned anew for these tasks.
+    """
+    anew = {name for _, gpu in pledged for name, held in parts.get(gpu, ()) if not held.mig or name in leaving}
+    return anew | {
         name
         for task in tasks
         for device in task.devices
@@ -134,14 +155,14 @@ def in_the_way(tasks: Iterable[TaskPlacement], parts: Parts, leaving: Collection
     }
 
 
-def _judged(job: Job, intent: Intent, parts: Parts, snapshot: Snapshot) -> Nomination:
+def _judged(job: Job, intent: Intent, parts: Parts, pledged: Pledged, snapshot: Snapshot) -> Nomination:
     stopping = {stop.job for stop in snapshot.in_flight.intents if stop.kind == "stop"}
-    holders = in_the_way(intent.tasks, parts, stopping)
+    holders = in_the_way(intent.tasks, parts, stopping, pledged)
     # Some leave because they hold quota and not because they hold devices.
     holders |= {eviction.job for eviction in snapshot.in_flight.evictions if eviction.beneficiary == job.name}
     if job.phase != "pending":
         holders.add(job.name)
-    return Nomination(job, intent, tuple(sorted(holders)))
+    return Nomination(job, intent, tuple(sorted(holders)), pledged)
 
 
 @dataclass(frozen=True, slots=True)

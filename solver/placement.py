@@ -15,6 +15,7 @@ from solver.rails import rails_of
 from solver.rules.options import Option
 from solver.strain import near_data, strain_of, strains_at
 from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
+from solver.world.pledges import Pledged
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
 from solver.world.workload import (
@@ -40,10 +41,16 @@ class Placed:
     tasks: tuple[TaskPlacement, ...]
     strain: float
 
-    def is_there(self, room: Room) -> bool:
-        """Whether it can be promised: an instance that has to be made, or on a GPU that this round changes, is none yet."""
-        slots = ((room.index[task.node], task.mig) for task in self.tasks if task.mig)
-        return all(room.partitions.stays(node, slot) for node, slot in slots)
+    def pledged(self, before: Room, after: Room) -> Pledged:
+        """The GPUs that have to be partitioned anew before it is all there, from the room before and after it was placed."""
+        instances = ((task.node, task.mig) for task in self.tasks if task.mig)
+        wholes = ((task.node, device) for task in self.tasks if not task.mig for device in task.devices)
+        return frozenset(
+            (
+                *((at, slot.gpu) for at, slot in instances if not after.partitions.stays(after.index[at], slot)),
+                *((at, device) for at, device in wholes if before.partitions.is_divided(before.index[at], device)),
+            )
+        )
 
 
 def place(

@@ -10,6 +10,8 @@ from solver.moving import Move
 from solver.rules.victims import Victim
 from solver.starts import Start
 from solver.world.parts import owner_of
+from solver.world.pledges import NOTHING, Pledged
+from solver.world.room import Room
 from solver.world.workload import Job, JobName
 
 Tier = Literal["entitled", "fair"]
@@ -18,17 +20,28 @@ Tier = Literal["entitled", "fair"]
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A taker on the devices that it will have, and who leaves or moves for it; nobody, where it waits for what leaves anyway."""
+    """A taker on the devices that it will have, and who leaves or moves for it; nobody, where it waits for what leaves anyway.
+
+    `pledged`: GPUs that are partitioned anew for it once they have left.
+    """
 
     start: Start
     victims: tuple[Victim, ...]
     tier: Tier
     moves: tuple[Move, ...] = ()
+    pledged: Pledged = NOTHING
 
     @property
     def job(self) -> Job:
         """The taker."""
         return self.start.candidate.job
+
+    def take(self, room: Room) -> None:
+        """What is promised is nobody else's."""
+        room.occupy(self.start.held)
+        room.set_aside(self.pledged)
+        for move in self.moves:
+            room.occupy(move.held)
 
     @property
     def asked(self) -> Iterator[JobName]:

@@ -70,12 +70,10 @@ def growths(
         return ()
     room = decision.room.copy()
     headroom, users = Headroom(decision.shares), UserRoom(decision.shares.users)
+    decision.take(room)
     for start in (*decision.starts, *(promise.start for promise in decision.promises)):
-        room.occupy(start.held)
         headroom.take(start.queue, start.charge)
         users.take(start.candidate.job, start.charge)
-    for move in (move for promise in decision.promises for move in promise.moves):
-        room.occupy(move.held)
     before = [_as_start(c) for c in _held_back(able, snapshot, policy, candidates, decision)]
     after = before
     for lines in LINES:

@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from solver.nominations import Nomination
 from solver.plan.plan import Repartition
+from solver.pledges import geometries
+from solver.promise import Promise
 from solver.regrowth import Growth
-from solver.starts import Start
-from solver.world.cluster import MigInstance
+from solver.tiers import Decision
+from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.mig import Geometry
+from solver.world.pledges import beside
 from solver.world.room import Room
+from solver.world.workload import Shape, TaskPlacement
 
 
-def repartitions(room: Room, starts: Sequence[Start], grown: Sequence[Growth]) -> Iterator[Repartition]:
-    """From the room before the starts, those among them that are only promised. GPUs that do not change have no step."""
+def repartitions(decision: Decision, grown: Sequence[Growth]) -> Iterator[Repartition]:
+    """From the room before the starts. GPUs that do not change have no step.
+
+    What is promised, and there, stays: an instance, that is; a GPU that is promised as a whole is so already.
+    """
+    room = decision.room
     if not room.partitions:
         return
     after = room.copy()
-    for held in (*(start.held for start in starts), *(growth.held for growth in grown)):
+    for held in (*(start.held for start in decision.starts), *map(_there, decision.promises)):
         after.occupy(held)
+    for growth in grown:
+        after.occupy(growth.held)
     for changed in room.partitions.repartitioned(after.partitions):
-        gone = set(changed.before or ()) - set(changed.after or ())
-        yield Repartition(
-            room.nodes[changed.node].name,
-            changed.device,
-            None if changed.after is None else _instances(changed.after),
-            _instances(tuple(sorted(gone, key=lambda placed: placed.start))),
-        )
+        yield _step(room.nodes[changed.node].name, changed.device, changed.before, changed.after)
+
+
+def kept_promises(room: Room, ready: Iterable[Nomination]) -> Iterator[Repartition]:
+    """The GPUs that were promised to who is bound now, and that others had to leave first."""
+    for nomination in ready:
+        for node, gpu, after in geometries(room, nomination.intent, nomination.pledged):
+            if gpu.before != after:
+                yield _step(node, gpu.device, gpu.before, after)
+
+
+def _there(promise: Promise) -> Iterator[tuple[TaskPlacement, Shape]]:
+    """The instances that are promised and there already."""
+    return ((task, shape) for task, shape in promise.start.held if beside(task, promise.pledged).mig)
+
+
+def _step(node: NodeName, device: DeviceId, before: Geometry | None, after: Geometry | None) -> Repartition:
+    gone = sorted(set(before or ()) - set(after or ()), key=lambda placed: placed.start)
+    return Repartition(node, device, None if after is None else _instances(after), _instances(tuple(gone)))
 
 
 def _instances(geometry: Geometry) -> tuple[MigInstance, ...]:

@@ -9,7 +9,7 @@ from solver.concessions import Concession, promised_for
 from solver.nominations import Nominations
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
 from solver.regrowth import Growth
-from solver.repartition import repartitions
+from solver.repartition import kept_promises, repartitions
 from solver.rules.policy import Policy
 from solver.tiers import Decision
 from solver.world.quantities import Duration
@@ -45,9 +45,8 @@ def steps_of(
         # What does not end in its grace is made to end; that takes the backend as long as starting may take it.
         deadline = Duration(max(graces[promise.job.name]) + policy.scheduling.start_deadline)
         yield Nominate(promise.job.name, promise.job.attempt + 1, promise.start.placed.tasks, deadline)
-    # An instance that is promised stays, too; a GPU that is promised as a whole is so already.
-    promised = (known.start for known in decision.promises if any(task.mig for task in known.start.placed.tasks))
-    yield from repartitions(decision.room, (*decision.starts, *promised), grown)
+    yield from kept_promises(decision.room, nominations.ready)
+    yield from repartitions(decision, grown)
     for nomination in nominations.ready:
         yield _bind(nomination.job, nomination.intent.tasks, policy)
     for start in decision.starts:

@@ -33,7 +33,7 @@ from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
-from solver.world.partitions import PoolRules
+from solver.world.pool_rules import PoolRules
 from solver.world.room import DomainOf, Reserved, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -50,6 +50,13 @@ class Decision:
     certificate: Certificate
     shares: Shares
     room: Room
+
+    def take(self, room: Room) -> None:
+        """Everything that is given to somebody is nobody else's."""
+        for start in self.starts:
+            room.occupy(start.held)
+        for promise in self.promises:
+            promise.take(room)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from solver.plan.check_mig import mig_violations
 from solver.plan.check_moves import move_violations
 from solver.plan.check_order import order_violations
 from solver.plan.check_parts import size_violations, with_parts_apart
+from solver.plan.check_pledges import pledge_violations
 from solver.plan.check_reservations import reservation_violations
 from solver.plan.check_sharing import Owners, sharing_violations
 from solver.plan.check_turns import turn_violations
@@ -73,6 +74,7 @@ def _unlawful(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         entry_violations,
         lending_violations,
         mig_violations,
+        pledge_violations,
         sharing_violations,
         reservation_violations,
         declared_violations,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from solver.plan.check_entry import path_of
 from solver.plan.check_moves import moving
 from solver.plan.check_parts import Parted, parted
+from solver.plan.check_pledges import unmade
 from solver.plan.check_turns import gives_way
 from solver.plan.plan import Evict, Nominate, Plan, Shrink, Yields
 from solver.plan.violation import Violation
@@ -68,6 +69,7 @@ class _Evictions:
             else:
                 yield from self._one(job, self.jobs[step.beneficiary])
         yield from self._means()
+        yield from self._drained_for()
         yield from self._limits()
         yield from self._verdicts()
 
@@ -121,6 +123,14 @@ class _Evictions:
         if worst == "straddles" and not self._inside(taker):
             return f"crosses a guarantee's line, and {taker.name} is not inside its own guarantee"
         return ""
+
+    def _drained_for(self) -> Iterator[Violation]:
+        """S4: GPUs are emptied, to be partitioned anew, for nobody but guarantees."""
+        for name, step in self.promises.items():
+            if unmade(self.snapshot, step.tasks) and name in self.jobs and not self._inside(self.jobs[name]):
+                yield Violation(
+                    "S4", name, "is promised a GPU that is to be partitioned, and is not inside its guarantee"
+                )
 
     def _means(self) -> Iterator[Violation]:
         """S4: every step says by what means it is lawful: the most harmful of its parts'."""

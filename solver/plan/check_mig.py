@@ -6,9 +6,10 @@ Only the table of profiles is the same, as data. It needs every bound job and no
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from solver.plan.check_pledges import Wanted, unmade
 from solver.plan.plan import Bind, Nominate, Plan, Repartition
 from solver.plan.violation import Violation
 from solver.rules.division import MigGeometry
@@ -117,7 +118,7 @@ class _Court:
                     yield from self._taken_whole(step.job, task, used)
                     whole.update(task.devices)
                 else:
-                    yield from self._instance(step.job, task, used.setdefault(task.mig.gpu, set()))
+                    yield from self._instance(step.job, task, used.setdefault(task.mig.gpu, set()), self.after)
                     used[task.mig.gpu].add(task.mig.instance)
         for device in sorted(whole & {device for device, instances in used.items() if instances} - self.whole):
             yield Violation("S1", device, "would be somebody's as a whole and hold instances")
@@ -128,15 +129,26 @@ class _Court:
             yield from (task.mig for task in intent.tasks if task.mig and intent.job in bound)
 
     def _promise(self, step: Nominate) -> Iterator[Violation]:
-        """What is promised is there already: an instance that is somebody's, or a GPU that is whole."""
+        """What is promised is there already: an instance that is somebody's, or a GPU that is whole.
+
+        Or it is made later, where others may have to leave for it.
+        """
         geometries = {device: gpu.instances for device, gpu in self.gpus.items()}
         geometries |= {known.device: known.instances for known in self._repartitions()}
+        later = self._made_later(step)
+        there = self.after | {device: tuple(instances or ()) for device, instances in later.items()}
         for task in step.tasks:
-            made = [device for device in task.devices if geometries.get(device) is not None]
+            made = [device for device in task.devices if geometries.get(device) is not None and device not in later]
             if task.mig is not None:
-                yield from self._instance(step.job, task, ())
+                yield from self._instance(step.job, task, (), there)
             elif made:
                 yield Violation("S1", step.job, f"GPU {made[0]} is in MIG mode and promised as a whole")
+
+    def _made_later(self, step: Nominate) -> Wanted:
+        """What of a promise may be made once others have left; whether it can be is for check_pledges."""
+        draining = {pool for pool, known in self.pools.items() if known.changes and known.changes.drain == "entitled"}
+        wanted = unmade(self.snapshot, step.tasks)
+        return {device: found for device, found in wanted.items() if self.nodes[device].pool in draining}
 
     def _unlawful(self, step: Repartition, gpu: Gpu, known: MigGeometry | None) -> Iterator[Violation]:
         now, then = set(self._now(gpu) or ()), set(step.instances or ())
@@ -167,7 +179,9 @@ class _Court:
         if known.mode == "bounded" and names not in [_counted(layout) for layout in known.layouts]:
             yield Violation("S6", step.device, "gets a layout that its pool's policy does not list")
 
-    def _instance(self, job: str, task: TaskPlacement, used: Iterable[MigInstance]) -> Iterator[Violation]:
+    def _instance(
+        self, job: str, task: TaskPlacement, used: Iterable[MigInstance], after: Mapping[DeviceId, Instances | None]
+    ) -> Iterator[Violation]:
         if task.mig is None:
             return
         slot, node = task.mig, self.nodes.get(task.mig.gpu)
@@ -176,7 +190,7 @@ class _Court:
             return
         known = self.pools.get(node.pool)
         profile = PROFILES.get(known.model, {}).get(slot.instance.profile) if known else None
-        if known is None or profile is None or slot.instance not in (self.after[slot.gpu] or ()):
+        if known is None or profile is None or slot.instance not in (after[slot.gpu] or ()):
             yield Violation("S1", job, f"GPU {slot.gpu} has no {slot.instance.profile} at {slot.instance.start}")
             return
         if slot.cost != 1000 * profile.memory_slices // SLICES[known.model]:
@@ -233,7 +247,11 @@ class _Court:
         for job in self.snapshot.jobs:
             yield from job.placement
         for intent in self.snapshot.in_flight.intents:
-            yield from intent.tasks
+            later = unmade(self.snapshot, intent.tasks) if intent.kind == "nominate" else {}
+            # What is promised and not there yet is nobody's so far (check_pledges).
+            for task in intent.tasks:
+                if not {*task.devices, *((task.mig.gpu,) if task.mig else ())} & later.keys():
+                    yield task
 
 
 def _counted(layout: str) -> Counter[str]:

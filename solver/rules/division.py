@@ -30,10 +30,13 @@ MigMode = Literal["fixed", "bounded", "free"]
 
 
 class MigChanges(Document, frozen=True):
-    """How often a round may partition GPUs anew: `per_pool_per_hour` GPUs. `drain` never: only what nobody uses is touched."""
+    """How often a round may partition GPUs anew: `per_pool_per_hour` GPUs.
+
+    `drain` never: only what nobody uses is touched. entitled: for work inside its guarantee others may have to leave a GPU first.
+    """
 
     per_pool_per_hour: int = 8
-    drain: Literal["never"] = "never"
+    drain: Literal["never", "entitled"] = "never"
 
 
 class MigGeometry(Document, frozen=True):
@@ -55,3 +58,8 @@ class MigGeometry(Document, frozen=True):
     def changes_max(self) -> int:
         """GPUs that may be partitioned anew within an hour."""
         return 0 if self.mode == "fixed" else (self.changes or MigChanges()).per_pool_per_hour
+
+    @property
+    def drains(self) -> bool:
+        """Whether somebody may have to leave a GPU so that it can be partitioned anew."""
+        return self.mode != "fixed" and (self.changes or MigChanges()).drain == "entitled"

@@ -9,7 +9,8 @@ from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, Node
 from solver.world.inflight import Counter
 from solver.world.mig_gpus import MigRule
-from solver.world.partitions import PoolRules
+from solver.world.pledges import NOTHING, pledges_in
+from solver.world.pool_rules import PoolRules
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
 
@@ -27,14 +28,31 @@ def mig_changes(nodes: Iterable[Node], asked: Iterable[tuple[DeviceId, Instant]]
 
 
 def pool_rules(policy: Policy, snapshot: Snapshot) -> PoolRules:
-    """For each pool with a MigGeometry. Every counter whose window began within the last hour counts."""
-    counted: dict[str, int] = {}
+    """For each pool with a MigGeometry. What promises will need is counted as if it were made already."""
+    return PoolRules(
+        {
+            known.pool: MigRule(
+                known.pool,
+                known.model,
+                known.mode,
+                known.layouts if known.mode == "bounded" else (),
+                known.drains,
+            )
+            for known in policy.mig
+        },
+        {pool: max(0, left) for pool, left in changes_left(policy, snapshot).items()},
+    )
+
+
+def changes_left(policy: Policy, snapshot: Snapshot) -> dict[str, int]:
+    """How many more GPUs of each pool may be changed, beside those that are pledged; below 0 where these are too many.
+
+    Every counter whose window began within the last hour counts.
+    """
+    pools = {node.name: node.pool for node in snapshot.nodes}
+    pledges = pledges_in(snapshot.nodes, snapshot.in_flight).values()
+    counted = Tally(pools[node] for node, _ in NOTHING.union(*pledges))
     for counter in snapshot.in_flight.counters:
         if counter.name == MIG_CHANGES and counter.window_start > snapshot.time - HOUR_MS:
-            counted[counter.subject] = counted.get(counter.subject, 0) + counter.count
-    rules, left = {}, {}
-    for known in policy.mig:
-        layouts = known.layouts if known.mode == "bounded" else ()
-        rules[known.pool] = MigRule(known.pool, known.model, known.mode, layouts)
-        left[known.pool] = max(0, known.changes_max - counted.get(known.pool, 0))
-    return PoolRules(rules, left)
+            counted[counter.subject] += counter.count
+    return {known.pool: known.changes_max - counted[known.pool] for known in policy.mig}

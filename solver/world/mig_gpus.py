@@ -16,12 +16,16 @@ from solver.world.mig_table import MigProfile
 
 
 class MigRule(NamedTuple):
-    """How the GPUs of a pool may be partitioned; `layouts` only where `mode` is bounded."""
+    """How the GPUs of a pool may be partitioned; `layouts` only where `mode` is bounded.
+
+    `drains`: work may have to leave a GPU so that it can be partitioned anew for a guarantee.
+    """
 
     pool: str
     model: str
     mode: Literal["fixed", "bounded", "free"]
     layouts: tuple[str, ...] = ()
+    drains: bool = False
 
     @property
     def changes(self) -> bool:

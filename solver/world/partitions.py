@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -14,32 +14,12 @@ from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
 from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, tasks_after_change, tasks_as_it_is
 from solver.world.mig_table import MigProfile
+from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.workload import MigShape, MigSlot
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-UNLIMITED = 1_000_000_000
-"""Changes where nobody counts them."""
-
-
-class PoolRules(NamedTuple):
-    """How the GPUs of each pool may be partitioned, and how many of them may be changed in this round."""
-
-    rules: Mapping[str, MigRule]
-    changes_left: Mapping[str, int]
-
-    def unlimited(self) -> PoolRules:
-        """The same with any number of changes: what could be, however long it takes."""
-        return PoolRules(self.rules, dict.fromkeys(self.rules, UNLIMITED))
-
-    def unchanging(self) -> PoolRules:
-        """The same with no change left."""
-        return PoolRules(self.rules, dict.fromkeys(self.rules, 0))
-
-
-NO_RULES = PoolRules({}, {})
 
 
 class Repartitioned(NamedTuple):
@@ -55,12 +35,14 @@ class Repartitioned(NamedTuple):
 class Partitions:
     """`rules` and `gpus` by node: how its GPUs may be partitioned, and those of them in MIG mode that nobody has whole.
 
-    `changes_left` by pool. Mutable: a round takes from it.
+    `changes_left` by pool. `aside`: GPUs that were promised to somebody for whom they have to be partitioned anew.
+    Mutable: a round takes from it.
     """
 
     rules: dict[int, MigRule] = field(default_factory=dict)
     gpus: dict[int, tuple[MigGpu, ...]] = field(default_factory=dict)
     changes_left: dict[str, int] = field(default_factory=dict)
+    aside: dict[DeviceId, MigGpu] = field(default_factory=dict)
 
     @classmethod
     def of(cls, nodes: Sequence[Node], pools: PoolRules, *, broken_too: bool) -> Self:
@@ -78,7 +60,32 @@ class Partitions:
 
     def copy(self) -> Self:
         """An independent one."""
-        return type(self)(self.rules, dict(self.gpus), dict(self.changes_left))
+        return type(self)(self.rules, dict(self.gpus), dict(self.changes_left), dict(self.aside))
+
+    def draining(self, now: Self) -> Self:
+        """The same as it may become for guarantees: with the changes that are left `now`, in pools where work may have to leave.
+
+        What the round changes already is left as it is.
+        """
+        gpus = {node: tuple(gpu for gpu in known if not gpu.is_changed) for node, known in self.gpus.items()}
+        left = dict.fromkeys(self.changes_left, 0)
+        left |= {rule.pool: max(0, now.changes_left[rule.pool]) for rule in self.rules.values() if rule.drains}
+        return type(self)(self.rules, gpus, left, dict(self.aside))
+
+    @property
+    def may_drain(self) -> bool:
+        """Whether somebody may have to leave so that a GPU can be partitioned anew."""
+        return any(rule.drains and self.changes_left[rule.pool] > 0 for rule in self.rules.values())
+
+    def set_aside(self, node: int, device: DeviceId, *, is_whole: bool) -> None:
+        """A GPU will be partitioned anew for somebody, and is nobody else's until then."""
+        if node in self.rules and (is_whole or self.is_divided(node, device)):
+            self.aside[device] = self._gpu(node, device)
+            self.drop(node, device, counted=False)
+
+    def is_divided(self, node: int, device: DeviceId) -> bool:
+        """Whether a GPU is in MIG mode, or about to be."""
+        return any(gpu.device == device for gpu in self.gpus.get(node, ()))
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -178,7 +185,7 @@ class Partitions:
         """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
         rule = self.rules.get(node)
         profile = rule.profile(slot.instance.profile) if rule else None
-        there = slot.gpu in whole or any(gpu.device == slot.gpu for gpu in self.gpus.get(node, ()))
+        there = slot.gpu in whole or self.is_divided(node, slot.gpu)
         if rule is None or profile is None or not there:
             return False
         gpu, placed = self._gpu(node, slot.gpu), Placed(slot.instance.start, profile)

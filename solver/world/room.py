@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.partitions import NO_RULES, Partitions, PoolRules
+from solver.world.partitions import Partitions
+from solver.world.pledges import NOTHING, Pledged, pledges_in
+from solver.world.pool_rules import NO_RULES, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot, held_in
@@ -69,6 +71,7 @@ class Room:
             if node is not None:  # else its node has left the inventory: nothing of it can be given away
                 domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
                 room._hold(node, task, shapes.get((job, task.group), Shape()), domain, is_new=False)
+        room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
 
     @classmethod
@@ -98,20 +101,14 @@ class Room:
 
     def copy(self) -> Self:
         """An independent room with the same free capacity."""
-        return type(self)(
-            self.nodes,
-            self.topology,
-            self.gpu_types,
-            self.type_of_node,
-            self.open_nodes,
-            self.free_gpus.copy(),
-            self.free_cpu.copy(),
-            self.free_memory.copy(),
-            list(self.free_devices),
-            self.index,
-            dict(self.shared),
-            self.partitions.copy(),
-            self.reserved,
+        return replace(
+            self,
+            free_gpus=self.free_gpus.copy(),
+            free_cpu=self.free_cpu.copy(),
+            free_memory=self.free_memory.copy(),
+            free_devices=list(self.free_devices),
+            shared=dict(self.shared),
+            partitions=self.partitions.copy(),
         )
 
     def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:
@@ -136,8 +133,7 @@ class Room:
             return self.partitions.instance_slots(shape, self.free_devices, fresh=fresh, within=within)
         if fresh and self.partitions:
             return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
-        whole: Ints = np.maximum(self.free_gpus, 0) // max(1, shape.gpus)
-        return whole
+        return np.asarray(np.maximum(self.free_gpus, 0) // max(1, shape.gpus))
 
     def _share_slots(self, shape: SharedShape, fresh: bool) -> Ints:
         pools = self.topology["pool"]
@@ -223,6 +219,13 @@ class Room:
         for task, shape in held:
             node = self.index[task.node]
             self._hold(node, task, shape, self._domain(node, shape), is_new=is_new)
+
+    def set_aside(self, pledged: Pledged) -> None:
+        """These GPUs will be partitioned anew for somebody: nobody else gets anything of them before."""
+        for name, device in sorted(pledged):
+            node = self.index[name]
+            self.partitions.set_aside(node, device, is_whole=device in self.free_devices[node])
+            self._not_free(node, {device})
 
     def give_back(self, task: TaskPlacement, shape: Shape) -> None:
         """The task has ended: what it held is free again, where its node takes new work and its devices are healthy."""

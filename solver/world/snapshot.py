@@ -14,6 +14,7 @@ import msgspec
 from solver.world.cluster import Gpu, GpuType, Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.inflight import InFlight, Repartitioning
+from solver.world.pledges import NOTHING, beside, pledges_in
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, TaskPlacement
 
@@ -56,13 +57,17 @@ def charged(snapshot: Snapshot) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]
 def held_in(snapshot: Snapshot, leaving: Collection[JobName] = ()) -> Iterator[tuple[JobName, TaskPlacement]]:
     """Every task that holds something, is to, or was promised something. A job that moves holds where it is and where it goes on.
 
-    `leaving`: jobs that do not hold any more what they have; what they were promised stays theirs.
+    `leaving`: jobs that do not hold any more what they have; what they were promised stays theirs. What is promised on GPUs that
+    have to be partitioned anew for it is not there to be held (solver/world/pledges).
     """
+    pledges = pledges_in(snapshot.nodes, snapshot.in_flight)
     has = [(job.name, False, task) for job in snapshot.jobs for task in job.placement]
     asked = [(i.job, i.kind == "nominate", task) for i in snapshot.in_flight.intents for task in i.tasks]
     held = {(job, promised, task.group, task.index): task for job, promised, task in (*has, *asked)}
     for (job, promised, _, _), task in held.items():
-        if promised or job not in leaving:
+        if promised:
+            yield job, beside(task, pledges.get(job, NOTHING))
+        elif job not in leaving:
             yield job, task
 
 

@@ -12,11 +12,12 @@ from reconciler.backend import StaleEpochError
 from reconciler.loop import one_pass
 from reconciler.metrics import reason_code
 from reconciler.partition import PARTITION_DEADLINE
-from solver.plan.plan import Bind, Certificate, Plan, Repartition, Step, Waits
+from solver.plan.plan import Bind, Certificate, Nominate, Plan, Repartition, Step, Waits
 from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.policy import Queue, SchedulingPolicy, policy_of
+from solver.rules.harm import Protection
+from solver.rules.policy import PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from solver.solve import solve
-from solver.world.cluster import DeviceId, MigInstance
+from solver.world.cluster import DeviceId, GpuType, MigInstance
 from solver.world.quantities import Duration, MilliGpu
 from solver.world.snapshot import foreseen
 from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
@@ -214,3 +215,26 @@ def test_a_recorded_round_with_a_change_in_flight_is_solved_again_alike(divided:
     assert record.snapshot.in_flight.repartitions
     again = solve(record.snapshot, record.policy, None)
     assert msgspec.structs.replace(again, certificate=record.plan.certificate) == record.plan
+
+
+def test_others_leave_a_gpu_and_then_it_is_made_whole(site: Site) -> None:
+    drains = MigGeometry("parts", "pool", "free", "H100-80GB", changes=MigChanges(100, "entitled"))
+    everything = (Quota(GpuType("H100"), guaranteed=MilliGpu.gpus(8)),)
+    queues = (Queue(QueueName("q")), Queue(QueueName("owner"), quota=everything))
+    protected = PriorityClass("plain", protection=Protection(min_runtime=Duration(0)))
+    scheduling = SchedulingPolicy(start_deadline=START_DEADLINE, default_priority_class="plain")
+    site.policy = policy_of(queues, (protected,), scheduling, mig=(drains,))
+    for name in ("lent-1", "lent-2"):
+        submit(site, name, "3g.40gb", tasks=8)
+    site.rest()
+    assert len(partitioned(site)) == 16, "every GPU in two halves"
+    site.faults(effect_delay=Duration(5_000))
+    whole = site.submit("whole", RUNS, tasks=2, gpus=4, queue="owner")
+    asked = site.one_pass().plan
+    assert [step.job for step in asked.steps if isinstance(step, Nominate)] == [whole]
+    assert not [step for step in site.one_pass().plan.steps if isinstance(step, Repartition)], "they are still there"
+    site.faults(effect_delay=Duration(0))
+    site.rest()
+    assert (site.state("whole"), partitioned(site)) == ("running", [])
+    assert (site.state("lent-1"), site.state("lent-2")) == ("queued", "queued")
+    assert site.cluster.mishaps == []

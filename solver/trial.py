@@ -1,0 +1,41 @@
+"""How a taker could be served: what is tried for it, and what it would have if certain others left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.moving import Move
+from solver.placement import Placed
+from solver.promise import Tier
+from solver.rules.demand import Candidate
+from solver.rules.entitlement import Headroom
+from solver.rules.options import Option
+from solver.rules.victims import Victim
+from solver.world.pledges import NOTHING, Pledged
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A taker served in one of its ways. `drains`: on GPUs, too, that are partitioned anew once others have left them."""
+
+    candidate: Candidate
+    option: Option
+    tier: Tier
+    drains: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a taker would have if certain victims left, others moved, and the GPUs that are `pledged` were partitioned anew."""
+
+    wish: Wish
+    victims: tuple[Victim, ...]
+    placed: Placed
+    headroom: Headroom
+    moves: tuple[Move, ...] = ()
+    pledged: Pledged = NOTHING
+
+    def uses_nodes_of(self, victim: Victim) -> bool:
+        """Whether some of the taker's tasks run where the victim ran."""
+        mine = {task.node for task in self.placed.tasks}
+        return any(task.node in mine for task in victim.holder.job.placement)
