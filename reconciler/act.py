@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.backend import BackendUnreachableError, Epoch, Order, StartGang, StopGang
+from reconciler.backend import BackendUnreachableError, Epoch, Order, StopGang
 from reconciler.causes import names_of, nodes_of, why_evicted
 from reconciler.control import ControlPlane
 from reconciler.jobs.ground import Ground, gpus_of
 from reconciler.jobs.orders import order_of
+from reconciler.jobs.outcome import outcome_of
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.replicas import RESTART_DEADLINE
-from reconciler.jobs.settle import STOP_GRACE, describe, settlements
+from reconciler.jobs.settle import STOP_GRACE, settlements
 from reconciler.jobs.settlements import (
     AskToLeave,
     AskToStop,
@@ -23,6 +24,7 @@ from reconciler.jobs.settlements import (
     ConfirmGrown,
     ConfirmRunning,
     ConfirmShrunk,
+    Cull,
     Fail,
     Forget,
     GiveBack,
@@ -33,7 +35,6 @@ from reconciler.jobs.settlements import (
     TimeOut,
 )
 from reconciler.jobs.sighted import Sighted
-from reconciler.jobs.tail import last_lines
 from reconciler.observe import records_of
 from reconciler.partition import Partitioner
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event, PastUse
@@ -193,14 +194,16 @@ class Leader:
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
         intent = Intent("start", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
-        claim = Claim(step.job, step.attempt, step.tasks, since=now, time_limit=step.time_limit)
+        claim = Claim(
+            step.job, step.attempt, step.tasks, since=now, time_limit=step.time_limit, idle_limit=step.idle_limit
+        )
         try:
             self.plane.ledger.claim(self.epoch, claim, intent)
         except ClaimRefusedError as refused:
             self._note("bind-refused", step.job, str(refused))
             return False
         self._note("bound", step.job, f"attempt {step.attempt} on {nodes_of(step.tasks)}")
-        self._begin(StartGang(step.job, step.attempt, step.tasks, self.plane.jobs.job(step.job).spec), step.tasks)
+        self._begin(order_of(intent, claim, self.plane.jobs.job(step.job)), step.tasks)
         return True
 
     def _apply(self, settlement: Settlement) -> None:
@@ -209,18 +212,8 @@ class Leader:
                 self._confirm(settlement)
             case AskToStop() | AskToLeave() | Restart():
                 self._ask(settlement)
-            case Succeed(job):
-                self._finish(
-                    job, JobOutcome("succeeded", self.plane.clock.now(), 0, "every task ended with exit code 0")
-                )
-            case Fail(job, culprit):
-                message = f"{describe(culprit)}\n{last_lines(self.plane.logs, culprit)}"
-                self._finish(job, JobOutcome("failed", self.plane.clock.now(), culprit.exit_code, message))
-            case TimeOut(job, limit):
-                message = f"it ran longer than its time limit of {limit}"
-                self._finish(job, JobOutcome("failed", self.plane.clock.now(), message=message))
-            case Cancel(job, actor):
-                self._finish(job, JobOutcome("cancelled", self.plane.clock.now(), message=f"cancelled by {actor}"))
+            case Succeed() | Fail() | TimeOut() | Cull() | Cancel():
+                self._finish(settlement.job, outcome_of(settlement, self.plane.clock.now(), self.plane.logs))
             case GiveBack(job, attempt):
                 self.plane.ledger.release(self.epoch, job, attempt, self.plane.clock.now())
                 self._note("released", job, f"nothing of attempt {attempt} runs")
@@ -231,9 +224,12 @@ class Leader:
 
     def _confirm(self, seen: Confirmation) -> None:
         match seen:
-            case ConfirmRunning(job, attempt, at):
+            case ConfirmRunning(job, attempt, at, unwatched):
                 self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
                 self._note("running", job, f"all tasks of attempt {attempt} run")
+                if unwatched:
+                    told = "nobody says what its tasks do: its idle limit is not kept as long as that is so"
+                    self._note("unwatched", job, told)
             case ConfirmGrown(job, attempt):
                 self.plane.ledger.confirm_grown(self.epoch, job, attempt)
                 self._note("grown", job, f"all tasks that joined attempt {attempt} run")
@@ -243,8 +239,8 @@ class Leader:
 
     def _ask(self, wanted: AskToStop | AskToLeave | Restart) -> None:
         match wanted:
-            case AskToStop(job, attempt, cause):
-                self._ask_to_stop(job, attempt, cause)
+            case AskToStop(job, attempt, cause, culls):
+                self._ask_to_stop(job, attempt, cause, culls)
             case AskToLeave(job, attempt, tasks, cause):
                 now = self.plane.clock.now()
                 self._ask_to_leave(Intent("shrink", job, attempt, now, now.after(STOP_GRACE), tasks), cause)
@@ -258,9 +254,9 @@ class Leader:
         self._note("restarts", due.job, f"{names_of(due.tasks)} begin again on {nodes_of(due.tasks)}")
         self._begin(order_of(intent, claim, self.plane.jobs.job(due.job)), due.tasks)
 
-    def _ask_to_stop(self, job: JobName, attempt: int, cause: str) -> None:
+    def _ask_to_stop(self, job: JobName, attempt: int, cause: str, culls: bool = False) -> None:
         now = self.plane.clock.now()
-        self._stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE)), cause)
+        self._stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE), culls=culls), cause)
 
     def _stop(self, intent: Intent, cause: str) -> None:
         self.plane.ledger.ask(self.epoch, intent)

@@ -22,6 +22,10 @@ Cursor = NewType("Cursor", int)
 TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
 """`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
 
+LOOK_EVERY_MS = 200, 30_000
+LOOKS_PER_IDLE_LIMIT = 20
+"""Whoever watches what tasks do looks so often within their idle limit, but with no shorter and no longer rests than these."""
+
 ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed", "stopped", "lost"})
 
 
@@ -34,12 +38,16 @@ class BackendUnreachableError(Exception):
 
 
 class StartGang(Document, frozen=True, tag_field="order", tag="start"):
-    """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action."""
+    """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action.
+
+    `idle_limit`: for how long they may do nothing, so that it is worth watching what they do; None: nobody will ask.
+    """
 
     job: JobName
     attempt: int
     tasks: tuple[TaskPlacement, ...]
     spec: JobSpec
+    idle_limit: Duration | None = None
 
     @property
     def id(self) -> str:
@@ -73,6 +81,7 @@ class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
     tasks: tuple[TaskPlacement, ...]
     beside: tuple[TaskPlacement, ...]
     spec: JobSpec
+    idle_limit: Duration | None = None
 
     @property
     def id(self) -> str:
@@ -119,10 +128,21 @@ class PartitionGpu(Document, frozen=True):
 Order = StartGang | StopGang | GrowGang | StopTasks
 
 
-class TaskStatus(Document, frozen=True):
-    """How one task of one attempt stands, as the backend last knew at `at`; `growth` with which it came (0: the start).
+class Activity(Document, frozen=True):
+    """What was seen of a task: it last did something at `active_at`, and is known to have done nothing from then until `seen_at`.
 
-    A later growth may let a task that has left begin again; nothing else does.
+    Nothing is said of the time after that. Both are read off one clock.
+    """
+
+    active_at: Instant
+    seen_at: Instant
+
+
+class TaskStatus(Document, frozen=True):
+    """How one task of one attempt stands, and has stood since `at`; `growth` with which it came (0: the start).
+
+    A later growth may let a task that has left begin again; nothing else does. `activity` is of a running task whose order
+    has an idle limit; None: the backend can't say what it does.
     """
 
     job: JobName
@@ -135,6 +155,7 @@ class TaskStatus(Document, frozen=True):
     exit_code: int | None = None
     detail: str = ""
     growth: int = 0
+    activity: Activity | None = None
 
 
 class TaskLeft(Document, frozen=True):
@@ -194,6 +215,12 @@ class Backend(Protocol):
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""
+
+
+def look_every(idle_limit: Duration) -> Duration:
+    """How long to rest between two looks at what a task does: so much later than it should a limit may be noticed."""
+    shortest, longest = LOOK_EVERY_MS
+    return Duration(max(shortest, min(longest, idle_limit // LOOKS_PER_IDLE_LIMIT)))
 
 
 class Logs(Protocol):

@@ -29,7 +29,10 @@ class PlanRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one pass saw and did. `round` is None where it had nothing new to say; `refused` counts claims not granted."""
+    """What one pass saw (`sighted`: of the backend) and did.
+
+    `round` is None where it had nothing new to say; `refused` counts claims not granted.
+    """
 
     epoch: Epoch
     revision: str
@@ -39,6 +42,7 @@ class Pass:
     settled: int
     refused: int
     phase_ms: dict[str, float]
+    sighted: Sighted
 
     @property
     def idle(self) -> bool:
@@ -70,7 +74,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     number = _record(leader, RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution))
     refused = leader.act(plan)
     laps.end("act")
-    return Pass(leader.epoch, revision, snapshot, plan, number, settled, refused, laps.phase_ms)
+    return Pass(leader.epoch, revision, snapshot, plan, number, settled, refused, laps.phase_ms, sighted)
 
 
 def _refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:

@@ -73,4 +73,11 @@ def _leave(known: Concession, policy: Policy) -> Evict | Shrink:
 
 
 def _bind(job: Job, tasks: tuple[TaskPlacement, ...], policy: Policy) -> Bind:
-    return Bind(job.name, job.attempt + 1, tasks, policy.scheduling.start_deadline, policy.time_limit(job))
+    return Bind(
+        job.name,
+        job.attempt + 1,
+        tasks,
+        policy.scheduling.start_deadline,
+        policy.time_limit(job),
+        policy.idle_limit(job),
+    )

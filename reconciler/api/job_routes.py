@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -72,11 +73,11 @@ class JobRoutes:
             )
         record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
         self._services.wake()
-        return answer(job_viewer(self._services.ledger)(record))
+        return answer(self._viewer()(record))
 
     def list(self, limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000) -> Response:
         """The newest jobs, live and ended."""
-        view = job_viewer(self._services.ledger)
+        view = self._viewer()
         return answer(JobList(items=tuple(view(record) for record in self._services.jobs.jobs(limit))))
 
     def get(self, name: JobName) -> Response:
@@ -126,10 +127,13 @@ class JobRoutes:
         self._record(name)
         record = self._services.jobs.request_cancel(name, request.state.user)
         self._services.wake()
-        return answer(job_viewer(self._services.ledger)(record))
+        return answer(self._viewer()(record))
+
+    def _viewer(self) -> Callable[[JobRecord], JobView]:
+        return job_viewer(self._services.ledger, self._services.sighted())
 
     def _view(self, name: JobName) -> JobView:
-        return job_viewer(self._services.ledger)(self._record(name))
+        return self._viewer()(self._record(name))
 
     def _nodes(self) -> tuple[Node, ...]:
         try:

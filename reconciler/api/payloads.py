@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from reconciler.backend import Epoch
+from reconciler.backend import Activity, Epoch
 from reconciler.documents.problem import Problem
 from reconciler.jobs.record import JobOutcome, JobState
 from reconciler.store.protocols import Event, RoundSummary
@@ -27,7 +27,10 @@ class Payload(Document, frozen=True, omit_defaults=False):
 
 
 class JobView(Payload, frozen=True, kw_only=True):
-    """A job as submitted, and where it stands. `tasks` is what it holds, `time_limit` what it was started under."""
+    """A job as submitted, and where it stands. `tasks` is what it holds, `time_limit` and `idle_limit` what it was started under.
+
+    `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
+    """
 
     name: JobName
     spec: JobSpec
@@ -38,6 +41,8 @@ class JobView(Payload, frozen=True, kw_only=True):
     since: Instant | None = None
     running_since: Instant | None = None
     time_limit: Duration | None = None
+    idle_limit: Duration | None = None
+    activity: Activity | None = None
     tasks: tuple[TaskPlacement, ...] = ()
     cancel_requested_by: str = ""
     outcome: JobOutcome | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reconciler.api.payloads import Status
 from reconciler.backend import Logs
 from reconciler.clock import Clock
+from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.store.protocols import History, JobSource, Ledger
 from solver.plan.plan import Verdict
@@ -22,7 +23,8 @@ class Services:
     """The stores, and functions that any thread may call.
 
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
-    job. `snapshot` is the world as last observed; it raises NotReadyError before there is one. `policy` and `admit` raise
+    job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
+    said for it, nothing before that. `policy` and `admit` raise
     NoPolicyError. `wake` tells the loop that there is something new.
     """
 
@@ -34,6 +36,7 @@ class Services:
     metrics: Metrics
     policy: Callable[[], tuple[str, Policy]]
     snapshot: Callable[[], Snapshot]
+    sighted: Callable[[], Sighted]
     verdict: Callable[[JobName], Verdict | None]
     admit: Callable[[JobSpec], tuple[AnyReason, ...]]
     status: Callable[[], Status]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
+from reconciler.backend import Activity
+from reconciler.jobs.idleness import activity_of, idle_for
 from reconciler.jobs.record import JobRecord
+from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
 from reconciler.store.protocols import Claim, Ledger
 from solver.extent import extent_of
@@ -24,19 +27,30 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, Shape, TaskPlacement
 
 
-def job_viewer(ledger: Ledger) -> Callable[[JobRecord], JobView]:
-    """Views of jobs under one reading of the ledger."""
+def job_viewer(ledger: Ledger, sighted: Sighted) -> Callable[[JobRecord], JobView]:
+    """Views of jobs under one reading of the ledger and one look at the backend."""
     claims = {claim.job: claim for claim in ledger.claims()}
     intents, attempts = ledger.intents(), ledger.attempts()
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0
-        return _job_view(record, claims.get(record.name), intents, attempts.get(record.name, ended_in))
+        claim = claims.get(record.name)
+        activity = _activity(claim, sighted) if claim else None
+        return _job_view(record, claim, intents, attempts.get(record.name, ended_in), activity)
 
     return view
 
 
-def _job_view(record: JobRecord, claim: Claim | None, intents: Iterable[Intent], attempt: int) -> JobView:
+def _activity(claim: Claim, sighted: Sighted) -> Activity | None:
+    if claim.idle_limit is None or claim.running_since is None:
+        return None
+    known = sighted.attempt(claim.job, claim.attempt).of_tasks({(task.group, task.index): 0 for task in claim.tasks})
+    return activity_of(known, claim.tasks, claim.running_since)
+
+
+def _job_view(
+    record: JobRecord, claim: Claim | None, intents: Iterable[Intent], attempt: int, activity: Activity | None
+) -> JobView:
     return JobView(
         name=record.name,
         spec=record.spec,
@@ -47,6 +61,8 @@ def _job_view(record: JobRecord, claim: Claim | None, intents: Iterable[Intent],
         since=claim.since if claim else None,
         running_since=claim.running_since if claim else None,
         time_limit=claim.time_limit if claim else None,
+        idle_limit=claim.idle_limit if claim else None,
+        activity=activity,
         tasks=claim.tasks if claim else (),
         cancel_requested_by=record.cancel_requested_by,
         outcome=record.outcome,
@@ -59,9 +75,9 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         return (view.outcome.message,)
     if view.tasks:
         hosts = dict.fromkeys(task.node for task in view.tasks)
-        holds = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
-        return (holds, f"its tasks are {extent}") if extent else (holds,)
+        apart = (f"its tasks are {extent}",) if extent else ()
+        return (f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}", *apart, *_idle_words(view))
     return _words_of(verdict) if verdict else ("no round has looked at it yet",)
 
 
@@ -69,6 +85,15 @@ def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
     """How far apart its tasks lie; None where there is but one, or a node is not known any more."""
     known = [nodes[task.node] for task in view.tasks if task.node in nodes]
     return extent_of(view.spec, known) if len(known) == len(view.tasks) else None
+
+
+def _idle_words(view: JobView) -> Iterator[str]:
+    if view.idle_limit is None or view.running_since is None:
+        return
+    if view.activity is None:
+        yield f"nobody says what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
+    elif idle_for(view.activity):
+        yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
 
 
 def _words_of(verdict: Verdict) -> tuple[str, ...]:

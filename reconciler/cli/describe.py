@@ -71,7 +71,15 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     if limit:
         ends_by = f", ends by {local(job.running_since.after(limit))}" if job.running_since else ""
         yield "Time limit", f"{limit}{ends_by}"
+    idle_limit = job.idle_limit or spec.idle_limit
+    if idle_limit:
+        yield "Idle limit", f"{idle_limit}{_idleness(job)}"
     yield "Why", "\n".join(description.why.words)
+
+
+def _idleness(job: JobView) -> str:
+    unknown = job.running_since is not None and job.activity is None
+    return ", but nobody says what the job does: it is not kept" if unknown else ""
 
 
 def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:

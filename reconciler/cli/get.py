@@ -11,7 +11,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
-from reconciler.cli.wording import class_of, nodes_of, standing
+from reconciler.cli.wording import class_of, nodes_of, standing, with_idleness
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.documents.problem import did_you_mean
@@ -84,5 +84,5 @@ def _row(job: JobView, age_ms: int, wide: bool) -> list[str]:
     row = [job.name, spec.queue, class_of(spec), job.state, str(spec.gpus), span(age_ms), standing(job)]
     if not wide:
         return row
-    row[-1] = ", ".join(nodes_of(job)) or standing(job)
+    row[-1] = with_idleness(", ".join(nodes_of(job)), job) or standing(job)
     return [*row, str(spec.tasks), str(job.attempt), job.user, local(job.submitted_at)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.times import span
+from reconciler.jobs.idleness import idle_for
 from solver.plan.reason import count
 from solver.world.quantities import Instant
 from solver.world.workload import JobSpec, Shape, TaskPlacement
@@ -66,10 +67,22 @@ def short_revision(revision: str) -> str:
 
 
 def standing(job: JobView) -> str:
-    """Where a live job runs, or with which exit code an ended one ended; "" where neither says anything."""
+    """Where a live job runs, idle or not, or with which exit code an ended one ended; "" where neither says anything."""
     if job.outcome is None:
-        return short_list(nodes_of(job))
+        return with_idleness(short_list(nodes_of(job)), job)
     return "" if job.outcome.exit_code is None else f"exit code {job.outcome.exit_code}"
+
+
+def idle_words(job: JobView) -> str:
+    """`idle for 12m of 30m`; "" of a job that does something, that may be idle, or of which nobody says what it does."""
+    if job.idle_limit is None or job.activity is None or not idle_for(job.activity):
+        return ""
+    return f"idle for {span(idle_for(job.activity))} of {job.idle_limit}"
+
+
+def with_idleness(words: str, job: JobView) -> str:
+    """What is said of a job, and for how long it has been idle."""
+    return "; ".join(filter(None, (words, idle_words(job))))
 
 
 def state_line(job: JobView, now: Instant) -> str:
@@ -78,7 +91,7 @@ def state_line(job: JobView, now: Instant) -> str:
         code = f" with exit code {job.outcome.exit_code}," if job.outcome.exit_code else ""
         return f"{job.state}{code} {span(now - job.outcome.at)} ago{_attempt(job.outcome.attempt)}"
     since = job.running_since or job.since or job.submitted_at
-    return f"{job.state} for {span(now - since)}{_attempt(job.attempt)}"
+    return with_idleness(f"{job.state} for {span(now - since)}{_attempt(job.attempt)}", job)
 
 
 def _attempt(number: int) -> str:

@@ -56,6 +56,10 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
+    if job.value.idle_limit is not None and job.value.type != "interactive":
+        message = f"a {job.value.type} has no idle limit: only an interactive job is ended for doing nothing"
+        fix = "Delete idleLimit, or set type: interactive."
+        yield job.problem(("spec", "idleLimit"), "idle-not-interactive", message, fix)
     seen: set[str] = set()
     for index, group in enumerate(job.value.task_groups):
         at: Path = ("spec", "taskGroups", index)

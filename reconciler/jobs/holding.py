@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.backend import Activity
 from reconciler.jobs.ground import UNKNOWN, Ground
+from reconciler.jobs.idleness import activity_of, is_idle
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Attempt
 from reconciler.store.protocols import Claim
@@ -87,15 +89,33 @@ class Holding:
     @property
     def timed_out(self) -> bool:
         """It was asked to stop because of its limit: then, and before any task had failed or all had ended by themselves."""
-        reached_at, stays = self.claim.limit_reached_at, self.stays
+        reached_at = self.claim.limit_reached_at
         if self.stop is None or reached_at is None or self.stop.asked_at < reached_at:
             return False
-        if self.is_service:
-            return True
-        ended_before = all(task.at < self.stop.asked_at for task in stays.tasks)
-        if stays.all_succeeded(self.staying) and ended_before:
-            return False
-        return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
+        return self.is_service or self._ended_by(self.stop)
+
+    @property
+    def activity(self) -> Activity | None:
+        """What is known of all its tasks together; None: it does not run yet, or too little is known."""
+        since = self.claim.running_since
+        return None if since is None else activity_of(self.stays, self.staying, since)
+
+    @property
+    def idle_limit_reached(self) -> bool:
+        """It has done nothing for as long as it may."""
+        limit, activity = self.claim.idle_limit, self.activity
+        return limit is not None and activity is not None and is_idle(activity, limit, self.now)
+
+    @property
+    def unwatched(self) -> bool:
+        """It has an idle limit, which can't be kept: of some task that runs nobody says what it does."""
+        silent = any(task.state == "running" and task.activity is None for task in self.stays.tasks)
+        return self.claim.idle_limit is not None and silent
+
+    @property
+    def culled(self) -> bool:
+        """It was asked to stop because it was idle, and that ended it."""
+        return self.stop is not None and self.stop.culls and self._ended_by(self.stop)
 
     @property
     def evicted(self) -> bool:
@@ -113,6 +133,13 @@ class Holding:
         """Nothing of it has begun, and what it was bound to is not there and will not be: a GPU was not partitioned for it."""
         begun = self.claim.running_since is not None or self.attempt.tasks
         return not begun and self.ground.under(self.claim.tasks) == "missing"
+
+    def _ended_by(self, stop: Intent) -> bool:
+        """Before it was asked to stop no task had failed, nor had all ended well by themselves."""
+        stays = self.stays
+        if stays.all_succeeded(self.staying) and all(task.at < stop.asked_at for task in stays.tasks):
+            return False
+        return stays.culprit is None or stays.culprit.at >= stop.asked_at
 
     def asked(self, kind: IntentKind) -> Intent | None:
         """What is in flight of a kind."""

@@ -14,12 +14,13 @@ def order_of(intent: Intent, claim: Claim, record: JobRecord) -> Order:
     grace = Duration(intent.deadline - intent.asked_at)
     match intent.kind:
         case "start":
-            return StartGang(intent.job, intent.attempt, intent.tasks, record.spec)
+            return StartGang(intent.job, intent.attempt, intent.tasks, record.spec, claim.idle_limit)
         case "stop":
             return StopGang(intent.job, intent.attempt, grace)
         case "grow":
             beside = tuple(task for task in claim.tasks if task not in intent.tasks)
-            return GrowGang(intent.job, intent.attempt, claim.growth, intent.tasks, beside, record.spec)
+            spec, limit = record.spec, claim.idle_limit
+            return GrowGang(intent.job, intent.attempt, claim.growth, intent.tasks, beside, spec, limit)
         case "shrink":
             return StopTasks(intent.job, intent.attempt, claim.growth, intent.tasks, grace)
         case "nominate":

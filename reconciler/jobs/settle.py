@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.backend import StopGang, TaskStatus
+from reconciler.backend import StopGang
 from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.orders import order_of
+from reconciler.jobs.outcome import describe
 from reconciler.jobs.record import TERMINAL, JobRecord, JobState
 from reconciler.jobs.replicas import settle_replicas
 from reconciler.jobs.settlements import (
@@ -22,6 +23,7 @@ from reconciler.jobs.settlements import (
     ConfirmGrown,
     ConfirmRunning,
     ConfirmShrunk,
+    Cull,
     Fail,
     Forget,
     GiveBack,
@@ -81,6 +83,8 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     # A task that ends well because it was told to stop has not done what it was for.
     if limit is not None and holding.timed_out and not holding.record.cancel_requested_by:
         return (TimeOut(job, limit), *done)
+    if holding.claim.idle_limit is not None and holding.culled and not holding.record.cancel_requested_by:
+        return (Cull(job, holding.claim.idle_limit), *done)
     if holding.evicted and not holding.record.cancel_requested_by:
         return done
     if not holding.is_service and stays.all_succeeded(holding.staying):
@@ -105,22 +109,34 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
         return (AskToStop(job, attempt, f"cancelled by {holding.record.cancel_requested_by}"),)
     if not holding.is_service and stays.culprit is not None:
         return (AskToStop(job, attempt, f"{describe(stays.culprit)}; a gang runs whole or not at all"),)
-    if holding.limit_reached:
-        return (AskToStop(job, attempt, f"its time limit of {holding.claim.time_limit} is over"),)
-    if holding.groundless:
-        return (AskToStop(job, attempt, "a GPU was not partitioned as it needs it"),)
+    over = _ask_by_limit(holding)
+    if over is not None:
+        return (over,)
     replicas = settle_replicas(holding) if holding.is_service else ()
     if replicas:
         return replicas
     if not holding.is_service and holding.leaving and stays.all_succeeded(holding.staying):
         return (AskToStop(job, attempt, "every task that was to stay has ended with exit code 0"),)
     if holding.claim.running_since is None and stays.all_run(holding.staying):
-        return (ConfirmRunning(job, attempt, max((task.at for task in stays.tasks), default=holding.now)),)
+        since = max((task.at for task in stays.tasks), default=holding.now)
+        return (ConfirmRunning(job, attempt, since, holding.unwatched),)
     return (
         *(() if stays.knows_all(holding.staying) else _resent(holding, "start")),
         *_settle_growth(holding),
         *_settle_shrink(holding),
     )
+
+
+def _ask_by_limit(holding: Holding) -> AskToStop | None:
+    """What ends it though nobody asked for that and nothing has failed."""
+    claim = holding.claim
+    if holding.limit_reached:
+        return AskToStop(claim.job, claim.attempt, f"its time limit of {claim.time_limit} is over")
+    if holding.idle_limit_reached:
+        return AskToStop(claim.job, claim.attempt, f"it was idle for its idle limit of {claim.idle_limit}", culls=True)
+    if holding.groundless:
+        return AskToStop(claim.job, claim.attempt, "a GPU was not partitioned as it needs it")
+    return None
 
 
 def _settle_growth(holding: Holding) -> tuple[Settlement, ...]:
@@ -167,18 +183,10 @@ def _lawful(state: JobState, decided: tuple[Settlement, ...]) -> tuple[Settlemen
                 state = require_transition(job, state, "succeeded")
             case Fail(job) | TimeOut(job):
                 state = require_transition(job, state, "failed")
-            case Cancel(job):
+            case Cancel(job) | Cull(job):
                 state = require_transition(job, state, "cancelled")
             case GiveBack(job) if state not in TERMINAL:
                 state = require_transition(job, state, "queued")
             case GiveBack() | Forget() | Send() | ConfirmGrown() | ConfirmShrunk() | AskToLeave() | Restart():
                 pass
     return decided
-
-
-def describe(task: TaskStatus) -> str:
-    """How a task ended, in words."""
-    place = f"task {task.group}/{task.index} on {task.node}"
-    if task.state == "failed":
-        return f"{place} failed with exit code {task.exit_code}"
-    return f"{place} was {task.state}" + (f" ({task.detail})" if task.detail else "")

@@ -11,20 +11,22 @@ from solver.world.workload import JobName, TaskPlacement
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRunning:
-    """Every task of the gang runs, since `at`."""
+    """Every task of the gang runs, since `at`. `unwatched`: it has an idle limit, and nobody says what all its tasks do."""
 
     job: JobName
     attempt: int
     at: Instant
+    unwatched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AskToStop:
-    """The gang shall end, because of `cause`."""
+    """The gang shall end, because of `cause`; `culls`: because it is idle."""
 
     job: JobName
     attempt: int
     cause: str
+    culls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class Fail:
 @dataclass(frozen=True, slots=True)
 class TimeOut:
     """The gang was stopped because it had run for as long as it may."""
+
+    job: JobName
+    limit: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Cull:
+    """The gang was stopped because it had done nothing for as long as it may."""
 
     job: JobName
     limit: Duration
@@ -117,6 +127,5 @@ class Restart:
 
 
 Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
-Settlement = (
-    Confirmation | AskToStop | AskToLeave | Restart | Succeed | Fail | TimeOut | Cancel | GiveBack | Forget | Send
-)
+End = Succeed | Fail | TimeOut | Cull | Cancel
+Settlement = Confirmation | AskToStop | AskToLeave | Restart | End | GiveBack | Forget | Send

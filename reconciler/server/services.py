@@ -8,6 +8,7 @@ from reconciler.api.services import Services
 from reconciler.backend import Epoch
 from reconciler.control import ControlPlane
 from reconciler.gitsource.standing import PolicyInForce, StandingPolicy
+from reconciler.jobs.sighted import Sighted
 from reconciler.loop import Pass
 from reconciler.metrics import Metrics
 from reconciler.runner import Runner
@@ -36,6 +37,7 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         metrics,
         watch.policy,
         watch.snapshot,
+        watch.sighted,
         watch.verdict,
         watch.admit,
         watch.status,
@@ -60,6 +62,11 @@ class Watch:
     def snapshot(self) -> Snapshot:
         """What the last pass saw. Raises NotReadyError."""
         return self._last_pass().snapshot
+
+    def sighted(self) -> Sighted:
+        """What the last pass saw of the backend; nothing before there was one."""
+        last = self._runner.status.last
+        return last.sighted if last else Sighted({}, {})
 
     def verdict(self, name: JobName) -> Verdict | None:
         """What the last pass says of a job."""

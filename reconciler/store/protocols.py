@@ -62,7 +62,7 @@ class PastUse(Document, frozen=True):
 class Claim(Document, frozen=True):
     """One gang's hold on its devices, from the moment it is decided until its tasks are known to have ended.
 
-    `time_limit` counts from `running_since`, and is fixed with the claim: a later policy does not shorten what runs.
+    `time_limit` counts from `running_since`. Both limits are fixed with the claim: a later policy does not shorten what runs.
     An elastic gang has other `tasks` when its size changes; `growth` counts how often it grew.
     """
 
@@ -73,6 +73,7 @@ class Claim(Document, frozen=True):
     running_since: Instant | None = None
     time_limit: Duration | None = None
     growth: int = 0
+    idle_limit: Duration | None = None
 
     @property
     def limit_reached_at(self) -> Instant | None:

@@ -56,6 +56,9 @@ class _Gangs:
                 yield Violation("S2", job.name, f"is bound while {job.phase}")
             if isinstance(bind, Bind) and bind.time_limit != self._limit(job):
                 yield Violation("S2", job.name, f"is bound for {bind.time_limit}, its limit is {self._limit(job)}")
+            if isinstance(bind, Bind) and bind.idle_limit != self._idle_limit(job):
+                told = f"may be idle for {bind.idle_limit}, its limit is {self._idle_limit(job)}"
+                yield Violation("S2", job.name, told)
             if bind.attempt != job.attempt + 1:
                 yield Violation("S2", job.name, f"attempt {bind.attempt} does not follow {job.attempt}")
             yield from self._whole(job, bind)
@@ -68,6 +71,13 @@ class _Gangs:
         defaults = {known.name: known.default_time_limit for known in self.policy.priority_classes}
         eight_hours = Duration(28_800_000) if job.spec.type == "interactive" else None
         return defaults.get(name) or eight_hours
+
+    def _idle_limit(self, job: Job) -> Duration | None:
+        name = job.spec.priority_class or self.policy.scheduling.default_priority_class
+        defaults = {known.name: known.idle_limit for known in self.policy.priority_classes}
+        if job.spec.type == "interactive":
+            return job.spec.idle_limit or defaults.get(name)
+        return None
 
     def _whole(self, job: Job, bind: Bind | Nominate) -> Iterable[Violation]:
         known = {group.name for group in job.spec.task_groups}

@@ -24,7 +24,7 @@ ProofStatus = Literal["proven", "within-gap", "unproven"]
 class Bind(Document, frozen=True, tag_field="step", tag="bind"):
     """Gang `job` runs, in its attempt number `attempt`, as exactly these tasks on exactly these devices.
 
-    All tasks run within `deadline`, and from then for at most `time_limit` (None: for ever).
+    All run within `deadline`, then for at most `time_limit`, and until they do nothing for `idle_limit` (None: for ever).
     """
 
     job: JobName
@@ -32,6 +32,7 @@ class Bind(Document, frozen=True, tag_field="step", tag="bind"):
     tasks: tuple[TaskPlacement, ...]
     deadline: Duration
     time_limit: Duration | None = None
+    idle_limit: Duration | None = None
 
 
 class Release(Document, frozen=True, tag_field="step", tag="release"):
@@ -60,8 +61,7 @@ EvictedBy = Literal["move", "reclaim", "preempt", "turn", "straddle", "drain", "
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
 
-    Nobody is the beneficiary where not another job but a rule wants it: a queue drains, a lowered limit is to be kept, or what is
-    reserved for a gang is to be given back.
+    Nobody is the beneficiary where a rule wants it: a queue drains, a lowered limit is to be kept, or a gang's reservation is due.
     `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
     """
 

@@ -107,8 +107,8 @@ class PriorityClass(Document, frozen=True):
     job borrows can be taken back.
 
     `aging_per_hour`: bands of order that a job moves up for each hour it waits.
-    `default_time_limit` holds for jobs that state none of their own, and so do `fallback_after` (None: what the policy says) and
-    `placement` (None: replicas of services are spread, gangs packed).
+    `default_time_limit` holds for jobs that state none of their own, and so do `fallback_after` (None: what the policy says),
+    `placement` (None: replicas of services are spread, gangs packed) and, of interactive jobs, `idle_limit` (None: none).
     """
 
     name: str
@@ -123,6 +123,7 @@ class PriorityClass(Document, frozen=True):
     scope: Scope = "queue"
     protection: Protection = Protection()
     origin: str = ""
+    idle_limit: Duration | None = None
 
 
 SolverMode = Literal["production", "exact"]
@@ -229,6 +230,12 @@ class Policy(Document, frozen=True, omit_defaults=False):
         known = self.priority_class(job)
         limit = known.default_time_limit if known else None
         return INTERACTIVE_TIME_LIMIT if limit is None and job.spec.type == "interactive" else limit
+
+    def idle_limit(self, job: Job) -> Duration | None:
+        """How long a job may do nothing: its own limit, else its class's, of interactive jobs alone; None: as long as it likes."""
+        known = self.priority_class(job)
+        limit = job.spec.idle_limit or (known.idle_limit if known else None)
+        return limit if job.spec.type == "interactive" else None
 
 
 def policy_of(

@@ -20,9 +20,9 @@ class Intent(Document, frozen=True):
     """One thing asked of the backend whose outcome is not known yet.
 
     The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. A `stop` that `evicts` sends
-    a job back to its queue, for a `beneficiary` or because a limit says so; `nominate` promises a waiting job the devices that
-    evictions free for it, or a job that moves those that it goes on with. `shrink` and `grow` are of some `tasks` of a running
-    gang, which leave or join it.
+    a job back to its queue, for a `beneficiary` or because a limit says so; one that `culls` ends it for having been idle.
+    `nominate` promises a waiting job the devices that evictions free for it, or a job that moves those that it goes on with.
+    `shrink` and `grow` are of some `tasks` of a running gang, which leave or join it.
     """
 
     kind: IntentKind
@@ -33,6 +33,7 @@ class Intent(Document, frozen=True):
     tasks: tuple[TaskPlacement, ...] = ()
     beneficiary: JobName | None = None
     evicts: bool = False
+    culls: bool = False
 
     @property
     def id(self) -> str:

@@ -189,7 +189,8 @@ class JobSpec(Document, frozen=True):
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
-    `data`: what it reads, and is best near; never waited for.
+    `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
+    what its class says.
     """
 
     queue: QueueName
@@ -203,6 +204,7 @@ class JobSpec(Document, frozen=True):
     env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     type: JobType = "gang"
     data: tuple[str, ...] = ()
+    idle_limit: Duration | None = None
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""

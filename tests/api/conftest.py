@@ -15,6 +15,7 @@ from reconciler.api.services import Services
 from reconciler.backend import Epoch
 from reconciler.client import Client
 from reconciler.clock import SystemClock
+from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.store.protocols import Claim, RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
@@ -55,6 +56,7 @@ class Site:
     store: SqlStore
     logs: dict[tuple[str, int, str, int], bytes] = field(default_factory=dict)
     woken: int = 0
+    sighted: Sighted = field(default_factory=lambda: Sighted({}, {}))
     metrics: Metrics = field(default_factory=Metrics)
 
     def services(self) -> Services:
@@ -67,6 +69,7 @@ class Site:
             metrics=self.metrics,
             policy=lambda: (REVISION, POLICY),
             snapshot=self.snapshot,
+            sighted=lambda: self.sighted,
             verdict=self.verdict,
             admit=self.admit,
             status=lambda: Status(

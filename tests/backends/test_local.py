@@ -15,6 +15,7 @@ import pytest
 
 from reconciler.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
 from reconciler.backends.local import LocalBackend, StateFolderError, shim
+from reconciler.backends.local.processes import start_ticks
 from reconciler.backends.local.strays import kill_strays
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId
@@ -107,7 +108,7 @@ def test_a_killed_supervisor_is_a_lost_task_and_nothing_of_it_runs_on(world: Loc
 
 def test_strays_of_a_reused_pid_are_left_alone() -> None:
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    ticks = shim.start_ticks(stranger.pid)
+    ticks = start_ticks(stranger.pid)
     assert ticks is not None
     assert kill_strays("/no/such/task", stranger.pid, ticks - 1)
     assert stranger.poll() is None

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from reconciler.api.serve import ApiServer
+from reconciler.backend import Activity, TaskStatus
 from reconciler.jobs.record import JobOutcome
+from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.store.protocols import Claim, Event
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
@@ -151,6 +153,55 @@ def test_the_limit_a_job_runs_under_and_when_it_is_over_are_described(quorate: Q
     claim = Claim(JobName("limited"), 1, (on(NODES[0], 2),), NOW, NOW, Duration(3_600_000))
     site.store.ledger.claim(site.epoch(), claim, Intent("start", claim.job, 1, NOW, NOW.after(1)))
     assert "Time limit  1h, ends by 2023-11-15 01:13:20 +02:00\n" in quorate("describe", "limited").out
+
+
+IDLE_SINCE = "it has been idle since 2023-11-14T22:14:20Z; after 30m it is ended"
+UNKNOWN = "nobody says what it does: its idle limit of 30m is not kept as long as that is so"
+
+
+def watched(site: Site, activity: Activity | None) -> None:
+    """An interactive job runs since NOW, and this was seen of it."""
+    own = msgspec.structs.replace(spec(), type="interactive", idle_limit=Duration(1_800_000))
+    job = site.store.jobs.submit(JobName("notebook"), own, "ada", NOW, "").name
+    claim = Claim(job, 1, (on(NODES[1], 3),), NOW, idle_limit=own.idle_limit)
+    site.store.ledger.claim(site.epoch(), claim, Intent("start", job, 1, NOW, NOW.after(1)))
+    site.store.ledger.confirm_running(site.epoch(), job, 1, NOW)
+    seen = TaskStatus(job, 1, "worker", 0, NODES[1].name, "running", NOW, activity=activity)
+    site.sighted = Sighted({}, {(job, 1): Attempt((seen,))})
+
+
+@pytest.mark.parametrize(
+    ("activity", "state", "where", "limit", "words"),
+    [
+        (
+            Activity(NOW.after(60_000), NOW.after(780_000)),
+            "running for 13m; idle for 12m of 30m",
+            "n2; idle for 12m of 30m",
+            "30m",
+            (IDLE_SINCE,),
+        ),
+        (Activity(NOW.after(60_000), NOW.after(60_000)), "running for 13m", "n2", "30m", ()),
+        (None, "running for 13m", "n2", "30m, but nobody says what the job does: it is not kept", (UNKNOWN,)),
+    ],
+)
+def test_how_long_a_job_is_idle_is_seen_before_it_is_ended(
+    quorate: Quorate,
+    site: Site,
+    now: Now,
+    activity: Activity | None,
+    state: str,
+    where: str,
+    limit: str,
+    words: tuple[str, ...],
+) -> None:
+    watched(site, activity)
+    now.advance(780 - 90)
+    assert quorate("get", "notebook").out.splitlines()[1].endswith(f"13m  {where}")
+    holds = ("it holds its devices in attempt 1, on n2", *words)
+    assert quorate("why", "notebook").out.splitlines() == [f"notebook: {state}", *(f"  {line}" for line in holds)]
+    described = quorate("describe", "notebook").out
+    assert f"State        {state}\n" in described
+    assert f"Idle limit   {limit}\n" in described
 
 
 def test_values_of_the_environment_are_not_described(quorate: Quorate) -> None:

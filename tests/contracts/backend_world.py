@@ -7,6 +7,7 @@ from typing import Protocol
 
 from reconciler.backend import (
     ENDED,
+    Activity,
     AttemptStopped,
     Backend,
     BackendUnreachableError,
@@ -49,6 +50,10 @@ class BackendWorld(Protocol):
     def nodes(self) -> tuple[Node, ...]:
         """The declared nodes, all healthy."""
 
+    @property
+    def idle_limit(self) -> Duration:
+        """How long a task must do nothing before the suite believes that it is idle: many looks, and few seconds."""
+
     def settle(self) -> None:
         """Let a little time pass, real or virtual, so that what was ordered can make progress."""
 
@@ -63,6 +68,9 @@ class BackendWorld(Protocol):
 
     def runs(self) -> Command:
         """A command that runs until it is stopped."""
+
+    def works(self) -> Command:
+        """A command that does something all the time until it is stopped."""
 
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         """How often this task's command really started, counted where it runs and not by the backend's books."""
@@ -146,6 +154,12 @@ class Watcher:
         """The states of an attempt's tasks, in order of group and index."""
         return [self.tasks[key].state for key in sorted(self.tasks) if key[:2] == (job, attempt)]
 
+    def activity(self, job: str, index: int = 0) -> Activity:
+        """What is reported of what a worker does."""
+        activity = self.tasks[JobName(job), 1, "worker", index].activity
+        assert activity is not None, f"nothing is said of {job}"
+        return activity
+
     def is_stopped(self, job: str, attempt: int = 1) -> bool:
         """The stop order of this attempt is done."""
         return (JobName(job), attempt) in self.stopped
@@ -166,6 +180,8 @@ class Watcher:
             assert status.state == before.state, f"an ended task changed: {before} -> {status}"
         if before is not None and before.state == "running":
             assert status.state != "starting", f"a running task went back: {before} -> {status}"
+        if before is not None and before.activity is not None and status.activity is not None:
+            assert before.activity.seen_at <= status.activity.seen_at, f"a look went back: {before} -> {status}"
         self.tasks[key] = status
 
     def _persist(self, call: Callable[[], None]) -> None:

@@ -26,6 +26,7 @@ class LocalWorld:
     """Implements BackendWorld."""
 
     nodes = NODES
+    idle_limit = Duration(2_000)
 
     def __init__(self, folder: Path) -> None:
         self.state = folder / "state"
@@ -51,6 +52,9 @@ class LocalWorld:
 
     def runs(self) -> Command:
         return self.shell("exec sleep 600")
+
+    def works(self) -> Command:
+        return self.shell("while :; do :; done")
 
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         signature = self.witness / f"{job}.{attempt}.{group}.{index}"

@@ -12,7 +12,7 @@ from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND, Faults
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.quantities import Cpu, Memory
+from solver.world.quantities import Cpu, Duration, Memory
 from solver.world.workload import JobName
 from tests.contracts.backend_world import Command
 
@@ -33,6 +33,7 @@ class SimulatedWorld:
     """Implements BackendWorld."""
 
     nodes = NODES
+    idle_limit = Duration(60_000)
 
     def __init__(self, faults: Faults) -> None:
         self._clock = VirtualClock()
@@ -53,6 +54,9 @@ class SimulatedWorld:
 
     def runs(self) -> Command:
         return ("sleep", "forever")
+
+    def works(self) -> Command:
+        return ("busy", "forever")
 
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         wanted = (job, attempt, group, index)

@@ -121,6 +121,14 @@ def test_the_time_limit_is_kept_with_the_claim(stores: Stores) -> None:
     assert (endless.time_limit, endless.limit_reached_at) == (None, None)
 
 
+def test_the_idle_limit_is_kept_with_the_claim(stores: Stores) -> None:
+    epoch = lead(stores)
+    for name, limit in (("a", Duration(90_000)), ("b", None)):
+        submit(stores, name)
+        take(stores, epoch, msgspec.structs.replace(claim_of(name, f"of-{name}"), idle_limit=limit))
+    assert [claim.idle_limit for claim in stores.ledger.claims()] == [90_000, None]
+
+
 def test_a_gang_without_gpus_is_claimed_too(stores: Stores) -> None:
     submit(stores, "a")
     take(stores, lead(stores), claim_of("a"))

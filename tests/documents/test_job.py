@@ -70,6 +70,9 @@ def test_json_is_a_way_of_writing_a_job() -> None:
     [
         ("  command: [python, train.py]\n", "", ["7:7 no-command"]),
         ("  env: {", "  timeLimit: 0s\n  env: {", ["16:14 malformed"]),
+        ("  env: {", "  idleLimit: 30m\n  env: {", ["16:14 idle-not-interactive"]),
+        ("  env: {", "  type: service\n  idleLimit: 30m\n  env: {", ["10:7 one-role", "17:14 idle-not-interactive"]),
+        ("  env: {", "  type: interactive\n  idleLimit: 0s\n  env: {", ["17:14 malformed"]),
         ("preferred: rack", "preferred: cabinet", ["14:42 malformed"]),
         ("preferred: rack", "preferred: [rack, cabinet]", ["14:49 unknown-value"]),
         ("preferred: rack", "preferred: [rack, island], communication: loud", ["14:73 unknown-value"]),

@@ -59,6 +59,26 @@ def test_at_its_time_limit_a_real_job_is_stopped_and_says_so(plane: ControlPlane
     assert (outcome.state, outcome.message) == ("failed", "it ran longer than its time limit of 300ms")
 
 
+def test_a_real_job_that_does_nothing_is_ended_and_one_that_works_is_not(plane: ControlPlane) -> None:
+    """The control plane is killed and starts again meanwhile; what the supervisors saw is kept."""
+    plane.start().until_ready()
+    limits = {"type": "interactive", "idle_limit": Duration(3_000)}
+    with plane.client() as client:
+        submit(client, ["works"], msgspec.structs.replace(sh("while :; do :; done"), **limits))
+        submit(client, ["forgotten"], msgspec.structs.replace(sh("echo ready; exec sleep 600"), **limits))
+        until("both run", lambda: {view.state for view in client.jobs().items} == {"running"})
+        until("its idleness is shown", lambda: "it has been idle since" in client.why("forgotten").words[-1])
+    assert plane.signal(signal.SIGKILL) == -signal.SIGKILL
+    plane.start().until_ready()
+    with plane.client() as client:
+        until("the idle one has ended", lambda: client.job("forgotten").outcome)
+        outcome = client.job("forgotten").outcome
+        works = client.job("works")
+    assert outcome is not None
+    assert (outcome.state, outcome.message) == ("cancelled", "it was idle for longer than its idle limit of 3s")
+    assert works.state == "running"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_in_order_its_tasks_go_on_and_are_found_again(
     plane: ControlPlane, tmp_path: Path, number: signal.Signals

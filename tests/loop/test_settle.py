@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from reconciler.backend import StartGang, StopGang, TaskState, TaskStatus
+from reconciler.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
+from reconciler.jobs.idleness import NEWS_MAX
 from reconciler.jobs.record import TERMINAL, JobOutcome, JobRecord, JobState
 from reconciler.jobs.settle import RESEND_AFTER, STOP_GRACE, settlements
 from reconciler.jobs.settlements import (
     AskToStop,
     Cancel,
     ConfirmRunning,
+    Cull,
     Fail,
     Forget,
     GiveBack,
@@ -215,3 +218,67 @@ def test_states_are_derived() -> None:
     assert state_of(record(), confirmed, (stop,)) == "stopping"
     assert state_of(record(outcome=DONE), confirmed, ()) == "succeeded"
     assert phase_of("succeeded") == "stopping", "it holds devices still"
+
+
+SEEN = Activity(NOW.after(-LIMIT - 20_000), NOW.after(-10_000))
+
+
+def idle(*tasks: TaskStatus, stop: Intent | None = None, time_limit: Duration | None = None) -> tuple[Settlement, ...]:
+    """For one gang of two tasks that runs since before SEEN and may be idle for LIMIT."""
+    claim = Claim(JOB, 1, TASKS, NOW, NOW.after(-2 * LIMIT), time_limit, idle_limit=LIMIT)
+    known = Attempt(tasks, stopped=all(status.state != "running" for status in tasks))
+    return tuple(settlements([record()], [claim], [stop] if stop else [], Sighted({}, {(JOB, 1): known}), NOW))
+
+
+def seen(index: int, activity: Activity | None = SEEN) -> TaskStatus:
+    return msgspec.structs.replace(task(index, "running"), activity=activity)
+
+
+CULL = Intent("stop", JOB, 1, NOW.after(-1), NOW.after(STOP_GRACE), culls=True)
+
+
+def test_idle_for_as_long_as_it_may_be_it_is_asked_to_stop() -> None:
+    asked = AskToStop(JOB, 1, "it was idle for its idle limit of 1h", culls=True)
+    assert idle(seen(0), seen(1)) == (asked,)
+    assert idle(seen(0), seen(1), stop=CULL) == ()
+    barely = Activity(SEEN.active_at.after(10_001), SEEN.seen_at)
+    assert idle(seen(0), seen(1, barely)) == ()
+
+
+def test_it_is_idle_only_if_that_is_known_of_every_task() -> None:
+    assert idle(seen(0), seen(1, None)) == ()
+    assert idle(seen(0), seen(1, Activity(NOW.after(-1), NOW))) == ()
+
+
+def test_news_that_are_old_end_nobody() -> None:
+    old = Activity(NOW.after(-4 * LIMIT), NOW.after(-NEWS_MAX - 1))
+    assert idle(seen(0), seen(1, old)) == ()
+
+
+def test_the_time_limit_comes_before_the_idle_limit() -> None:
+    assert idle(seen(0), seen(1), time_limit=LIMIT) == (AskToStop(JOB, 1, "its time limit of 1h is over"),)
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed", "succeeded", "lost"])
+def test_however_tasks_end_once_told_their_idleness_is_why(state: TaskState) -> None:
+    assert idle(task(0, state), task(1, state), stop=CULL) == (Cull(JOB, LIMIT), *END)
+
+
+def test_what_had_failed_before_it_was_asked_to_stop_has_failed() -> None:
+    broken = msgspec.structs.replace(task(0, "failed"), at=NOW.after(-2))
+    assert idle(broken, task(1, "stopped"), stop=CULL)[0] == Fail(JOB, broken)
+
+
+def test_what_was_asked_to_stop_for_another_reason_was_not_idle() -> None:
+    other = msgspec.structs.replace(CULL, culls=False)
+    assert idle(task(0, "stopped"), task(1, "stopped"), stop=other) == END
+
+
+def test_a_gang_that_nobody_watches_is_said_to_be_when_it_runs() -> None:
+    claim = Claim(JOB, 1, TASKS, NOW, idle_limit=LIMIT)
+
+    def confirmed(*tasks: TaskStatus) -> tuple[Settlement, ...]:
+        return tuple(settlements([record()], [claim], [], Sighted({}, {(JOB, 1): Attempt(tasks)}), NOW))
+
+    assert confirmed(seen(0), seen(1)) == (ConfirmRunning(JOB, 1, NOW.after(1)),)
+    assert confirmed(seen(0), seen(1, None)) == (ConfirmRunning(JOB, 1, NOW.after(1), unwatched=True),)

@@ -89,7 +89,8 @@ def _done(step: Step, types: dict[NodeName, GpuType]) -> str:
     match step:
         case Bind():
             used = sorted({types[task.node] for task in step.tasks if task.devices})
-            return f"start   {step.job}  on {_places(step.tasks)}  # {', '.join(used) or 'no GPUs'}"
+            idle = f", until it is idle for {step.idle_limit}" if step.idle_limit else ""
+            return f"start   {step.job}  on {_places(step.tasks)}  # {', '.join(used) or 'no GPUs'}{idle}"
         case Repartition():
             made = "whole" if step.instances is None else " + ".join(map(_instance, step.instances)) or "no instances"
             gone = f", not {' + '.join(map(_instance, step.destroys))}" if step.destroys else ""

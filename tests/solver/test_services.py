@@ -76,6 +76,34 @@ def test_the_limit_of_each_type(kind: JobType, own: int | None, of_class: int | 
     assert "S2" in {violation.rule for violation in found}
 
 
+@pytest.mark.parametrize(
+    ("kind", "own", "of_class", "limit"),
+    [
+        ("gang", None, 2 * HOUR, None),
+        ("service", None, 2 * HOUR, None),
+        ("interactive", None, None, None),
+        ("interactive", None, 2 * HOUR, 2 * HOUR),
+        ("interactive", HOUR, 2 * HOUR, HOUR),
+    ],
+)
+def test_only_interactive_jobs_have_an_idle_limit(
+    kind: JobType, own: int | None, of_class: int | None, limit: int | None
+) -> None:
+    allowed = None if of_class is None else Duration(of_class)
+    policy = policy_of((Queue(QueueName("q")),), (PriorityClass("c", idle_limit=allowed),))
+    limit_of_its_own = None if own is None else Duration(own)
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(1)),), "c", idle_limit=limit_of_its_own, type=kind)
+    world = snapshot_of(Instant(0), [node("n1", 1, "H100")], [Job(JobName("job"), Instant(0), spec)])
+    plan = solve(world, policy, None)
+    (bind,) = plan.steps
+    assert isinstance(bind, Bind)
+    assert bind.idle_limit == limit
+    assert violations(world, policy, plan) == ()
+    other = msgspec.structs.replace(bind, idle_limit=Duration(7 * HOUR))
+    found = violations(world, policy, msgspec.structs.replace(plan, steps=(other,)))
+    assert "S2" in {violation.rule for violation in found}
+
+
 def test_a_service_reads_the_same_however_often_it_is_written() -> None:
     spec = JobSpec(QueueName("q"), (TaskGroup("worker", 3, Shape(1)),), type="service")
     assert spec.task_groups[0].least == 1

@@ -243,6 +243,7 @@ class LocalBackend:
             exit_code=stands.exit_code,
             detail=stands.detail,
             growth=growth,
+            activity=stands.activity,
         )
         self._journal.note(attempt, part, status)
         return status

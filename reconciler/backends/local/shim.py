@@ -1,9 +1,11 @@
 """Supervises one task: a tiny process that outlives the control plane and imports nothing but the standard library.
 
-Started as `python -I -S shim.py FOLDER`, in a session of its own. The folder speaks for it:
+Started as `python -I -S shim.py FOLDER`, in a session of its own. Beside it lies processes.py, which is all it has of this
+project. The folder speaks for it:
 
 - `lock` is held as long as the shim lives, so no pid has to be trusted;
 - `started` is written before the command runs, so a second shim for the same folder does nothing;
+- `activity`, of a task that is to be watched, says until when it was, and for how long it had done nothing by then;
 - `exit` is written when nothing of the task runs any more, its children and their children included.
 
 The command waits in a fork until `started` is on the disk; if the shim dies before that, it never runs.
@@ -22,12 +24,22 @@ import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
-TASK, LOCK, STARTED, EXIT, LOG, WORK = "task.json", "lock", "started", "exit", "log", "work"
+if __name__ == "__main__":  # Run by its path, it has no package around it.
+    sys.path.append(os.path.dirname(__file__))
+    import processes  # type: ignore[import-not-found]
+else:
+    from reconciler.backends.local import processes
+
+TASK, LOCK, STARTED, ACTIVITY, EXIT, LOG, WORK = "task.json", "lock", "started", "activity", "exit", "log", "work"
 STOP, LEAVE = "../stop", "leave"
 """The order to stop lies beside the task's folder, for the whole attempt; in it, the order for this task alone to leave."""
 
 COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, DEATH_BY_SIGNAL = 127, 126, 128
 """Exit codes as shells give them: POSIX.1-2024, XCU 2.8.2."""
+
+ACTIVE_CPU_SHARE = 0.01
+"""Of one core, from one look to the next: a task that uses more does something. The timers and heartbeats of a shell or a
+notebook server that nobody uses stay below it; what computes, or feeds a GPU, is far above."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.2
@@ -48,8 +60,9 @@ def main(folder: str) -> int:
     _adopt_orphans()
     # A stray SIGTERM must not leave the task without its supervisor; SIGCHLD is waited for.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
+    watch = Watch(task["lookEveryS"]) if task["lookEveryS"] else None
     leader = _start(task)
-    status, stopped = _supervise(leader)
+    status, stopped = _supervise(leader, watch)
     _record_exit({"code": _exit_code(status), "stopped": stopped, "at": _now_ms()})
     return 0
 
@@ -77,16 +90,6 @@ def sync_folder(folder: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the pid it names one process. None if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The command's name stands in brackets and may hold anything; the start time is field 22, proc_pid_stat(5).
-            return int(file.read().rpartition(")")[2].split()[19])
-    except (FileNotFoundError, ProcessLookupError):
-        return None
 
 
 def _private(path: str, flags: int) -> int:
@@ -124,7 +127,7 @@ def _start(task: dict[str, Any]) -> int:
         _become_command(task, wait_end)
     os.close(wait_end)
     _lead_own_group(pid)
-    write_durably(STARTED, json.dumps({"pid": pid, "startTicks": start_ticks(pid), "at": _now_ms()}))
+    write_durably(STARTED, json.dumps({"pid": pid, "startTicks": processes.start_ticks(pid), "at": _now_ms()}))
     os.write(go_end, _GO)
     os.close(go_end)
     return pid
@@ -170,7 +173,36 @@ def _say(message: str) -> None:
     os.write(2, f"quorate: {message}\n".encode())
 
 
-def _supervise(leader: int) -> tuple[int, bool]:
+class Watch:
+    """Looks every few seconds whether the task has done something since: has used a CPU, or written to its log."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._active_s = self._next_s = time.monotonic()
+        self._seen = 0.0, 0
+        self.look()
+
+    def look(self) -> None:
+        """Look if it is time to, and write down what was seen. One look after a long pause is judged as any other."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        (cpu_s, log_bytes), self._seen = self._seen, (processes.cpu_s_of_descendants(), _size_of(LOG))
+        # Less than before is a sign of life too: with a child that nobody waits for goes the time that it took.
+        if abs(self._seen[0] - cpu_s) > ACTIVE_CPU_SHARE * self._every_s or self._seen[1] != log_bytes:
+            self._active_s = now_s
+        self._next_s = now_s + self._every_s
+        # For how long, by a clock that nobody sets, and not since when: a leap of the other one must make nobody idle.
+        seen = {"idleMs": round(1_000 * (now_s - self._active_s)), "seenAt": _now_ms()}
+        with suppress(OSError):  # A full disk: the last look gets old, and what is old ends nobody.
+            write_durably(ACTIVITY, json.dumps(seen))
+
+
+def _size_of(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def _supervise(leader: int, watch: Watch | None) -> tuple[int, bool]:
     """Wait until no descendant is left. Returns the command's wait status, and whether a stop came before it ended."""
     status: int | None = None
     stopped = False
@@ -181,6 +213,8 @@ def _supervise(leader: int) -> tuple[int, bool]:
         status = ended if status is None else status
         if nobody_left:
             return status or 0, stopped
+        if watch is not None:
+            watch.look()
         for told in sorted(filter(os.path.exists, unseen)):
             unseen.remove(told)
             if kill_at is None:
@@ -224,11 +258,9 @@ def _signal_group(leader: int, number: int) -> None:
 def _kill_descendants(leader: int) -> None:
     """Kill the group and our children; their children become ours, and the next turn takes them."""
     _signal_group(leader, signal.SIGKILL)
-    own = os.getpid()
-    with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
-        for pid in file.read().split():
-            with suppress(PermissionError):
-                os.kill(int(pid), signal.SIGKILL)  # Our own child until we reap it, so the number is surely its.
+    for pid in processes.children_of(os.getpid()):
+        with suppress(PermissionError):
+            os.kill(pid, signal.SIGKILL)  # Our own child until we reap it, so the number is surely its.
 
 
 def _exit_code(status: int) -> int:

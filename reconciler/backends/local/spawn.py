@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from reconciler.backend import look_every
 from reconciler.backends.local import shim
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.backends.local.environment import TASK_FOLDER, command_of, task_environments
@@ -38,9 +39,11 @@ class Supervisors:
                 continue
             folder = make_life_folder(attempt, task, accepted.growth)
             (folder / shim.WORK).mkdir(mode=0o700, exist_ok=True)
+            limit = accepted.order.idle_limit
             content = {
                 "command": command_of(accepted.order, task),
                 "environment": {**environment, TASK_FOLDER: str(folder)},
+                "lookEveryS": look_every(limit).seconds if limit else None,
             }
             shim.write_durably(str(folder / shim.TASK), msgspec.json.encode(content).decode())
             self._pids.add(_spawn(folder))

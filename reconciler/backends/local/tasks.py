@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import msgspec
 
-from reconciler.backend import TaskState
+from reconciler.backend import Activity, TaskState
 from reconciler.backends.local import shim
 from reconciler.backends.local.strays import kill_strays
+from solver.world.quantities import Instant
 
 T = TypeVar("T")
 
@@ -34,14 +35,22 @@ class Exit(msgspec.Struct, frozen=True, rename="camel"):
     lost: str = ""
 
 
+class Watched(msgspec.Struct, frozen=True, rename="camel"):
+    """What the shim saw the task do."""
+
+    idle_ms: int
+    seen_at: int
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A task's state, since when (milliseconds; None: since nobody noted when), and the words that go with it."""
+    """A task's state, since when (milliseconds; None: since nobody noted when), the words that go with it, and what it does."""
 
     state: TaskState
     at: int | None = None
     exit_code: int | None = None
     detail: str = ""
+    activity: Activity | None = None
 
 
 def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing:
@@ -49,7 +58,7 @@ def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing
     ended = _read(folder / shim.EXIT, Exit)
     if ended is None and _lock_is_held(folder / shim.LOCK):
         started = _read(folder / shim.STARTED, Started)
-        return Standing("running", started.at) if started else Standing("starting")
+        return Standing("running", started.at, activity=_activity(folder)) if started else Standing("starting")
     # The supervisor may have ended properly between the two looks.
     ended = ended or _read(folder / shim.EXIT, Exit)
     if ended is not None:
@@ -73,6 +82,13 @@ def record_lost(folder: Path, reason: str, now: int) -> Exit:
 def was_started(folder: Path) -> bool:
     """A supervisor let the command go, or the task has ended without."""
     return (folder / shim.STARTED).exists() or (folder / shim.EXIT).exists()
+
+
+def _activity(folder: Path) -> Activity | None:
+    watched = _read(folder / shim.ACTIVITY, Watched)
+    if watched is None:
+        return None
+    return Activity(Instant(watched.seen_at - watched.idle_ms), Instant(watched.seen_at))
 
 
 def _ended(ended: Exit) -> Standing:

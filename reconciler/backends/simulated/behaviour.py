@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobSpec
 
 DEFAULT_DURATION = Duration(60_000)
+_NEVER = Duration(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Ends by itself after `lasts` with `exit_code`; None lasts until it is stopped."""
+    """Ends by itself after `lasts` with `exit_code`; None lasts until it is stopped. `busy`: for how long it does something."""
 
     lasts: Duration | None
     exit_code: int = 0
+    busy: Duration | None = None
+
+    def active_at(self, begin: Instant, now: Instant) -> Instant:
+        """When a task that has begun did something last."""
+        return now if self.busy is None else min(now, begin.after(self.busy))
 
 
 BehaviourOf = Callable[[JobSpec, str], Behaviour]
@@ -26,15 +32,20 @@ BehaviourOf = Callable[[JobSpec, str], Behaviour]
 def by_command(spec: JobSpec, group: str) -> Behaviour:
     """`sleep 30s` succeeds after 30 s, `sleep forever` runs on, `fail 3 30s` ends with 3 after 30 s.
 
-    Any other command succeeds after DEFAULT_DURATION.
+    None of them does anything. `busy forever` does until it is stopped, `busy 30s` for 30 s, and then nothing for ever. Any
+    other command succeeds after DEFAULT_DURATION, and does something all the time.
     """
     own = next(known.command for known in spec.task_groups if known.name == group)
     match own or spec.command:
         case ("sleep", "forever"):
-            return Behaviour(None)
+            return Behaviour(None, busy=_NEVER)
         case ("sleep", span):
-            return Behaviour(Duration.parse(span))
+            return Behaviour(Duration.parse(span), busy=_NEVER)
         case ("fail", exit_code, span):
-            return Behaviour(Duration.parse(span), int(exit_code))
+            return Behaviour(Duration.parse(span), int(exit_code), busy=_NEVER)
+        case ("busy", "forever"):
+            return Behaviour(None)
+        case ("busy", span):
+            return Behaviour(None, busy=Duration.parse(span))
         case _:
             return Behaviour(DEFAULT_DURATION)

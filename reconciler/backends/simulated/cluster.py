@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from reconciler.backend import (
+    Activity,
     AttemptStopped,
     GrowGang,
     Order,
@@ -19,8 +20,9 @@ from reconciler.backend import (
     TaskLeft,
     TaskState,
     TaskStatus,
+    look_every,
 )
-from reconciler.backends.simulated.behaviour import BehaviourOf, by_command
+from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_command
 from reconciler.backends.simulated.faults import KIND, Faults
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.journal import Entry, Journal
@@ -164,13 +166,26 @@ class SimulatedCluster:
             self._end(attempt, number, "lost", at)
             return
         self._report_task(number, at, "starting")
-        self._report_task(number, at, "running")
         behaviour = self._behaviour(order.spec, task.group)
+        if order.idle_limit is None:
+            self._report_task(number, at, "running")
+        else:
+            self._watch(attempt, number, behaviour, look_every(order.idle_limit), at)
         if behaviour.lasts is not None:
             ended: TaskState = "failed" if behaviour.exit_code else "succeeded"
             self.schedule(
                 at.after(behaviour.lasts), lambda then: self._end(attempt, number, ended, then, behaviour.exit_code)
             )
+
+    def _watch(self, attempt: _Attempt, number: int, behaviour: Behaviour, every: Duration, at: Instant) -> None:
+        """Say what a task does, now and again until it ends."""
+        if number not in attempt.running:
+            return
+        begin = self.intervals[number].begin
+        # The first look is when it begins, which is never left out.
+        if at == begin or self.chance.random() >= self.faults.unwatched:
+            self._report_task(number, begin, "running", Activity(behaviour.active_at(begin, at), at))
+        self.schedule(at.after(every), lambda then: self._watch(attempt, number, behaviour, every, then))
 
     def _end(self, attempt: _Attempt, number: int, state: TaskState, at: Instant, exit_code: int | None = None) -> None:
         if number not in attempt.running:
@@ -216,7 +231,7 @@ class SimulatedCluster:
     def _set_ready(self, name: NodeName, ready: bool, at: Instant) -> None:
         self.put_node(msgspec.structs.replace(self._nodes[name], ready=ready), at)
 
-    def _report_task(self, number: int, at: Instant, state: TaskState) -> None:
+    def _report_task(self, number: int, at: Instant, state: TaskState, activity: Activity | None = None) -> None:
         task = self.intervals[number]
         self.report(
             TaskStatus(
@@ -229,8 +244,9 @@ class SimulatedCluster:
                 at,
                 task.exit_code,
                 growth=task.growth,
+                activity=activity,
             ),
-            at,
+            activity.seen_at if activity else at,
         )
 
     def report(self, entry: Entry, at: Instant) -> None:

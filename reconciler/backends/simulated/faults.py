@@ -12,6 +12,7 @@ class Faults(Document, frozen=True):
     `lost`: the order vanishes. `late`: it arrives after the sender has given up. `unacknowledged`: it arrives and the
     sender never hears so. All three are a BackendUnreachableError to the sender. `blind`: `changes` is unreachable.
     `unpartitioned`: a GPU that is to be partitioned anew stops half-way, without what was to go and without what was to come.
+    `unwatched`: a look at what a task does is left out.
     """
 
     lost: float = 0.0
@@ -19,6 +20,7 @@ class Faults(Document, frozen=True):
     unacknowledged: float = 0.0
     blind: float = 0.0
     unpartitioned: float = 0.0
+    unwatched: float = 0.0
     arrival_delay: Duration = Duration(0)
     effect_delay: Duration = Duration(0)
     report_delay: Duration = Duration(0)
@@ -31,6 +33,7 @@ UNKIND = Faults(
     unacknowledged=0.1,
     blind=0.1,
     unpartitioned=0.1,
+    unwatched=0.3,
     arrival_delay=Duration(60_000),
     effect_delay=Duration(8_000),
     report_delay=Duration(5_000),

@@ -59,6 +59,7 @@ class SqlLedger(SqlPartitions):
                 "since": claim.since,
                 "running_since": claim.running_since,
                 "time_limit": claim.time_limit,
+                "idle_limit": claim.idle_limit,
                 "growth": claim.growth,
                 "ran_gpu_ms": 0,
             }

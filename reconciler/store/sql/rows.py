@@ -37,4 +37,5 @@ def read_claim(database: Database, row: Row[Any]) -> Claim:
         None if row.running_since is None else Instant(row.running_since),
         None if row.time_limit is None else Duration(row.time_limit),
         row.growth,
+        None if row.idle_limit is None else Duration(row.idle_limit),
     )

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -67,6 +67,7 @@ claims = Table(
     Column("since", BigInteger, nullable=False),
     Column("running_since", BigInteger),
     Column("time_limit", BigInteger),  # milliseconds; absent: for ever
+    Column("idle_limit", BigInteger),  # milliseconds; absent: it may be idle for ever
     Column("growth", Integer, nullable=False),  # how often it has grown
     Column("ran_gpu_ms", BigInteger, nullable=False),  # what it has run until its size changed last
     Column("sized_at", BigInteger),  # when that was; absent: never

@@ -1,0 +1,33 @@
+"""How a job ended, said to its owner."""
+
+from __future__ import annotations
+
+from reconciler.backend import Logs, TaskStatus
+from reconciler.jobs.record import JobOutcome
+from reconciler.jobs.settlements import Cancel, Cull, End, Fail, Succeed, TimeOut
+from reconciler.jobs.tail import last_lines
+from solver.world.quantities import Instant
+
+
+def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
+    """The outcome to keep; of a failure with the last lines of the log."""
+    match end:
+        case Succeed():
+            return JobOutcome("succeeded", now, 0, "every task ended with exit code 0")
+        case Fail(_, culprit):
+            return JobOutcome("failed", now, culprit.exit_code, f"{describe(culprit)}\n{last_lines(logs, culprit)}")
+        case TimeOut(_, limit):
+            return JobOutcome("failed", now, message=f"it ran longer than its time limit of {limit}")
+        case Cull(_, limit):
+            # Nothing went wrong: whoever forgot it has lost nothing but what others now use.
+            return JobOutcome("cancelled", now, message=f"it was idle for longer than its idle limit of {limit}")
+        case Cancel(_, actor):
+            return JobOutcome("cancelled", now, message=f"cancelled by {actor}")
+
+
+def describe(task: TaskStatus) -> str:
+    """How a task ended, in words."""
+    place = f"task {task.group}/{task.index} on {task.node}"
+    if task.state == "failed":
+        return f"{place} failed with exit code {task.exit_code}"
+    return f"{place} was {task.state}" + (f" ({task.detail})" if task.detail else "")
