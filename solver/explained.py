@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -33,7 +33,7 @@ from solver.world.parts import owner_of
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName
+from solver.world.workload import Job, JobName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,15 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
     if view.tasks:
         hosts = dict.fromkeys(task.node for task in view.tasks)
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
-        holds = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
-        return (holds, *([f"its tasks are {extent}"] if extent else []), *_idle_words(view))
+        apart = (f"its tasks are {extent}",) if extent else ()
+        return (f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}", *apart, *_idle_words(view))
     return _words_of(verdict) if verdict else ("no round has looked at it yet",)
+
+
+def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
+    """How far apart its tasks lie; None where there is but one, or a node is not known any more."""
+    known = [nodes[task.node] for task in view.tasks if task.node in nodes]
+    return extent_of(view.spec, known) if len(known) == len(view.tasks) else None
 
 
 def _idle_words(view: JobView) -> Iterator[str]:
@@ -88,12 +94,6 @@ def _idle_words(view: JobView) -> Iterator[str]:
         yield f"nobody says what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
     elif idle_for(view.activity):
         yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
-
-
-def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
-    """How far apart its tasks lie; None where there is but one, or a node is not known any more."""
-    known = [nodes[task.node] for task in view.tasks if task.node in nodes]
-    return extent_of(view.spec, known) if len(known) == len(view.tasks) else None
 
 
 def _words_of(verdict: Verdict) -> tuple[str, ...]:

@@ -19,13 +19,10 @@ from solver.world.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, Placemen
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
 """In the order in which entitled demand is served."""
-
 Scope = Literal["queue", "cluster"]
 """Where a priority value compares: among the jobs of one queue, or with those of scope cluster in all queues too."""
-
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
-
 Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
 
