@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
@@ -62,6 +63,7 @@ def test_so_is_a_round_of_elastic_gangs() -> None:
     assert tally.best >= 0.98 * tally.rounds
 
 
+@pytest.mark.thorough
 def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=3, close=True, held_one_in=8), EXAMPLES)
     assert tally.kept >= 50, "hardly any gang that started asked for bundles or a spread"
@@ -69,6 +71,7 @@ def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
     assert tally.best >= 0.99 * tally.rounds
 
 
+@pytest.mark.thorough
 def test_so_is_a_round_of_jobs_that_wait_for_their_first_type() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=4, held_one_in=4).map(patient), EXAMPLES)
     assert tally.early >= 80, "hardly anybody was too early for a GPU type"
@@ -76,6 +79,7 @@ def test_so_is_a_round_of_jobs_that_wait_for_their_first_type() -> None:
     assert tally.best >= 0.985 * tally.rounds
 
 
+@pytest.mark.thorough
 def test_so_is_a_round_where_queues_do_not_lend_all() -> None:
     worlds = snapshots(nodes_max=4, jobs_max=4, sizes=(1, 2), held_one_in=5)
     tally = compared(worlds, EXAMPLES, policies(keeping=True))
@@ -83,6 +87,7 @@ def test_so_is_a_round_where_queues_do_not_lend_all() -> None:
     assert tally.best >= 0.985 * tally.rounds
 
 
+@pytest.mark.thorough
 def test_so_is_a_round_where_values_compare_across_queues() -> None:
     worlds = snapshots(nodes_max=4, jobs_max=4, sizes=(1, 2), held_one_in=5)
     tally = compared(worlds, EXAMPLES // 2, policies().map(comparing_across))

@@ -46,7 +46,9 @@ class Tally:
     mismatches: list[str] = field(default_factory=list)
 
 
-@pytest.mark.parametrize("about", WORLDS)
+@pytest.mark.parametrize(
+    "about", [about if about == "plain" else pytest.param(about, marks=pytest.mark.thorough) for about in WORLDS]
+)
 def test_every_layer_has_the_value_that_trying_everything_finds(about: str) -> None:
     worlds, examples = WORLDS[about]
     tally = compared(worlds, examples)
