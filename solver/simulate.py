@@ -29,6 +29,8 @@ from solver.rules.loans import ends_by, first_on
 from solver.rules.partitioning import HOUR_MS, mig_changes
 from solver.rules.policy import Policy
 from solver.rules.precedence import waiting_since
+from solver.rules.reclaim import reclaim_within
+from solver.rules.tree import QueueTree
 from solver.rules.usage import accrued, holds_of
 from solver.solve import solve
 from solver.traced import Round, Run, TraceJob
@@ -109,12 +111,22 @@ class Replay:
         times += self._openings[:1]
         times += [held.until for held in self._reserved.values() if held.is_declared and held.until is not None]
         times += self._next_loans(earliest)
+        times += self._next_overdue(earliest)
         if self._promises:
             times.append(earliest)
         times += self._next_turn(earliest)
         if position < len(arrivals):
             times.append(arrivals[position].job.submitted_at)
         return max(min(times), earliest) if times else None
+
+    def _next_overdue(self, earliest: Instant) -> Iterator[Instant]:
+        """When nothing may delay a guarantee any longer, where there are other queues to take it back from."""
+        tree = QueueTree.of(self.policy)
+        for job in self._live.values() if len(self.policy.queues) > 1 else ():
+            if job.phase == "pending":
+                at = job.submitted_at.after(reclaim_within(self.policy, tree, job.spec.queue))
+                if at >= earliest:
+                    yield at
 
     def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
         """When it may be somebody's turn, though nothing happens."""
