@@ -42,9 +42,12 @@ def policy(name: str) -> Policy:
         Ordering("shortest", turns=Turns(FOR_EVER)) if name == "srtf" else Ordering("gittins", turns=Turns(MAX_WAIT))
     )
     protection = Protection(min_runtime=MIN_RUNTIME)
-    # The published policies reserve nothing.
+    # The published policies reserve nothing, and nobody here asks when a job will start.
     scheduling = SchedulingPolicy(
-        CLASS, evictions=Evictions(restart_cost=RESTART_COST), reservations=Reservations(per_gpu_type=0)
+        CLASS,
+        evictions=Evictions(restart_cost=RESTART_COST),
+        reservations=Reservations(per_gpu_type=0),
+        estimated_jobs=0,
     )
     return policy_of((Queue(QUEUE, ordering=ordering),), (PriorityClass(CLASS, protection=protection),), scheduling)
 

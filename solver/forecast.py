@@ -20,9 +20,6 @@ from solver.world.inflight import Reservation
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, QueueName
 
-JOBS_MAX = 20
-"""Waiting jobs that are played ahead, the first in the order, and those for which something is reserved."""
-
 
 def estimates(
     world: World, now: Instant, waiting: Sequence[Candidate], reservations: Sequence[Reservation]
@@ -32,11 +29,12 @@ def estimates(
     Who is evicted is asked to leave in the world already. Whoever has a reservation starts when that says at the latest.
     """
     held = {reservation.holder: reservation for reservation in reservations if not reservation.is_declared}
-    first = [c for number, c in enumerate(waiting) if number < JOBS_MAX or c.job.name in held]
+    most = world.policy.scheduling.estimated_jobs
+    first = [c for number, c in enumerate(waiting) if number < most or c.job.name in held]
     if not first:
         return {}
     world.reservations = dict(held)
-    world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[JOBS_MAX:] if c.job.name not in held)))
+    world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[most:] if c.job.name not in held)))
     opens = {fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)}
     over = {reservation.until for reservation in world.declared if reservation.until is not None}
     world.openings = sorted(opens | over)

@@ -119,8 +119,8 @@ class Reservations(Document, frozen=True):
 class SchedulingPolicy(Document, frozen=True):
     """The settings of the whole cluster; a repository has one.
 
-    `eta_horizon`: how far ahead earliest starts are looked for. `reclaim_within`: how long protections and the limit of
-    evictions per round may delay work inside a guarantee.
+    `eta_horizon`: how far ahead earliest starts are looked for, for the first `estimated_jobs` that wait.
+    `reclaim_within`: how long protections and the limit of evictions per round may delay work inside a guarantee.
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
     `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (rules/type_weights).
@@ -130,6 +130,7 @@ class SchedulingPolicy(Document, frozen=True):
     default_priority_class: str = ""
     start_deadline: Duration = Duration(300_000)
     eta_horizon: Duration = Duration(7 * 86_400_000)
+    estimated_jobs: int = 100
     reservations: Reservations = Reservations()
     reclaim: Reclaim = "fair-share"
     reclaim_within: Duration = Duration(3_600_000)

@@ -6,7 +6,6 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver import forecast
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import Held
@@ -135,12 +134,13 @@ def test_only_the_first_of_the_order_are_forecast_and_work_is_bounded() -> None:
     nodes = tuple(node(f"n{number:03}", 1) for number in range(500))
     runners = [running(f"r{number:03}", f"n{number:03}", 1, 1 + number % 100) for number in range(500)]
     pending = [job(f"w{number:02}", "a", 1, 1) for number in range(30)]
-    told = forecasts(snapshot_of(Instant(HOUR // 2), nodes, [*runners, *pending]), policy_of((Queue(QueueName("a")),)))
-    assert sum(estimate is not None for estimate in told.values()) == forecast.JOBS_MAX
-    assert all(told[f"w{number:02}"] for number in range(forecast.JOBS_MAX)), "the first in the order"
+    policy = policy_of((Queue(QueueName("a")),), scheduling=SchedulingPolicy(estimated_jobs=20))
+    told = forecasts(snapshot_of(Instant(HOUR // 2), nodes, [*runners, *pending]), policy)
+    assert sum(estimate is not None for estimate in told.values()) == 20
+    assert all(told[f"w{number:02}"] for number in range(20)), "the first in the order"
     # Five end in each hour and every third end is a round, so that hour 1 serves five and so does each after it.
-    starts = [told[f"w{number:02}"].at for number in range(forecast.JOBS_MAX)]  # type: ignore[union-attr]
-    assert starts == [Instant((1 + number // 5) * HOUR) for number in range(forecast.JOBS_MAX)]
+    starts = [told[f"w{number:02}"].at for number in range(20)]  # type: ignore[union-attr]
+    assert starts == [Instant((1 + number // 5) * HOUR) for number in range(20)]
 
 
 def test_forecasts_of_a_world_that_stands_still_stay_the_same() -> None:
