@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from solver.plan.estimates import EarliestStart
+from solver.plan.known_ends import KnownEnds
 from solver.plan.plan import Bind, Evict, Plan, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
@@ -16,8 +17,9 @@ from solver.world.workload import Job, JobName, JobSpec, TaskPlacement
 
 def false_estimates(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[tuple[JobName, str]]:
     """Jobs that are told a start in the past, beyond the horizon, or before as many GPUs as they need can be free."""
-    future = _Future({node.name: node for node in snapshot.nodes}, snapshot, plan)
     jobs: Mapping[JobName, Job] = {job.name: job for job in snapshot.jobs}
+    nodes: Mapping[str, Node] = {node.name: node for node in snapshot.nodes}
+    future = _Future(nodes, snapshot, plan, jobs, KnownEnds.of(snapshot))
     for verdict in plan.verdicts:
         if isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart) and verdict.job in jobs:
             at, spec = verdict.estimate.at, jobs[verdict.job].spec
@@ -38,6 +40,8 @@ class _Future:
     nodes: Mapping[str, Node]
     snapshot: Snapshot
     plan: Plan
+    jobs: Mapping[JobName, Job]
+    known: KnownEnds
 
     def most_free(self, at: Instant, spec: JobSpec) -> int:
         """Milli-GPU of the types a job accepts that nobody is known to hold at an instant."""
@@ -57,37 +61,19 @@ class _Future:
             step.job for step in self.plan.steps if isinstance(step, Evict) and self.snapshot.time + step.grace <= at
         }
         for job in self.snapshot.jobs:
-            limit = self._limit(job)
+            limit = self.known.limit(job, job.time_limit)
             limited = limit is not None and (job.started_at is None or job.started_at + limit <= at)
             if (
                 job.phase != "stopping"
                 and not limited
                 and job.name not in gone
-                and not self._given_back(job.placement, at)
+                and not self.known.gives_back(job.placement, at)
             ):
                 yield from job.placement
         for step in self.plan.steps:
             if isinstance(step, Bind) and not self._ended(step, at):
-                yield from () if self._given_back(step.tasks, at) else step.tasks
+                yield from () if self.known.gives_back(step.tasks, at) else step.tasks
 
     def _ended(self, step: Bind, at: Instant) -> bool:
-        job = next(job for job in self.snapshot.jobs if job.name == step.job)
-        limit = step.time_limit if step.time_limit is not None else self._limit(job)
+        limit = self.known.limit(self.jobs[step.job], step.time_limit)
         return limit is not None and self.snapshot.time + limit <= at
-
-    def _limit(self, job: Job) -> int | None:
-        """How long it may run, or else is expected to."""
-        if job.time_limit is not None or job.spec.type == "service":
-            return job.time_limit
-        alike = (job.spec.queue, job.spec.priority_class)
-        known = (one for one in self.snapshot.in_flight.durations if (one.queue, one.priority_class) == alike)
-        return next((one.duration for one in known), None)
-
-    def _given_back(self, tasks: Iterable[TaskPlacement], at: Instant) -> bool:
-        """Whether somebody runs on what is reserved for a gang from then on, or before: it may be asked to leave for that."""
-        devices = {device for task in tasks for device in task.devices}
-        return any(
-            held.start <= at and not devices.isdisjoint(device for task in held.tasks for device in task.devices)
-            for held in self.snapshot.in_flight.reservations
-            if not held.is_declared
-        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from solver.plan.known_ends import KnownEnds
 from solver.plan.plan import Bind, Nominate, Plan, Reserve, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, inside_guarantees, use_by_line
@@ -26,7 +27,7 @@ from solver.world.workload import Job, JobName, Shape, TaskPlacement
 
 def reservation_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
     """Every start on what is reserved for another that will not be gone in time; every reservation of nothing."""
-    court = _Court(snapshot, policy, plan)
+    court = _Court(snapshot, policy, plan, KnownEnds.of(snapshot))
     yield from court.taken()
     yield from court.made()
 
@@ -39,6 +40,7 @@ class _Court:
     snapshot: Snapshot
     policy: Policy
     plan: Plan
+    known: KnownEnds
 
     def taken(self) -> Iterator[Violation]:
         """Devices, CPU and memory that are given to somebody who would still be there."""
@@ -95,7 +97,7 @@ class _Court:
             if job.placement
             and job.name not in moved
             and not self._ends_by(job, start)
-            and not self._gives_back(job, start)
+            and not self.known.gives_back(job.placement, start)
         ]
         for what, has in enumerate((int(node.cpu), int(node.memory))):
             before = needed[what] + sum(one[what] for one in still)
@@ -119,15 +121,6 @@ class _Court:
         rested = not job.evicted_at or asked >= job.evicted_at[-1] + known.protection.cool_down
         return rested and (most is None or len(lately) < most)
 
-    def _gives_back(self, job: Job, by: Instant) -> bool:
-        """Whether it runs on what is reserved for a gang from then on, or before."""
-        devices = {device for task in job.placement for device in task.devices}
-        return any(
-            held.start <= by and not devices.isdisjoint(device for task in held.tasks for device in task.devices)
-            for held in self.snapshot.in_flight.reservations
-            if not held.is_declared
-        )
-
     def _ends_by(self, job: Job, by: Instant) -> bool:
         stops = {
             (intent.job, intent.attempt): intent.deadline
@@ -138,11 +131,7 @@ class _Court:
         if deadline is not None:
             return deadline <= by
         began = self.snapshot.time if job.started_at is None else job.started_at
-        limit = job.time_limit
-        if limit is None and job.spec.type != "service":
-            alike = (job.spec.queue, job.spec.priority_class)
-            known = (one for one in self.snapshot.in_flight.durations if (one.queue, one.priority_class) == alike)
-            limit = next((one.duration for one in known), None)
+        limit = self.known.limit(job, job.time_limit)
         return limit is not None and began + limit <= by
 
     def _of(self, name: JobName, tasks: Iterable[TaskPlacement], node: NodeName) -> tuple[int, int]:
