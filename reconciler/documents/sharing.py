@@ -23,6 +23,10 @@ def sharing_problems(
             if first is not sharing:
                 message = f"the pool {pool} is shared already, at {first.origin}"
                 yield sharing.problem(at, "duplicate-pool", message, "Name it in one SharingPolicy.")
+        if sharing.value.mode == "mps" and sharing.value.oversubscription > 1:
+            message = "only GPUs that are shared by time-slicing can be oversubscribed"
+            fix = "Delete oversubscription, or choose mode: time-slicing."
+            yield sharing.problem(("spec", "oversubscription"), "oversubscribed-mps", message, fix)
         yield from _group_problems(sharing, queues)
 
 

@@ -96,7 +96,7 @@ class _Gangs:
             tasks = [task for task in bind.tasks if task.group == group.name]
             if not all(
                 has_its_instance(group.shape, task)
-                and (task.mig is not None or has_its_gpus(group.shape, task, self.snapshot))
+                and (task.mig is not None or has_its_gpus(job, group.shape, task, self.snapshot, self.policy))
                 for task in tasks
             ):
                 yield Violation(

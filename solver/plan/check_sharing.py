@@ -84,16 +84,34 @@ def _too_many(device: DeviceId, together: list[Part], added: list[Part]) -> Iter
         yield Violation("S1", _names(added), f"device {device} would hold {MilliGpu(given)} of itself")
 
 
-def has_its_gpus(shape: Shape, task: TaskPlacement, snapshot: Snapshot) -> bool:
-    """S2: the task has exactly the whole GPUs it asked for, or the part of one."""
+def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, snapshot: Snapshot, policy: Policy) -> bool:
+    """S2: the task has exactly the whole GPUs it asked for, or the part of one: of an oversubscribed one as much less."""
     if not shape.is_shared:
         return task.share is None and len(task.devices) == shape.gpus
     if task.share is None or len(task.devices) != 1:
         return False
     if shape.gpu_memory is None:
-        return task.share == shape.gpu_fraction
+        times = round(_oversubscribed(job, task, snapshot, policy) * MilliGpu.gpus(1))
+        asked = (shape.gpu_fraction or 0) * MilliGpu.gpus(1)
+        return (task.share - 1) * times < asked <= task.share * times
     memory = {gpu.id: gpu.memory for node in snapshot.nodes for gpu in node.gpus}
     return task.share * memory.get(task.devices[0], 0) >= shape.gpu_memory * MilliGpu.gpus(1)
+
+
+def _oversubscribed(job: Job, task: TaskPlacement, snapshot: Snapshot, policy: Policy) -> float:
+    """The least of all pools of the GPU's type whose GPUs the job may share."""
+    gpu_type = next((node.gpu_type for node in snapshot.nodes if node.name == task.node), None)
+    pools = {node.pool for node in snapshot.nodes if node.gpus and node.gpu_type == gpu_type}
+    pools -= {known.pool for known in policy.mig}
+    turns = not _is_latency_critical(policy, job)
+    return min(
+        (
+            known.oversubscription
+            for known in policy.sharing
+            if pools & set(known.pools) and (turns or known.mode == "mps")
+        ),
+        default=1.0,
+    )
 
 
 def _parts_by_device(snapshot: Snapshot, plan: Plan) -> dict[DeviceId, list[Part]]:

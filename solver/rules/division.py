@@ -16,12 +16,16 @@ class TrustGroup(Document, frozen=True):
 
 
 class SharingPolicy(Document, frozen=True):
-    """In which pools a GPU may hold fractions of several jobs, and how. Queues in no group trust those of their root alone."""
+    """In which pools a GPU may hold fractions of several jobs, and how. Queues in no group trust those of their root alone.
+
+    `oversubscription`: how much of a GPU the fractions that share it by time-slicing may ask for together.
+    """
 
     name: str
     pools: tuple[str, ...]
     mode: SharingMode
     trust_domains: tuple[TrustGroup, ...] = ()
+    oversubscription: float = 1.0
     origin: str = ""
 
 

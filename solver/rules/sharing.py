@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solver.rules.division import SharingPolicy
@@ -55,7 +55,7 @@ class Sharing:
             memory=shape.memory,
             gpu_fraction=shape.gpu_fraction,
             gpu_memory=shape.gpu_memory,
-            milli=self._milli(shape, gpu_type),
+            milli=self._milli(shape, gpu_type, circles),
             circles=circles,
         )
 
@@ -65,10 +65,14 @@ class Sharing:
         milli = cost_milli_gpu(mig_model(name), profile) if profile else 0
         return MigShape(0, shape.gpu_types, shape.cpu, shape.memory, mig=shape.mig, model=name, milli=milli)
 
-    def _milli(self, shape: Shape, gpu_type: GpuType) -> int:
-        """Rounded up; 0 where the type's memory is not known."""
+    def _milli(self, shape: Shape, gpu_type: GpuType, circles: Sequence[Circle]) -> int:
+        """Rounded up; 0 where the type's memory is not known. Of an oversubscribed GPU a fraction has as much less.
+
+        Where the pools of a type are oversubscribed differently, the least counts. Memory is never oversubscribed.
+        """
         if shape.gpu_memory is None:
-            return int(shape.gpu_fraction or 0)
+            times = min((self.of_pool[circle.pool].oversubscription for circle in circles), default=1.0)
+            return -(-int(shape.gpu_fraction or 0) * MILLI_PER_GPU // round(times * MILLI_PER_GPU))
         has = self.memory.get(gpu_type, Memory(0))
         return -(-MILLI_PER_GPU * shape.gpu_memory // has) if has else 0
 

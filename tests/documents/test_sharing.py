@@ -36,7 +36,10 @@ def test_a_sharing_policy_and_the_memory_of_gpus_are_compiled() -> None:
         ("{pools: [bgi], mode: mps}", [("s.yaml:4:16", "unknown-pool")]),
         ("{pools: [], mode: mps}", [("s.yaml:4:15", "out-of-range")]),
         ("{pools: [big], mode: mig}", [("s.yaml:4:28", "unknown-value")]),
-        ("{pools: [big], mode: mps, oversubscription: 2}", [("s.yaml:4:33", "unknown-field")]),
+        ("{pools: [big], mode: mps, overcommit: 2}", [("s.yaml:4:33", "unknown-field")]),
+        ("{pools: [big], mode: mps, oversubscription: 2}", [("s.yaml:4:51", "oversubscribed-mps")]),
+        ("{pools: [big], mode: time-slicing, oversubscription: 1.5}", []),
+        ("{pools: [big], mode: time-slicing, oversubscription: 0.5}", [("s.yaml:4:60", "out-of-range")]),
         ("{pools: [big], mode: mps, trustDomains: [{name: x, queues: [c]}]}", [("s.yaml:4:67", "unknown-queue")]),
         (
             "{pools: [big], mode: mps, trustDomains: [{name: x, queues: [a]}, {name: y, queues: [a]}]}",

@@ -15,7 +15,7 @@ from solver.plan.check import violations
 from solver.plan.plan import Bind, Plan
 from solver.program.highs import optimise
 from solver.rules.division import SharingPolicy, TrustGroup
-from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.solve import solve
@@ -23,7 +23,7 @@ from solver.world.cluster import DeviceId, GpuType
 from solver.world.quantities import Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, Shape, TaskPlacement
+from solver.world.workload import Job, QueueName, Shape, TaskGroup, TaskPlacement
 from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated
@@ -196,3 +196,22 @@ def test_a_whole_gpu_is_not_divided_and_a_divided_one_not_given_whole() -> None:
         assert violations(world, POLICY, good) == ()
         bad = spoilt("w", devices=held.devices)(good)
         assert [violation.rule for violation in violations(world, POLICY, bad)] == ["S1"]
+
+
+@pytest.mark.parametrize(("times", "share"), [(1.0, 500), (1.5, 334), (2.0, 250)])
+def test_of_an_oversubscribed_gpu_a_fraction_has_as_much_less_and_the_checker_knows(times: float, share: int) -> None:
+    half = job("half", "left", 1, 0)
+    group = TaskGroup("worker", 1, Shape(gpu_fraction=MilliGpu(500)))
+    half = msgspec.structs.replace(half, spec=msgspec.structs.replace(half.spec, task_groups=(group,)))
+    world = snapshot_of(Instant(0), [node("n", 1)], [half])
+    sharing = SharingPolicy("turns", ("h100",), "time-slicing", (), times)
+    policy = policy_of((Queue(QueueName("left")),), (), SchedulingPolicy(), (sharing,))
+    plan = solve(world, policy, optimise)
+    (step,) = plan.steps
+    assert isinstance(step, Bind)
+    assert [task.share for task in step.tasks] == [share]
+    assert violations(world, policy, plan) == ()
+    for wrong in (share - 1, share + 1):
+        tasks = tuple(msgspec.structs.replace(task, share=MilliGpu(wrong)) for task in step.tasks)
+        spoilt = msgspec.structs.replace(plan, steps=(msgspec.structs.replace(step, tasks=tasks),))
+        assert "S2" in {found.rule for found in violations(world, policy, spoilt)}

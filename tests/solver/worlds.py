@@ -287,7 +287,8 @@ def sharing_policies(draw: st.DrawFn, policy: Policy) -> Policy:
     )
     pools = draw(st.sampled_from([("h100",), ("a100", "h100"), ("a100", "h100")]))
     mode: SharingMode = draw(st.sampled_from(["mps", "time-slicing"]))
-    sharing = SharingPolicy("parts", pools, mode, groups)
+    times = draw(st.sampled_from([1.0, 1.0, 1.5, 2.0])) if mode == "time-slicing" else 1.0
+    sharing = SharingPolicy("parts", pools, mode, groups, times)
     return policy_of(policy.queues, policy.priority_classes, policy.scheduling, (sharing,))
 
 
