@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 import click
+import msgspec
 
 from reconciler.cli.inputs import read_policies, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json
@@ -72,6 +73,9 @@ def simulate(trace: Path, start: Instant, days: float, policies: Path, cadence: 
     policy = _with_queues_of(jobs, compiled)
     from solver.program.highs import optimise
 
+    # Nobody reads in a replay when a job might start, and it changes no decision.
+    scheduling = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
+    policy = msgspec.structs.replace(policy, scheduling=scheduling)
     replay = Replay(compiled.nodes, policy, None if greedy else optimise, _duration(cadence))
     report = report_of(replay, jobs, start, end, _run(replay, jobs, start, end))
     if output == "json":

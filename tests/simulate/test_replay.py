@@ -94,7 +94,8 @@ def test_a_broken_trace_says_where(tmp_path: Path, text: str, said: str) -> None
 def test_a_morning_of_philly_replays_without_a_violation() -> None:
     start = Instant.parse("2017-10-09T06:00:00Z")
     jobs = read_philly(PHILLY, start, start.after(6 * 60 * MINUTE))
-    queues = policy_of(tuple(Queue(QueueName(name)) for name in sorted({t.job.spec.queue for t in jobs})))
+    names = sorted({t.job.spec.queue for t in jobs})
+    queues = policy_of(tuple(Queue(QueueName(name)) for name in names), (), SchedulingPolicy(estimated_jobs=20))
     nodes = tuple(msgspec.structs.replace(node(f"n{i:02}", 8), rack=f"r{i // 4}", block="b") for i in range(6))
     held = Replay(nodes, queues, None, Duration(MINUTE))
     for decided in held.rounds(jobs, start.after(6 * 60 * MINUTE)):
