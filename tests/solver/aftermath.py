@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from solver.plan.check import violations
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Reserve, Shrink, Step, Unreserve, Withdraw
+from solver.program.highs import optimise
 from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.inflight import InFlight, Intent, Reservation
@@ -23,6 +25,13 @@ def left_to_do(snapshot: Snapshot, policy: Policy) -> list[Step]:
     for _ in range(ROUNDS_TO_REST):
         snapshot = victims_gone(applied(snapshot, solve(snapshot, policy, None)))
     return [step for step in solve(snapshot, policy, None).steps if not isinstance(step, Bind)]
+
+
+def assert_lawful_and_at_rest(snapshot: Snapshot, policy: Policy) -> None:
+    """No plan for this world breaks a rule, by greedy or by the program, and if it stands still it comes to rest."""
+    for optimiser in (None, optimise):
+        assert violations(snapshot, policy, solve(snapshot, policy, optimiser)) == ()
+    assert left_to_do(snapshot, policy) == []
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:

@@ -29,7 +29,7 @@ from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
-from tests.solver.aftermath import applied, left_to_do
+from tests.solver.aftermath import applied, assert_lawful_and_at_rest
 from tests.solver.brute_force import best_values
 from tests.solver.declared_worlds import declared_worlds
 from tests.solver.test_against_brute_force import candidates_of
@@ -43,11 +43,7 @@ TEAM = QueueName("team")
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(declared_worlds())
 def test_no_plan_breaks_a_rule_and_a_world_that_stands_still_comes_to_rest(world: tuple[Snapshot, Policy]) -> None:
-    snapshot, policy = world
-    for optimiser in (None, optimise):
-        plan = solve(snapshot, policy, optimiser)
-        assert violations(snapshot, policy, plan) == ()
-    assert left_to_do(snapshot, policy) == []
+    assert_lawful_and_at_rest(*world)
 
 
 @dataclass

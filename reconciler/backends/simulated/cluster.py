@@ -107,10 +107,6 @@ class SimulatedCluster:
             at, _, happening = heapq.heappop(self._due)
             happening(at)
 
-    def next_happening(self) -> Instant | None:
-        """When something happens next, for simulations that skip idle time."""
-        return self._due[0][0] if self._due else None
-
     def accept(self, order: Order, at: Instant) -> None:
         """An order has arrived; its effects follow, one task after the other, in any order."""
         attempt = self._attempts.setdefault((order.job, order.attempt), _Attempt())
