@@ -16,7 +16,8 @@ from solver.rules.policy import Policy, PriorityClass, Queue, Reservations, Sche
 from solver.traced import TraceJob
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
-from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup
 
 NODES, GPUS_PER_NODE = 8, 8
 V100 = GpuType("V100")

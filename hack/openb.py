@@ -16,7 +16,8 @@ from solver.rules.division import SharingPolicy
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGpu
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 
 MIB = 2**20
 POOL = "openb"

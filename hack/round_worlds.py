@@ -9,17 +9,9 @@ from dataclasses import dataclass
 from solver.rules.policy import Policy, PriorityClass, Queue, Quota, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import (
-    Job,
-    JobName,
-    JobSpec,
-    QueueName,
-    Shape,
-    TaskGroup,
-    TaskPlacement,
-    TopologyRequest,
-)
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, TopologyRequest
 
 H100 = GpuType("H100-SXM5-80GB")
 GPUS_PER_NODE = 8

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from solver.traced import TraceJob
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 
 PHILLY_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 

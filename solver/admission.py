@@ -33,7 +33,8 @@ from solver.world.mig import mig_model
 from solver.world.mig_layout import near_profiles
 from solver.world.quantities import MILLI_PER_GPU, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobSpec, MigShape, QueueName, SharedShape, TaskGroup
+from solver.world.shape import MigShape, SharedShape
+from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ from solver.world.parts import leaving_part
 from solver.world.pledges import gpus_of
 from solver.world.quantities import Instant
 from solver.world.room import Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
 
 ROUNDS_MAX = 200
 """Instants played ahead, beside those at which a forecast start ends. Where more jobs run, every n-th end is one, so that

@@ -10,7 +10,8 @@ from solver.rules.options import Option
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.workload import JobSpec, Shape, SharedShape, TaskPlacement
+from solver.world.shape import Shape, SharedShape
+from solver.world.workload import JobSpec, TaskPlacement
 
 
 def place_best(

@@ -28,7 +28,8 @@ from solver.world.cluster import LEVELS, DeviceId, Level, is_wider
 from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
-from solver.world.workload import JobSpec, SharedShape
+from solver.world.shape import SharedShape
+from solver.world.workload import JobSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ from solver.world.held import Against
 from solver.world.inflight import Reservation
 from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.room import Reserved, Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, Shape, TaskPlacement
+from solver.world.workload import Job, TaskPlacement
 
 WHERE = "held"
 """The group of tasks that say where the capacity of a document is."""

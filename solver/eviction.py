@@ -29,8 +29,9 @@ from solver.world.held import seen
 from solver.world.parts import owner_of
 from solver.world.pledges import NOTHING, Pledged
 from solver.world.room import Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName, Shape
+from solver.world.workload import Job, JobName, QueueName
 
 ALL_SPARED_MAX = 64
 """Victims of which each may be spared, wherever the taker then goes; of more, first those on nodes that it would not use."""

@@ -18,8 +18,8 @@ from solver.fragmentation import Expected
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
+from solver.world.shape import Shape, SharedShape, TrustDomain
 from solver.world.shared_gpus import SharedGpus
-from solver.world.workload import Shape, SharedShape, TrustDomain
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

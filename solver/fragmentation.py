@@ -20,7 +20,8 @@ import numpy.typing as npt
 from solver.rules.sharing import Sharing
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import Job, Shape
+from solver.world.shape import Shape
+from solver.world.workload import Job
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -21,8 +21,9 @@ from solver.world.cluster import GpuType, NodeName
 from solver.world.inflight import Reservation
 from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.room import Reserved, Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)

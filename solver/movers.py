@@ -17,8 +17,9 @@ from solver.starts import held_by
 from solver.strain import strain_of
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ from solver.rules.policy import Policy
 from solver.starts import held_by
 from solver.world.held import seen
 from solver.world.room import Ints, Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, Shape, TaskPlacement
+from solver.world.workload import JobName, TaskPlacement
 
 SEARCHES_MAX = 16
 """Takers for which a round looks for jobs to move, the first in the order."""

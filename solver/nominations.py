@@ -18,8 +18,9 @@ from solver.rules.tree import QueueTree
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
 from solver.world.pledges import NOTHING, Pledged, beside, gpus_of
+from solver.world.shape import SharedShape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName, SharedShape, TaskPlacement
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)

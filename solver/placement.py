@@ -18,17 +18,8 @@ from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
 from solver.world.pledges import Pledged
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.workload import (
-    Bundle,
-    JobSpec,
-    MigShape,
-    MigSlot,
-    Shape,
-    SharedShape,
-    SharingMode,
-    TaskPlacement,
-    TopologyRequest,
-)
+from solver.world.shape import MigShape, Shape, SharedShape, SharingMode
+from solver.world.workload import Bundle, JobSpec, MigSlot, TaskPlacement, TopologyRequest
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -30,8 +30,9 @@ from solver.starts import Start, held_by
 from solver.tiers import Decision
 from solver.world.parts import owner_of
 from solver.world.quantities import MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, Shape, TaskPlacement
+from solver.world.workload import Job, QueueName, TaskPlacement
 
 LINES: tuple[GrowthLines | None, ...] = (lambda headroom: headroom.entitled, lambda headroom: headroom.fair, None)
 """What is grown into, in this order."""

@@ -14,7 +14,8 @@ from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.mig import Geometry
 from solver.world.pledges import beside
 from solver.world.room import Room
-from solver.world.workload import Shape, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import TaskPlacement
 
 
 def repartitions(decision: Decision, grown: Sequence[Growth]) -> Iterator[Repartition]:

@@ -32,7 +32,8 @@ from solver.world.cluster import GpuType
 from solver.world.inflight import Reservation
 from solver.world.quantities import Instant
 from solver.world.room import Room
-from solver.world.workload import JobName, MigShape, SharedShape, TaskPlacement
+from solver.world.shape import MigShape, SharedShape
+from solver.world.workload import JobName, TaskPlacement
 
 CONSIDERED_MAX = 20
 """Waiting gangs for which an earliest start is looked for, in the order described above."""

@@ -14,7 +14,8 @@ from solver.rules.options import Option
 from solver.world.cluster import GpuType, Level, SpreadLevel
 from solver.world.held import NOBODY, Against, seen
 from solver.world.room import Room
-from solver.world.workload import MigShape, Shape, SharedShape, Spread
+from solver.world.shape import MigShape, Shape, SharedShape
+from solver.world.workload import Spread
 
 Hosts = tuple[tuple[int, ...], ...]
 """For each task group of a gang, the node of each of its tasks."""

@@ -11,7 +11,8 @@ from solver.rules.entitlement import Charge, Headroom, Inside, Shares
 from solver.rules.options import Option, charge_of
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import JobSpec, QueueName, Shape, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobSpec, QueueName, TaskPlacement
 
 ENTITLED = "entitled."
 FAIR = "fair."

@@ -46,7 +46,8 @@ from solver.world.held import NOBODY, Against, seen
 from solver.world.inflight import Reservation
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.world.room import Room
-from solver.world.workload import Job, JobName, JobSpec, MigShape, QueueName, Shape, TaskGroup
+from solver.world.shape import MigShape, Shape
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 
 AHEAD_NAMED_MAX = 3
 """Jobs named in an `outranked` reason; the rest are counted."""

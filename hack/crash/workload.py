@@ -11,7 +11,8 @@ from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 
 QUEUES = (QueueName("red"), QueueName("blue"))
 GPUS_PER_NODE = 4

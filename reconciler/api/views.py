@@ -23,8 +23,9 @@ from solver.solve import standing
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
 from solver.world.quantities import Cpu, Memory, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, Shape, TaskPlacement
+from solver.world.workload import Job, TaskPlacement
 
 
 def job_viewer(ledger: Ledger, sighted: Sighted) -> Callable[[JobRecord], JobView]:

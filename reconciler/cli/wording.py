@@ -9,7 +9,8 @@ from reconciler.cli.times import span
 from reconciler.jobs.idleness import idle_for
 from solver.plan.reason import count
 from solver.world.quantities import Instant
-from solver.world.workload import JobSpec, Shape, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobSpec, TaskPlacement
 
 _NODES_NAMED_MAX = 3
 _REVISION_CHARACTERS = 12

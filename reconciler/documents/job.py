@@ -9,7 +9,8 @@ from reconciler.documents.declared import Declared, declare
 from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, problem_at
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
-from solver.world.workload import JobName, JobSpec, Shape
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec
 
 
 class NamedJob(NamedTuple):

@@ -33,8 +33,9 @@ from solver.plan.violation import Violation
 from solver.rules.policy import Policy
 from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.quantities import MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, foreseen
-from solver.world.workload import Job, JobName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 
 def violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:

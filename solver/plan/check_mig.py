@@ -16,8 +16,9 @@ from solver.rules.division import MigGeometry
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.mig_table import MODELS, MigProfile
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, MigSlot, Shape, TaskPlacement
+from solver.world.workload import Job, MigSlot, TaskPlacement
 
 PROFILES: dict[str, dict[str, MigProfile]] = {
     model.name: {profile.name: profile for profile in model.profiles} for model in MODELS

@@ -21,8 +21,9 @@ from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.inflight import Reservation, declared_name
 from solver.world.quantities import Instant
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, Shape, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 
 def reservation_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:

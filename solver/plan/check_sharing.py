@@ -13,8 +13,9 @@ from solver.rules.division import SharingPolicy
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, Shape, TaskPlacement
+from solver.world.workload import Job, TaskPlacement
 
 
 class Owners:

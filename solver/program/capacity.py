@@ -14,7 +14,7 @@ from solver.program.ways import Kind
 from solver.world.cluster import GpuType, is_wider
 from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import Circle, MigShape, Shape, SharedShape
+from solver.world.shape import Circle, MigShape, Shape, SharedShape
 
 Flows = list[tuple[int, tuple[Group, ...]]]
 """Columns that flow into one cell, with the tasks that one of each brings."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from solver.world.cluster import GpuType, Level
 from solver.world.quantities import MILLI_PER_GPU, Cpu, Memory
 from solver.world.room import Room
-from solver.world.workload import MigShape, Shape, SharedShape
+from solver.world.shape import MigShape, Shape, SharedShape
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.options import Option
 from solver.world.held import Against
-from solver.world.workload import Bundle, QueueName, Shape, TopologyRequest
+from solver.world.shape import Shape
+from solver.world.workload import Bundle, QueueName, TopologyRequest
 
 Group = tuple[Shape, int]
 """Tasks of one shape, and how many of them."""

@@ -34,7 +34,7 @@ from solver.strain import ladder
 from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.held import NOBODY, Against, seen
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import Shape
+from solver.world.shape import Shape
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from solver.rules.entitlement import Charge
 from solver.rules.options import Option
 from solver.world.cluster import GpuType, Level
 from solver.world.held import NOBODY, Against
-from solver.world.workload import Shape
+from solver.world.shape import Shape
 
 Part = tuple[Shape, GpuType, int]
 """Tasks of one shape on one type, and how many of them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from solver.world.document import Document
-from solver.world.workload import QueueName, SharingMode
+from solver.world.shape import SharingMode
+from solver.world.workload import QueueName
 
 
 class TrustGroup(Document, frozen=True):

@@ -13,7 +13,8 @@ from solver.rules.sharing import Sharing
 from solver.rules.type_weights import TypeWeights, above_lightest
 from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import Job, JobSpec, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import Job, JobSpec, TaskGroup
 
 OPTIONS_MAX = 16
 """GPU-type combinations tried per job in production, most preferred first: two groups of four types each, or one of sixteen."""

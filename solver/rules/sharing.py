@@ -12,7 +12,8 @@ from solver.world.cluster import GpuType, Node
 from solver.world.mig import cost_milli_gpu, mig_model
 from solver.world.mig_layout import find_profile
 from solver.world.quantities import MILLI_PER_GPU, Memory
-from solver.world.workload import Circle, MigShape, QueueName, Shape, SharedShape, TrustDomain
+from solver.world.shape import Circle, MigShape, Shape, SharedShape, TrustDomain
+from solver.world.workload import QueueName
 
 
 @dataclass(frozen=True, slots=True)

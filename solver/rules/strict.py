@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from solver.rules.demand import Candidate
 from solver.rules.options import Option
 from solver.world.cluster import GpuType
-from solver.world.workload import JobName, JobSpec, QueueName, Shape
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName
 
 
 @dataclass(frozen=True, slots=True)

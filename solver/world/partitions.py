@@ -16,7 +16,8 @@ from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, 
 from solver.world.mig_table import MigProfile
 from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
-from solver.world.workload import MigShape, MigSlot
+from solver.world.shape import MigShape
+from solver.world.workload import MigSlot
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -14,10 +14,11 @@ from solver.world.partitions import Partitions
 from solver.world.pledges import NOTHING, Pledged, pledges_in
 from solver.world.pool_rules import NO_RULES, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
+from solver.world.shape import MigShape, Shape, SharedShape, TrustDomain
 from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot, held_in
 from solver.world.topology import Topology, topology_of
-from solver.world.workload import JobName, MigShape, MigSlot, QueueName, Shape, SharedShape, TaskPlacement, TrustDomain
+from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

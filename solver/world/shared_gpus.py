@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import TrustDomain
+from solver.world.shape import TrustDomain
 
 
 class SharedGpu(NamedTuple):

@@ -2,103 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, NewType
+from typing import Literal, NewType
 
 import msgspec
 
-from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, MigInstance, NodeName, SpreadLevel
+from solver.world.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel
 from solver.world.document import Document
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.shape import Shape, SharingMode
 
 JobName = NewType("JobName", str)
 QueueName = NewType("QueueName", str)
 
 Phase = Literal["pending", "starting", "running", "stopping"]
 """Only live jobs are in a snapshot. `starting` and `stopping` hold their devices until the backend confirms."""
-
-
-class Shape(Document, frozen=True):
-    """What one task needs. `gpu_types` in order of preference; empty means any type.
-
-    Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
-    instance of that profile.
-    """
-
-    gpus: int = 0
-    gpu_types: tuple[GpuType, ...] = ()
-    cpu: Cpu = Cpu(0)
-    memory: Memory = Memory(0)
-    gpu_fraction: MilliGpu | None = None
-    gpu_memory: Memory | None = None
-    mig: str | None = None
-
-    @property
-    def cost(self) -> MilliGpu:
-        """What a task is charged, where that is known without the type of its GPU."""
-        return MilliGpu(MilliGpu.gpus(self.gpus) + (self.gpu_fraction or 0))
-
-    @property
-    def is_shared(self) -> bool:
-        """It asks for a part of a GPU."""
-        return self.gpu_fraction is not None or self.gpu_memory is not None
-
-    @property
-    def uses_gpus(self) -> bool:
-        """It needs a node with GPUs."""
-        return self.gpus > 0 or self.is_shared or self.mig is not None
-
-
-TrustDomain = NewType("TrustDomain", str)
-"""Who may meet on one GPU: queues whose jobs trust each other."""
-
-SharingMode = Literal["mps", "time-slicing"]
-"""How tasks share a GPU: side by side through NVIDIA's MPS, or in turns."""
-
-
-class Circle(NamedTuple):
-    """A pool whose GPUs a task may share, its trust domain there, and how they are shared."""
-
-    pool: str
-    domain: TrustDomain
-    mode: SharingMode
-
-
-class SharedShape(Shape, frozen=True):
-    """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
-
-    milli: int = 0
-    circles: tuple[Circle, ...] = ()
-
-    @property
-    def cost(self) -> MilliGpu:
-        """What a task is charged: its part of the GPU."""
-        return MilliGpu(self.milli)
-
-    @property
-    def is_shared(self) -> bool:
-        """Always."""
-        return True
-
-    def circle(self, pool: str) -> Circle | None:
-        """The one in a pool; None where it may not share."""
-        return next((circle for circle in self.circles if circle.pool == pool), None)
-
-    def domain(self, pool: str) -> TrustDomain | None:
-        """Its trust domain in a pool; None where it may not share."""
-        circle = self.circle(pool)
-        return circle.domain if circle else None
-
-
-class MigShape(Shape, frozen=True):
-    """A shape whose MIG profile is settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
-
-    model: str = ""
-    milli: int = 0
-
-    @property
-    def cost(self) -> MilliGpu:
-        """What a task is charged: its part of the GPU's memory slices."""
-        return MilliGpu(self.milli)
 
 
 class Bundle(Document, frozen=True):

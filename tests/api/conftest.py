@@ -27,8 +27,9 @@ from solver.solve import solve
 from solver.world.cluster import GpuType
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 
 TOKEN = "t" * 43

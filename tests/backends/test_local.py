@@ -20,7 +20,8 @@ from reconciler.backends.local.strays import kill_strays
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Duration
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.backend_world import grow, start, stop, stop_workers
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 

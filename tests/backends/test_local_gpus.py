@@ -13,7 +13,8 @@ from reconciler.backends.local.environment import mig_name
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.quantities import MilliGpu
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 
 ONE = Epoch(1)

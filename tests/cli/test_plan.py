@@ -12,8 +12,9 @@ from solver.plan.plan import Bind
 from solver.solve import solve
 from solver.world.document import encode
 from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 from tests.cli.conftest import Quorate
 from tests.gitsource.origin import Origin
 

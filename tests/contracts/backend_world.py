@@ -26,7 +26,8 @@ from reconciler.backend import (
 )
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 
 SETTLES_MAX = 1_500
 """How often `settle` is called before the suite gives up: 30 s for a world whose `settle` sleeps 20 ms."""

@@ -18,7 +18,8 @@ from reconciler.store.sql.store import open_store
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent, IntentKind, Reservation
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
 """Names the environment variable with a URL such as postgresql+psycopg://user@host/database, where the suites shall run too."""

@@ -18,7 +18,8 @@ from reconciler.store.protocols import Event
 from reconciler.store.sql.store import open_store
 from reconciler.token_file import read_token
 from solver.world.quantities import Cpu, Memory
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 
 PATIENCE_S = 60
 POLICY = {

@@ -21,7 +21,8 @@ from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.jobs.states import FOLLOWERS
 from solver.plan.reasons import AnyReason
 from solver.world.cluster import NodeName
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.house.tracked import ROOT, objections, tracked
 
 WITHOUT_JSON = {"init", "logs", "run"}

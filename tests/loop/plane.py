@@ -24,7 +24,8 @@ from reconciler.store.sql.store import open_store
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 from solver.world.quantities import Duration
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.simulated_worlds import NODES
 
 START_DEADLINE = Duration(60_000)

@@ -16,7 +16,8 @@ from reconciler.loop import one_pass
 from solver.rules.policy import PriorityClass, Queue, policy_of
 from solver.world.cluster import NodeName
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, JobSpec, JobType, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, JobType, QueueName, TaskGroup, TaskPlacement
 from tests.loop.plane import Site
 
 JOB = JobName("notebook")

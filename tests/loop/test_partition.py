@@ -19,8 +19,9 @@ from solver.rules.policy import PriorityClass, Queue, Quota, SchedulingPolicy, p
 from solver.solve import solve
 from solver.world.cluster import DeviceId, GpuType, MigInstance
 from solver.world.quantities import Duration, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import foreseen
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 from tests.loop.plane import START_DEADLINE, Site, site_at
 
 HOUR_S = 3_600

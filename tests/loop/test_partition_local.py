@@ -17,7 +17,8 @@ from reconciler.store.sql.store import open_store
 from solver.rules.division import MigGeometry
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.world.cluster import Node
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.local_worlds import LocalWorld, local_world
 from tests.contracts.simulated_worlds import NODES
 

@@ -10,7 +10,8 @@ from reconciler.observe import observe
 from solver.plan.plan import Certificate, Grow, Plan, Shrink, ShrunkBy, Step
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.shape import Shape
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import Site
 

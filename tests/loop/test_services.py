@@ -11,7 +11,8 @@ from reconciler.jobs.replicas import RESTART_AFTER, RESTART_EVERY, RESTARTS_AT_O
 from solver.rules.policy import Queue, policy_of
 from solver.world.cluster import NodeName
 from solver.world.quantities import Duration
-from solver.world.workload import JobName, JobSpec, JobType, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, JobType, QueueName, TaskGroup
 from tests.loop.plane import Site
 
 JOB = JobName("service")

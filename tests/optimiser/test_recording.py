@@ -13,8 +13,9 @@ from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, SolverLimits, policy_of
 from solver.world.quantities import Cpu, Instant, Memory
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.simulated_worlds import NODES
 
 POLICY = policy_of((Queue(QueueName("q")),), (), SchedulingPolicy(solver=SolverLimits(gap=0.0)))

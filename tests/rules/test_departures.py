@@ -11,8 +11,9 @@ from solver.rules.policy import Policy, Queue, Quota, SchedulingPolicy, policy_o
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.inflight import ConvergenceClock, InFlight
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 HOUR = 3_600_000
 WITHIN = Duration(24 * HOUR)

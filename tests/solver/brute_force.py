@@ -19,7 +19,8 @@ from solver.world.mig import Geometry, Placed, is_valid, mig_model
 from solver.world.mig_gpus import MigRule
 from solver.world.mig_layout import realisations
 from solver.world.room import Room
-from solver.world.workload import Bundle, JobSpec, MigShape, Shape, SharedShape, Spread
+from solver.world.shape import MigShape, Shape, SharedShape
+from solver.world.workload import Bundle, JobSpec, Spread
 
 Divided = tuple[tuple[str, int], ...]
 """For each divided GPU of a node its trust domain and the milli-GPU left of it, sorted."""

@@ -19,6 +19,7 @@ from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import InFlight, Intent
 from solver.world.quantities import Duration, Instant
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import (
     Bundle,
@@ -27,7 +28,6 @@ from solver.world.workload import (
     JobName,
     JobSpec,
     QueueName,
-    Shape,
     Spread,
     TaskGroup,
     TaskPlacement,

@@ -17,8 +17,9 @@ from solver.solve import solve
 from solver.world.cluster import NodeName
 from solver.world.inflight import ConvergenceClock, InFlight
 from solver.world.quantities import MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import JobName, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import JobName, QueueName, TaskGroup, TaskPlacement
 from tests.solver.test_check_evictions import NOW, running
 from tests.solver.worlds import TYPES, node, quota_of
 

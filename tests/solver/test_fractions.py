@@ -22,8 +22,9 @@ from solver.solve import solve
 from solver.world.cluster import DeviceId, GpuType
 from solver.world.quantities import Instant, Memory, MilliGpu
 from solver.world.room import Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import Job, QueueName, TaskGroup, TaskPlacement
 from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated

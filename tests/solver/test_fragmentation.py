@@ -22,8 +22,9 @@ from solver.solve import solve
 from solver.world.cluster import DeviceId, GpuType, Node
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.room import Room
+from solver.world.shape import Shape, SharedShape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, Shape, SharedShape, TaskPlacement
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 from tests.solver.worlds import job, node, policies, sharing_policies, snapshots, with_fractions
 
 H100, A100 = GpuType("H100"), GpuType("A100")

@@ -6,8 +6,9 @@ from solver.plan.plan import Bind
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
 from solver.world.quantities import Instant
+from solver.world.shape import Shape
 from solver.world.snapshot import snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 from tests.solver.worlds import job, node, quota_of
 
 

@@ -23,8 +23,9 @@ from solver.rules.victims import Law, Taker, Victim
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.quantities import Duration, Instant
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.solver.worlds import HOUR_MS, job, node, quota_of
 
 EXAMPLES = 1000

@@ -27,8 +27,9 @@ from solver.world.inflight import InFlight
 from solver.world.mig import Placed, geometries, is_valid, mig_model
 from solver.world.mig_layout import find_profile, model_of_type, profiles_of, realisations
 from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, MigSlot, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import Job, MigSlot, QueueName, TaskGroup, TaskPlacement
 from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated

@@ -16,8 +16,9 @@ from solver.rules.tree import QueueTree
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.quantities import Cpu, Duration, Instant
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, Shape, TaskGroup, TaskPlacement, TopologyRequest
+from solver.world.workload import Job, JobName, TaskGroup, TaskPlacement, TopologyRequest
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import HOUR_MS, jobs, node, policies
 

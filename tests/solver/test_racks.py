@@ -16,8 +16,9 @@ from solver.rules.tree import Line
 from solver.starts import layer_names, layer_values
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.solver.rack_model import GangClass, layer_values_of
 from tests.solver.test_against_brute_force import world_of
 from tests.solver.worlds import CLASSES, job, node, quota_of

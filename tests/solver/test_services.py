@@ -15,8 +15,9 @@ from solver.solve import solve
 from solver.world.cluster import GpuType
 from solver.world.document import decode, encode
 from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, JobType, QueueName, Shape, TaskGroup
+from solver.world.workload import Job, JobName, JobSpec, JobType, QueueName, TaskGroup
 from tests.solver.worlds import node, policies, snapshots
 
 HOUR = Duration(3_600_000)

@@ -19,8 +19,9 @@ from solver.rules.type_weights import GpuTypeWeight
 from solver.solve import solve
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.quantities import Instant, MilliGpu
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, Shape, TaskGroup, TaskPlacement
+from solver.world.workload import Job, QueueName, TaskGroup, TaskPlacement
 from tests.solver.brute_force import best_values
 from tests.solver.test_against_brute_force import both, world_of
 from tests.solver.test_exact import exactly, mismatches

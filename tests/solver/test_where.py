@@ -16,8 +16,9 @@ from solver.solve import solve
 from solver.world.cluster import NodeName
 from solver.world.quantities import Instant
 from solver.world.room import Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobSpec, QueueName, Shape, Spread, TaskGroup, TaskPlacement, TopologyRequest
+from solver.world.workload import Job, JobSpec, QueueName, Spread, TaskGroup, TaskPlacement, TopologyRequest
 from tests.solver.worlds import job, node
 
 Q = QueueName("q")

@@ -21,6 +21,7 @@ from solver.rules.policy import (
 )
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.world.shape import Shape, SharingMode
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import (
     Bundle,
@@ -29,8 +30,6 @@ from solver.world.workload import (
     JobName,
     JobSpec,
     QueueName,
-    Shape,
-    SharingMode,
     Spread,
     TaskGroup,
     TaskPlacement,

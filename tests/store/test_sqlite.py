@@ -17,7 +17,8 @@ from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.store.sql.tables import SCHEMA_VERSION, metadata
-from solver.world.workload import JobName, JobSpec, QueueName, Shape, TaskGroup
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import LEASE, NOW, SPEC
 
 PAGE_BYTES = 4096
