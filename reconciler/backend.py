@@ -11,7 +11,7 @@ from typing import Literal, NewType, Protocol
 
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import Duration, Instant, Memory
 from solver.world.workload import JobName, JobSpec, TaskPlacement
 
 Epoch = NewType("Epoch", int)
@@ -138,11 +138,30 @@ class Activity(Document, frozen=True):
     seen_at: Instant
 
 
+class Progress(Document, frozen=True):
+    """What a task says of its own work: the last `step` that it has done, how many it does in a second, and when it said so."""
+
+    step: int
+    rate: float
+    at: Instant
+
+
+class MemoryUse(Document, frozen=True):
+    """The most memory that a task had at any look, all its processes together; `limit`: what its shape asks for, 0: nothing.
+
+    `exceeded`: it was ended because it had more than that.
+    """
+
+    peak: Memory
+    limit: Memory = Memory(0)
+    exceeded: bool = False
+
+
 class TaskStatus(Document, frozen=True):
     """How one task of one attempt stands, and has stood since `at`; `growth` with which it came (0: the start).
 
     A later growth may let a task that has left begin again; nothing else does. `activity` is of a running task whose order
-    has an idle limit; None: the backend can't say what it does.
+    has an idle limit; None: the backend can't say what it does. `progress` and `memory` are None where nothing is known.
     """
 
     job: JobName
@@ -156,6 +175,8 @@ class TaskStatus(Document, frozen=True):
     detail: str = ""
     growth: int = 0
     activity: Activity | None = None
+    progress: Progress | None = None
+    memory: MemoryUse | None = None
 
 
 class TaskLeft(Document, frozen=True):

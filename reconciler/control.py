@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from reconciler.backend import Backend, Logs
 from reconciler.clock import Clock
+from reconciler.operations import Operations
 from reconciler.store.protocols import History, JobSource, Ledger
 from solver.plan.plan import Plan
 from solver.rules.policy import Policy
@@ -33,11 +34,20 @@ class NoPolicyError(Exception):
     """There has not been a good revision yet, so nothing can be decided."""
 
 
+class PolicyInForce(NamedTuple):
+    """What Git wants: where it comes from, the policy, the declared nodes, and the rules that rounds do not read."""
+
+    revision: str
+    policy: Policy
+    nodes: tuple[Node, ...]
+    operations: Operations = Operations()
+
+
 class PolicySource(Protocol):
     """Where the policy comes from: Git, or a test."""
 
-    def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
-        """The revision in force, its policy, and the nodes it declares. Raises NoPolicyError."""
+    def current(self) -> PolicyInForce:
+        """The newest good revision. Raises NoPolicyError."""
 
 
 @dataclass(frozen=True, slots=True)

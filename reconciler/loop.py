@@ -58,7 +58,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     """
     laps = _Laps(plane.clock)
     leader = Leader(plane, plane.ledger.lead(plane.holder, plane.clock.now(), plane.lease))
-    revision, policy, declared = plane.policies.current()
+    revision, policy, declared, _ = plane.policies.current()
     sighted = Sighted.of(plane.backend.changes(Cursor(0)))
     laps.end("sight")
     leader.accrue(policy, declared)

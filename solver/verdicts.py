@@ -49,8 +49,7 @@ from solver.world.room import Room
 from solver.world.shape import MigShape, Shape
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 
-AHEAD_NAMED_MAX = 3
-"""Jobs named in an `outranked` reason; the rest are counted."""
+AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
 
 
 @dataclass(slots=True)

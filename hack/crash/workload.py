@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
+from reconciler.control import PolicyInForce
 from solver.rules.division import MigChanges, MigGeometry
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
@@ -59,9 +60,9 @@ class FixedPolicy:
     policy: Policy = POLICY
     nodes: tuple[Node, ...] = NODES
 
-    def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
+    def current(self) -> PolicyInForce:
         """Always the same."""
-        return "revision", self.policy, self.nodes
+        return PolicyInForce("revision", self.policy, self.nodes)
 
 
 def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[Happening, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,17 @@ from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.rules.reservation import DeclaredReservation
 
-OriginT = TypeVar("OriginT", DeclaredReservation, MigGeometry, PriorityClass, SchedulingPolicy, SharingPolicy)
+_KEPT: dict[str, tuple[str, Any]] = {
+    "MigGeometry": ("mig", MigGeometry),
+    "NodePool": ("pools", NodePoolSpec),
+    "PriorityClass": ("classes", PriorityClass),
+    "Queue": ("queues", Queue),
+    "Reservation": ("reservations", DeclaredReservation),
+    "SchedulingPolicy": ("settings", SchedulingPolicy),
+    "SharingPolicy": ("sharing", SharingPolicy),
+    "Topology": ("topologies", TopologySpec),
+}
+"""Where in Gathered the documents of each kind go, and what they become."""
 
 # What may lie beside documents without being one.
 _IGNORED_SUFFIXES = (".md", ".txt")
@@ -131,28 +141,15 @@ def _take(document: Located, kind: str, path: str, found: Gathered) -> None:
 
 
 def _keep(document: Located, kind: str, path: str, found: Gathered) -> None:
-    spec = document.value["spec"]
-    named = {**spec, "name": document.value["metadata"]["name"]}
-    if kind == "Queue":
-        found.queues.append(_queue_with_origins(declare(document, path, named, Queue)))
-    elif kind == "PriorityClass":
-        found.classes.append(_with_origin(declare(document, path, named, PriorityClass)))
-    elif kind == "SchedulingPolicy":
-        found.settings.append(_with_origin(declare(document, path, spec, SchedulingPolicy)))
-    elif kind == "SharingPolicy":
-        found.sharing.append(_with_origin(declare(document, path, named, SharingPolicy)))
-    elif kind == "MigGeometry":
-        found.mig.append(_with_origin(declare(document, path, named, MigGeometry)))
-    elif kind == "Reservation":
-        found.reservations.append(_with_origin(declare(document, path, named, DeclaredReservation)))
-    elif kind == "NodePool":
-        found.pools.append(declare(document, path, spec, NodePoolSpec))
-    else:
-        found.topologies.append(declare(document, path, spec, TopologySpec))
-
-
-def _with_origin(declared: Declared[OriginT]) -> Declared[OriginT]:
-    return declared.holding(msgspec.structs.replace(declared.value, origin=declared.origin))
+    spec, name = document.value["spec"], document.value["metadata"]["name"]
+    into, type_ = _KEPT[kind]
+    named = {**spec, "name": name} if "name" in type_.__struct_fields__ else spec
+    declared = declare(document, path, named, type_)
+    if type_ is Queue:
+        declared = _queue_with_origins(declared)
+    elif "origin" in type_.__struct_fields__:
+        declared = declared.holding(msgspec.structs.replace(declared.value, origin=declared.origin))
+    getattr(found, into).append(declared)
 
 
 def _queue_with_origins(queue: Declared[Queue]) -> Declared[Queue]:

@@ -14,16 +14,23 @@ from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.sharing import sharing_problems
 from reconciler.documents.type_weights import type_weight_problems
+from reconciler.operations import Operations
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a repository says: the policy, and the declared nodes sorted by name."""
+    """What a repository says: the policy, the declared nodes sorted by name, and the rules that rounds do not read."""
 
     policy: Policy
     nodes: tuple[Node, ...]
+    operations: Operations
+
+    @property
+    def parts(self) -> tuple[Policy, tuple[Node, ...], Operations]:
+        """All of it."""
+        return self.policy, self.nodes, self.operations
 
 
 @dataclass(frozen=True)
@@ -98,4 +105,4 @@ def _compile(found: Gathered) -> Compiled:
         mig,
         tuple(reservation.value for reservation in found.reservations),
     )
-    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)))
+    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)), Operations())

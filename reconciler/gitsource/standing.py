@@ -5,26 +5,16 @@ It remembers nothing that the mirror does not: after a restart it finds the revi
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from reconciler.control import NoPolicyError
+from reconciler.control import NoPolicyError, PolicyInForce
 from reconciler.documents.problem import Problem
 from reconciler.documents.repository import read_repository
 from reconciler.gitsource.errors import FetchFailedError, GitSourceError
 from reconciler.gitsource.mirror import APPLIED, Mirror
-from solver.rules.policy import Policy
-from solver.world.cluster import Node
 from solver.world.document import Document
 
 ConditionType = Literal["Ready", "Reconciling", "Stalled"]
-
-
-class PolicyInForce(NamedTuple):
-    """What the loop needs: where it comes from, the policy, and the declared nodes."""
-
-    revision: str
-    policy: Policy
-    nodes: tuple[Node, ...]
 
 
 class Condition(Document, frozen=True, omit_defaults=False):
@@ -104,7 +94,7 @@ class StandingPolicy:
             return self._failed("Stalled", "InvalidPolicy", message, reading.problems)
         if commit != applied:
             self._mirror.mark_applied(commit)
-        self._current = PolicyInForce(commit, reading.compiled.policy, reading.compiled.nodes)
+        self._current = PolicyInForce(commit, *reading.compiled.parts)
         return self._stating(("Ready", "Applied", f"{commit[:12]} is in force"), reading.problems)
 
     def _started(self) -> PolicyStatus:
@@ -120,7 +110,7 @@ class StandingPolicy:
             # Only after an upgrade that is stricter than the version which applied it.
             message = f"{applied[:12]} was applied before and is invalid now: {_first_error(reading.problems)}"
             return self._stating(("Stalled", "AppliedPolicyInvalid", message), reading.problems)
-        self._current = PolicyInForce(applied, reading.compiled.policy, reading.compiled.nodes)
+        self._current = PolicyInForce(applied, *reading.compiled.parts)
         message = f"{applied[:12]} is in force since before the restart"
         return self._stating(("Reconciling", "NotFetchedYet", message))
 

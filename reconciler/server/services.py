@@ -6,8 +6,8 @@ from reconciler.api.payloads import LEADING, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch
-from reconciler.control import ControlPlane
-from reconciler.gitsource.standing import PolicyInForce, StandingPolicy
+from reconciler.control import ControlPlane, PolicyInForce
+from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
 from reconciler.loop import Pass
 from reconciler.metrics import Metrics

@@ -37,8 +37,7 @@ class Room:
     """Free GPUs, CPU (milli-cores) and memory (bytes) per node, in the order of the snapshot's nodes.
 
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
-    (`partitions`), or somebody's.
-    Nodes that take no new work have no room at all. Mutable: a round takes from it; `copy` first to try things out.
+    (`partitions`), or somebody's. Nodes that take no new work have no room. Mutable: `copy` first to try things out.
     `reserved`: what is kept for each holder of a reservation from those whom it holds back (`solver/world/held`).
     """
 

@@ -14,15 +14,14 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, Faults
-from reconciler.control import ControlPlane
+from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.jobs.record import JobState
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
 from reconciler.loop import Pass, one_pass
 from reconciler.optimiser.recording import solver_with
 from reconciler.store.sql.store import open_store
-from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
-from solver.world.cluster import Node
+from solver.rules.policy import Queue, SchedulingPolicy, policy_of
 from solver.world.quantities import Duration
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
@@ -43,8 +42,8 @@ class Site:
         self.declared = NODES
         self.only_plane = self.plane("only")
 
-    def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
-        return "revision", self.policy, self.declared
+    def current(self) -> PolicyInForce:
+        return PolicyInForce("revision", self.policy, self.declared)
 
     def plane(self, holder: str) -> ControlPlane:
         """One more control plane on the same store and backend."""

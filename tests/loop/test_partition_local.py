@@ -10,13 +10,12 @@ import pytest
 
 from reconciler.backends.local.environment import mig_name
 from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane
+from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.loop import one_pass
 from reconciler.optimiser.recording import solver_with
 from reconciler.store.sql.store import open_store
 from solver.rules.division import MigGeometry
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.world.cluster import Node
+from solver.rules.policy import Queue, policy_of
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.local_worlds import LocalWorld, local_world
@@ -29,9 +28,9 @@ PASSES_MAX = 200
 class InForce:
     """Implements PolicySource: rounds may partition every GPU."""
 
-    def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
+    def current(self) -> PolicyInForce:
         free = MigGeometry("parts", "pool", "free", "H100-80GB")
-        return "revision", policy_of((Queue(QueueName("q")),), mig=(free,)), NODES
+        return PolicyInForce("revision", policy_of((Queue(QueueName("q")),), mig=(free,)), NODES)
 
 
 @pytest.fixture

@@ -12,12 +12,11 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane, NoPolicyError, Solved
+from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce, Solved
 from reconciler.runner import LoopStatus, Pace, Runner
 from reconciler.store.protocols import StoreUnusableError
 from solver.rules.policy import Policy
 from solver.solve import solve
-from solver.world.cluster import Node
 from solver.world.snapshot import Snapshot
 from tests.loop.plane import Site
 
@@ -122,7 +121,7 @@ def test_it_waits_for_a_policy(site: Site) -> None:
     class Source:
         found = False
 
-        def current(self) -> tuple[str, Policy, tuple[Node, ...]]:
+        def current(self) -> PolicyInForce:
             if not self.found:
                 raise NoPolicyError("no revision has been fetched yet")
             return site.current()
