@@ -9,6 +9,7 @@ from reconciler.documents.declared import Declared, declare
 from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, problem_at
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
+from reconciler.jobs.indices import read_indices
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec
 
@@ -26,10 +27,11 @@ def read_job(raw: bytes, file: str) -> NamedJob:
     if len(documents) != 1:
         message = f"the file has {len(documents)} documents, expected one Job"
         raise InvalidDocumentsError([problem_at(file, START, "one-job", message, "Submit one file for each job.")])
-    return _job_of(documents[0], file)
+    return job_of(documents[0], file)
 
 
-def _job_of(document: Located, file: str) -> NamedJob:
+def job_of(document: Located, file: str) -> NamedJob:
+    """The job of a document; raises InvalidDocumentsError with everything that is wrong."""
     kind = kind_of(document, file)
     if isinstance(kind, Problem):
         raise InvalidDocumentsError([kind])
@@ -42,13 +44,15 @@ def _job_of(document: Located, file: str) -> NamedJob:
     if shape:
         raise InvalidDocumentsError(shape)
     job = declare(document, file, document.value["spec"], JobSpec)
-    problems = list(_job_problems(job))
+    problems = list(job_problems(job))
     if problems:
         raise InvalidDocumentsError(problems)
     return NamedJob(JobName(job.name), job.value)
 
 
-def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    """What no schema can say of a job."""
+    yield from _array_problems(job)
     if job.value.type == "service" and len(job.value.task_groups) > 1:
         message = f"a service has one task group, not {len(job.value.task_groups)}: its replicas are each of their own"
         yield job.problem(
@@ -80,6 +84,16 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         if not group.command and not job.value.command:
             message = f"the task group {group.name} has no command"
             yield job.problem(at, "no-command", message, "Add spec.command for all groups, or a command to this one.")
+
+
+def _array_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    if job.value.array is None:
+        return
+    try:
+        read_indices(job.value.array.indices)
+    except ValueError as error:
+        fix = "Write them like 0-99, 1,3,7-9 or 0-20:5."
+        yield job.problem(("spec", "array", "indices"), "bad-indices", str(error), fix)
 
 
 def _gpu_problems(job: Declared[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:

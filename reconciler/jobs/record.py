@@ -25,8 +25,20 @@ class JobOutcome(Document, frozen=True):
     attempt: int = 0
 
 
+class ArrayElement(Document, frozen=True):
+    """A job is number `index` of the `count` jobs of an array, of which at most `max_running` run at a time."""
+
+    id: JobName
+    index: int
+    count: int
+    max_running: int | None = None
+
+
 class JobRecord(Document, frozen=True):
-    """A job as submitted, and as it ended. Whether it holds devices is the ledger's to say."""
+    """A job as submitted, and as it ended. Whether it holds devices is the ledger's to say.
+
+    `array` and `pipeline`: what it was submitted as a part of.
+    """
 
     name: JobName
     spec: JobSpec
@@ -34,3 +46,5 @@ class JobRecord(Document, frozen=True):
     submitted_at: Instant
     cancel_requested_by: str = ""
     outcome: JobOutcome | None = None
+    array: ArrayElement | None = None
+    pipeline: str = ""

@@ -8,9 +8,11 @@ Each has a conformance suite under tests/contracts that every implementation pas
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Protocol
 
 from reconciler.backend import Epoch
+from reconciler.jobs.groups import Batch, GroupRecord, Tally
 from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.store.partitionings import Partitionings
 from solver.plan.plan import Inadmissible, Plan, Starts, Waits
@@ -28,7 +30,7 @@ class StoreUnusableError(Exception):
 
 
 class DuplicateJobError(Exception):
-    """A job of that name exists and is not the one this idempotency key submitted."""
+    """A job or group of that name exists and is not the one this idempotency key submitted."""
 
 
 class UnknownJobError(KeyError):
@@ -143,6 +145,27 @@ class JobSource(Protocol):
 
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
+
+    def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
+        """Accept a group with all its jobs, or nothing of it; the same key and name again returns what is there.
+
+        Raises DuplicateJobError where a name of it is taken, by a job or by a group.
+        """
+
+    def group(self, name: JobName) -> GroupRecord:
+        """One array or pipeline. Raises UnknownJobError."""
+
+    def groups(self, limit: int = 1000) -> tuple[GroupRecord, ...]:
+        """The newest arrays and pipelines, newest first; arrays of pipelines are among them."""
+
+    def members(self, name: JobName) -> tuple[JobRecord, ...]:
+        """The jobs of a group, live and ended, as they were submitted. Raises UnknownJobError."""
+
+    def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
+        """How many jobs there are under each name, which may be a job's or a group's, and how they stand; unknown names are left out."""
+
+    def request_cancel_all(self, name: JobName, actor: str) -> None:
+        """Note for every job of a group that it shall end, as `request_cancel` does for one, at once. Raises UnknownJobError."""
 
     def job(self, name: JobName) -> JobRecord:
         """One job, live or ended. Raises UnknownJobError."""

@@ -101,13 +101,35 @@ INTERACTIVE_TIME_LIMIT = Duration(8 * 3_600_000)
 """How long an interactive job may run where neither it nor its class says so."""
 
 
+DependencyCondition = Literal["afterok", "afterany", "afternotok"]
+"""How what a job depends on must have ended: with success, in any way, without success."""
+
+
+class Dependency(Document, frozen=True):
+    """The job begins only once another one, or a whole array or pipeline, has ended in this way."""
+
+    job: JobName
+    condition: DependencyCondition = "afterok"
+
+    def __str__(self) -> str:
+        return f"{self.condition} {self.job}"
+
+
+class JobArray(Document, frozen=True):
+    """The job is submitted once for each index, as jobs of their own; at most `max_running` of them run at a time."""
+
+    indices: str
+    max_running: int | None = None
+
+
 class JobSpec(Document, frozen=True):
     """The `spec` of a Job document. A service that says no `min_replicas` starts with one.
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
-    what its class says.
+    what its class says. Rounds read neither `depends_on` nor `array`: what must wait for others is not shown to them, and an
+    array is submitted as its elements.
     """
 
     queue: QueueName
@@ -122,6 +144,8 @@ class JobSpec(Document, frozen=True):
     type: JobType = "gang"
     data: tuple[str, ...] = ()
     idle_limit: Duration | None = None
+    depends_on: tuple[Dependency, ...] = ()
+    array: JobArray | None = None
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""

@@ -17,6 +17,7 @@ from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.rules.reservation import DeclaredReservation
+from reconciler.jobs.pipelines import PipelineSpec
 from solver.world.cluster import GpuType
 from solver.world.document import encode
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -59,6 +60,7 @@ SPECS = {
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,
+    "Pipeline": PipelineSpec,
 }
 
 

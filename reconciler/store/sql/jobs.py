@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from reconciler.backend import Epoch
-from reconciler.jobs.record import JobOutcome, JobRecord
+from reconciler.jobs.groups import Batch, GroupRecord, Tally
+from reconciler.jobs.record import ArrayElement, JobOutcome, JobRecord
 from reconciler.store.protocols import DuplicateJobError, UnknownJobError
+from reconciler.store.sql.batches import group_named, group_of, insert_batch, part_of, tallied, taken
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import jobs, nominations, reservations
+from reconciler.store.sql.tables import groups, jobs, nominations, reservations
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
@@ -26,10 +30,51 @@ class SqlJobSource:
             known = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
             if known is not None and (not idempotency_key or known.idempotency_key != idempotency_key):
                 raise DuplicateJobError(f"a job {name} exists already, and names are never used again")
+            if known is None and taken(connection, [name]):
+                raise DuplicateJobError(f"an array or pipeline {name} exists already, and names are never used again")
             if known is None:
                 values = {"user": user, "submitted_at": at, "idempotency_key": idempotency_key}
                 connection.execute(insert(jobs).values(name=name, spec=encode(spec).decode(), **values))
             return self._read(connection, name)
+
+    def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
+        """Accept a whole group; an empty key matches nothing."""
+        with self._database.writing() as connection:
+            row = group_named(connection, batch.name)
+            if row is not None and idempotency_key and row.idempotency_key == idempotency_key:
+                return group_of(row)
+            insert_batch(connection, batch, user, at, idempotency_key)
+            return GroupRecord(batch.name, batch.groups[0].kind, user, at)
+
+    def group(self, name: JobName) -> GroupRecord:
+        """One array or pipeline."""
+        with self._database.reading() as connection:
+            return self._group(connection, name)
+
+    def groups(self, limit: int = 1000) -> tuple[GroupRecord, ...]:
+        """The newest groups, newest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(groups).order_by(groups.c.number.desc()).limit(limit)).all()
+        return tuple(group_of(row) for row in rows)
+
+    def members(self, name: JobName) -> tuple[JobRecord, ...]:
+        """The jobs of a group in the order of their submission."""
+        with self._database.reading() as connection:
+            group = self._group(connection, name)
+            rows = connection.execute(select(jobs).where(part_of(group)).order_by(jobs.c.number)).all()
+        return tuple(self._record(row) for row in rows)
+
+    def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
+        """Counted in the database: an array may have thousands of jobs."""
+        with self._database.reading() as connection:
+            return tallied(connection, names)
+
+    def request_cancel_all(self, name: JobName, actor: str) -> None:
+        """In one transaction, so that nothing starts because something else of the group was cancelled a moment before."""
+        with self._database.writing() as connection:
+            unasked = jobs.c.ended_at.is_(None) & (jobs.c.cancel_requested_by == "")
+            of_it = part_of(self._group(connection, name))
+            connection.execute(update(jobs).where(of_it & unasked).values(cancel_requested_by=actor))
 
     def job(self, name: JobName) -> JobRecord:
         """One job, live or ended."""
@@ -60,9 +105,16 @@ class SqlJobSource:
         with self._database.writing(epoch) as connection:
             self._read(connection, name)
             live = (jobs.c.name == name) & jobs.c.ended_at.is_(None)
-            connection.execute(update(jobs).where(live).values(ended_at=outcome.at, outcome=encode(outcome).decode()))
+            ended = {"ended_at": outcome.at, "ended_as": outcome.state, "outcome": encode(outcome).decode()}
+            connection.execute(update(jobs).where(live).values(ended))
             connection.execute(delete(nominations).where(nominations.c.job == name))
             connection.execute(delete(reservations).where(reservations.c.holder == name))
+
+    def _group(self, connection: Connection, name: JobName) -> GroupRecord:
+        row = group_named(connection, name)
+        if row is None:
+            raise UnknownJobError(f"there is no array or pipeline {name}")
+        return group_of(row)
 
     def _read(self, connection: Connection, name: JobName) -> JobRecord:
         row = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
@@ -78,4 +130,6 @@ class SqlJobSource:
             submitted_at=Instant(row.submitted_at),
             cancel_requested_by=row.cancel_requested_by,
             outcome=self._database.read_document(row.outcome, JobOutcome) if row.outcome is not None else None,
+            array=self._database.read_document(row.array, ArrayElement) if row.array is not None else None,
+            pipeline=row.pipeline or "",
         )

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -48,6 +48,23 @@ jobs = Table(
     Column("cancel_requested_by", String, nullable=False, server_default=""),
     Column("ended_at", BigInteger, index=True),  # absent, as is the outcome, while the job is live
     Column("outcome", Text),
+    Column("ended_as", String),  # the state of the outcome, to be counted
+    Column("array", Text),  # an ArrayElement; absent: it is none
+    Column("array_id", String, index=True),
+    Column("pipeline", String, index=True),
+)
+
+# Arrays and pipelines. Their names are taken like those of jobs.
+groups = Table(
+    "groups",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("kind", String, nullable=False),
+    Column("pipeline", String),  # the pipeline that an array is part of
+    Column("user", String, nullable=False),
+    Column("submitted_at", BigInteger, nullable=False),
+    Column("idempotency_key", String, nullable=False),
 )
 
 attempts = Table(

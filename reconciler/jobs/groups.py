@@ -1,0 +1,60 @@
+"""Jobs that were submitted together: arrays, and pipelines, which may have arrays in them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from reconciler.jobs.record import ArrayElement
+from solver.world.document import Document
+from solver.world.quantities import Instant
+from solver.world.workload import JobName, JobSpec
+
+GroupKind = Literal["array", "pipeline"]
+
+
+class NewGroup(Document, frozen=True):
+    """A group to be; `pipeline`: the one that an array belongs to."""
+
+    name: JobName
+    kind: GroupKind
+    pipeline: str = ""
+
+
+class NewJob(Document, frozen=True):
+    """A job to be, and which group it belongs to."""
+
+    name: JobName
+    spec: JobSpec
+    array: ArrayElement | None = None
+    pipeline: str = ""
+
+
+class Batch(Document, frozen=True):
+    """What is submitted at once: all of it or nothing. The first group is the one that was asked for."""
+
+    groups: tuple[NewGroup, ...]
+    jobs: tuple[NewJob, ...]
+
+    @property
+    def name(self) -> JobName:
+        """The name it was submitted under."""
+        return self.groups[0].name
+
+
+class GroupRecord(Document, frozen=True):
+    """A group as submitted. How it stands is how its jobs stand."""
+
+    name: JobName
+    kind: GroupKind
+    user: str
+    submitted_at: Instant
+    pipeline: str = ""
+
+
+class Tally(Document, frozen=True):
+    """How many jobs of a group have not ended, and how the others did. A job alone counts as a group of one."""
+
+    live: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
