@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
+from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
     ApiProblem,
@@ -84,6 +85,19 @@ class Client:
         """Submit a Job document, YAML or JSON, as its owner wrote it."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return decode(self._call("POST", "/v1/jobs", content=document, headers=headers), JobView)
+
+    def submit_group(self, document: bytes, idempotency_key: str = "") -> GroupView:
+        """Submit an array (a Job document with one) or a Pipeline document, YAML or JSON, whole or not at all."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return decode(self._call("POST", "/v1/groups", content=document, headers=headers), GroupView)
+
+    def group(self, name: str) -> GroupView:
+        """One array or pipeline with its jobs."""
+        return self._get(_group_path(name), GroupView)
+
+    def cancel_group(self, name: str) -> GroupView:
+        """Ask for every job of an array or pipeline to end."""
+        return decode(self._call("POST", f"{_group_path(name)}/cancel"), GroupView)
 
     def jobs(self, limit: int = 1_000) -> JobList:
         """The newest jobs."""
@@ -214,6 +228,10 @@ def _parsed(server: str) -> httpx2.URL:
 
 def _job_path(name: str) -> str:
     return f"/v1/jobs/{quote(name, safe='')}"
+
+
+def _group_path(name: str) -> str:
+    return f"/v1/groups/{quote(name, safe='')}"
 
 
 def _error(response: httpx2.Response) -> ApiError:

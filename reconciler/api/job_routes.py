@@ -11,12 +11,13 @@ from reconciler.api.answers import answer, answers
 from reconciler.api.payloads import LOG_BYTES_MAX, ApiProblem, EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.services import Services
+from reconciler.api.submission import require_admissible, require_known_dependencies
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import did_you_mean
+from reconciler.jobs.groups import NewJob
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import UnknownJobError
-from solver.plan.advice import what_would_fit
 from solver.world.cluster import Node
 from solver.world.workload import JobName
 
@@ -65,12 +66,12 @@ class JobRoutes:
     ) -> Response:
         """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
         name, spec = read_job(body, "job")
-        reasons = self._services.admit(spec)
-        if reasons:
-            told = "; ".join(str(reason) for reason in reasons)
-            raise RefusedError(
-                422, "inadmissible", f"{name} could never run: {told}.", what_would_fit(reasons), reasons
-            )
+        if spec.array is not None:
+            message = f"{name} is an array: many jobs, and no single one."
+            raise RefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
+        job = NewJob(name, spec)
+        require_admissible(self._services, [job])
+        require_known_dependencies(self._services, [job])
         record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
         self._services.wake()
         return answer(self._viewer()(record))

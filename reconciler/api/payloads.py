@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from reconciler.backend import Activity, Epoch
 from reconciler.documents.problem import Problem
-from reconciler.jobs.record import JobOutcome, JobState
+from reconciler.jobs.record import ArrayElement, JobOutcome, JobState
 from reconciler.store.protocols import Event, RoundSummary
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
@@ -46,6 +46,8 @@ class JobView(Payload, frozen=True, kw_only=True):
     tasks: tuple[TaskPlacement, ...] = ()
     cancel_requested_by: str = ""
     outcome: JobOutcome | None = None
+    array: ArrayElement | None = None
+    pipeline: str = ""
 
 
 class JobList(Payload, frozen=True, kw_only=True):

@@ -67,6 +67,8 @@ def _job_view(
         tasks=claim.tasks if claim else (),
         cancel_requested_by=record.cancel_requested_by,
         outcome=record.outcome,
+        array=record.array,
+        pipeline=record.pipeline,
     )
 
 

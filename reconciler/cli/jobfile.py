@@ -1,4 +1,4 @@
-"""What `quorate submit` is given, a file or the short form, as one checked job."""
+"""What `quorate submit` is given, a file, a script or the short form, as one checked job or pipeline."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import invalid, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.documents.job import NamedJob, read_job
+from reconciler.documents.pipeline import read_submission
 from reconciler.documents.problem import InvalidDocumentsError
+from reconciler.jobs.pipelines import NamedPipeline
 from solver.world.cluster import LEVELS
 from solver.world.document import API_VERSION, encode
-from solver.world.workload import JobName, QueueName
+from solver.world.workload import JobName, JobSpec, QueueName
+
+Submission = NamedJob | NamedPipeline
 
 _GROUP = "worker"
 """The one task group of a job in the short form."""
@@ -36,6 +40,8 @@ class ShortForm:
     time_limit: str | None
     topology: tuple[str, ...]
     env: tuple[str, ...]
+    array: str | None
+    depends_on: tuple[str, ...]
     command: tuple[str, ...]
 
     @property
@@ -50,49 +56,97 @@ class ShortForm:
         ]
         if missing:
             raise click.UsageError(f"missing {', '.join(missing)} (or -f FILE)")
-        document = {
-            "apiVersion": API_VERSION,
-            "kind": "Job",
-            "metadata": {"name": name},
-            "spec": self._spec(queue),
-        }
-        try:
-            return read_job(encode(document), "the command line")
-        except InvalidDocumentsError as error:
-            told = "; ".join(problem.message for problem in error.problems)
-            fix = " ".join(dict.fromkeys(problem.fix for problem in error.problems if problem.fix))
-            raise CommandFailedError(told, fix=fix, exit_code=Exit.USAGE) from error
+        return _checked(_document(name, self._spec(queue)), "the command line", Exit.USAGE)
+
+    def over(self, document: dict[str, Any], file: str, name: str | None, queue: str | None) -> NamedJob:
+        """The job of a script, under another name, in another queue and with other wishes where options say so."""
+        if any(value is not None for value in (self.gpus, self.tasks, self.cpu, self.memory)):
+            raise click.UsageError("the script says what its tasks need: change its #SBATCH lines")
+        own = _given({**self._wishes(), "queue": queue})
+        spec = {**document["spec"], **own, "env": {**document["spec"]["env"], **self._env()}}
+        if self.types:
+            spec["taskGroups"][0]["shape"]["gpuTypes"] = list(self.types)
+        if "queue" not in spec:
+            raise click.UsageError("the script names no partition: give the job a --queue")
+        return _checked(_document(name or document["metadata"]["name"], spec), file, Exit.ERROR)
 
     def _spec(self, queue: str | None) -> dict[str, Any]:
         shape = {"gpus": self.gpus, "gpuTypes": list(self.types), "cpu": self.cpu, "memory": self.memory}
         return {
             "queue": queue,
-            **_given(
-                {
-                    "priorityClass": self.priority_class,
-                    "timeLimit": self.time_limit,
-                    "topology": _topology_of(self.topology),
-                }
-            ),
+            **_given(self._wishes()),
             "taskGroups": [
                 {"name": _GROUP, "replicas": 1 if self.tasks is None else self.tasks, "shape": _given(shape)}
             ],
             "command": list(self.command),
-            "env": dict(_pairs(self.env, "--env", "NAME=VALUE")),
+            "env": self._env(),
         }
 
+    def _wishes(self) -> dict[str, Any]:
+        return {
+            "priorityClass": self.priority_class,
+            "timeLimit": self.time_limit,
+            "topology": _topology_of(self.topology),
+            "array": _array_of(self.array),
+            "dependsOn": [
+                {"condition": condition, "job": job}
+                for condition, job in _pairs(self.depends_on, "--depends-on", "CONDITION:JOB", ":")
+            ],
+        }
 
-def job_in_file(path: str, name: str | None, queue: str | None) -> NamedJob:
-    """The job in a file (`-`: stdin), under another name or in another queue where they are given."""
+    def _env(self) -> dict[str, str]:
+        return dict(_pairs(self.env, "--env", "NAME=VALUE"))
+
+
+def submission_in_file(path: str, name: str | None, queue: str | None) -> Submission:
+    """The job or pipeline in a file (`-`: stdin), under another name or in another queue where they are given."""
     try:
         with click.open_file(path, "rb") as file:
-            job = read_job(file.read(), "stdin" if path == "-" else path)
+            found = read_submission(file.read(), "stdin" if path == "-" else path)
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.ERROR) from error
     except OSError as error:
         raise unreadable(error, Path(path)) from error
-    spec = msgspec.structs.replace(job.spec, queue=QueueName(queue)) if queue else job.spec
-    return NamedJob(JobName(name or job.name), spec)
+    called = JobName(name or found.name)
+    if isinstance(found, NamedJob):
+        return NamedJob(called, _in_queue(found.spec, queue))
+    jobs = tuple(msgspec.structs.replace(job, spec=_in_queue(job.spec, queue)) for job in found.spec.jobs)
+    return NamedPipeline(called, msgspec.structs.replace(found.spec, jobs=jobs))
+
+
+def document_for(submission: Submission) -> bytes:
+    """The document as the server takes it."""
+    kind = "Job" if isinstance(submission, NamedJob) else "Pipeline"
+    return encode(_document(submission.name, submission.spec, kind))
+
+
+def _document(name: str | None, spec: object, kind: str = "Job") -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _checked(document: dict[str, Any], where: str, exit_code: Exit) -> NamedJob:
+    """The job of a document that we have written ourselves, so that places in it say nothing."""
+    try:
+        return read_job(encode(document), where)
+    except InvalidDocumentsError as error:
+        told = "; ".join(problem.message for problem in error.problems)
+        fix = " ".join(dict.fromkeys(problem.fix for problem in error.problems if problem.fix))
+        place = where if exit_code == Exit.ERROR else ""
+        raise CommandFailedError(told, place=place, fix=fix, exit_code=exit_code) from error
+
+
+def _in_queue(spec: JobSpec, queue: str | None) -> JobSpec:
+    return msgspec.structs.replace(spec, queue=QueueName(queue)) if queue else spec
+
+
+def _array_of(written: str | None) -> dict[str, Any] | None:
+    """`0-99%10` as the fields it is."""
+    if written is None:
+        return None
+    indices, percent, limit = written.partition("%")
+    if percent and not limit.isdecimal():
+        raise click.BadParameter(f"expected INDICES or INDICES%N, got {written!r}", param_hint="--array")
+    return {"indices": indices, **({"maxRunning": int(limit)} if percent else {})}
 
 
 def _topology_of(written: Iterable[str]) -> dict[str, str | list[str]]:
@@ -109,10 +163,10 @@ def _topology_of(written: Iterable[str]) -> dict[str, str | list[str]]:
     return wishes
 
 
-def _pairs(written: Iterable[str], option: str, expected: str) -> Iterable[tuple[str, str]]:
+def _pairs(written: Iterable[str], option: str, expected: str, between: str = "=") -> Iterable[tuple[str, str]]:
     """Each `NAME=VALUE`; raises a usage error for one that is not."""
     for pair in written:
-        name, separator, value = pair.partition("=")
+        name, separator, value = pair.partition(between)
         if not name or not separator:
             raise click.BadParameter(f"expected {expected}, got {pair!r}", param_hint=option)
         yield name, value

@@ -1,4 +1,4 @@
-"""`quorate submit`: hands a job to the control plane, or says why it could never run and what would."""
+"""`quorate submit`: hands jobs to the control plane, or says why they could never run and what would."""
 
 from __future__ import annotations
 
@@ -9,20 +9,34 @@ import click
 from reconciler.api.payloads import JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
-from reconciler.cli.jobfile import ShortForm, job_in_file
-from reconciler.cli.output import output_option, print_json
-from reconciler.cli.wait import exit_code_of, wait_for
+from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
+from reconciler.cli.named import Named, counts_of, exit_code_of
+from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.wait import wait_for
 from reconciler.cli.wording import size_of
 from reconciler.client import ApiError, Client
 from reconciler.documents.job import NamedJob
+from solver.plan.reason import count
 
 _REFUSED_STATUS = 422
+_SEPARATOR = "\0--"
 
 
-@click.command(short_help="Submit a job.")
-@click.option("-f", "--file", "path", metavar="FILE", help="A Job document, YAML or JSON; - reads stdin.")
-@click.option("--name", help="The job's name; replaces that of the file.")
-@click.option("--queue", help="The queue it is charged to; replaces that of the file.")
+class _SubmitCommand(click.Command):
+    """Keeps the place of `--`: what stands before it is a script with arguments, what begins with it a command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it, with a mark where the separator was."""
+        if "--" in args:
+            place = args.index("--")
+            args = [*args[: place + 1], _SEPARATOR, *args[place + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_SubmitCommand, short_help="Submit a job.")
+@click.option("-f", "--file", "path", metavar="FILE", help="A Job or Pipeline document, YAML or JSON; - reads stdin.")
+@click.option("--name", help="The job's name; replaces that of the file or script.")
+@click.option("--queue", help="The queue it is charged to; replaces that of the file or script.")
 @click.option("--gpus", type=click.IntRange(0), help="Whole GPUs of one task. Default: none.")
 @click.option("--tasks", type=click.IntRange(1), help="Tasks, which start together or not at all. Default: 1.")
 @click.option("--type", "types", multiple=True, help="A GPU type that will do; repeatable, the most wanted first.")
@@ -32,9 +46,17 @@ _REFUSED_STATUS = 422
 @click.option("--time-limit", help="How long it may run, such as 12h. Default: as long as its class says.")
 @click.option("--topology", multiple=True, metavar="WISH=LEVEL", help="Like required=rack or preferred=island.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable of every task; repeatable.")
+@click.option("--array", metavar="INDICES[%N]", help="Submit it once for each index, like 0-99; %10 runs 10 at a time.")
+@click.option(
+    "--depends-on",
+    multiple=True,
+    metavar="CONDITION:JOB",
+    help="Start only after JOB, an array or a pipeline: afterok, afterany or afternotok; repeatable.",
+)
 @click.option("--key", default="", help="Submitting the same name with the same key again is harmless.")
+@click.option("--strict", is_flag=True, help="Refuse a script with #SBATCH flags that would be ignored.")
 @click.option("--wait", "and_wait", is_flag=True, help="Wait until it has ended, and exit with its exit code.")
-@click.argument("command", nargs=-1, metavar="[-- COMMAND ARGS...]")
+@click.argument("words", nargs=-1, metavar="[SCRIPT [-- ARGS...] | -- COMMAND ARGS...]")
 @output_option("text", "json")
 @server_option
 @click.pass_context
@@ -45,40 +67,72 @@ def submit(
     name: str | None,
     queue: str | None,
     key: str,
+    strict: bool,
     and_wait: bool,
+    words: tuple[str, ...],
     output: str,
     server: str | None,
     **short_form: Any,
 ) -> None:
-    """Submit the job in FILE, or one of equal tasks described by options: --name, --queue and -- COMMAND at least.
+    """Submit the job or pipeline in FILE, a SCRIPT with #SBATCH lines, or a job of equal tasks described by options.
 
-    A job that could never run under the policy in force is refused, with the reasons and what would fit. Names are never
-    used again: submitting one twice is an error, unless both times carry the same --key.
+    The last needs --name, --queue and -- COMMAND at least. A job that could never run under the policy in force is refused, with
+    the reasons and what would fit. Names are never used again: submitting one twice is an error, unless both times carry
+    the same --key.
     """
-    short = ShortForm(**short_form)
-    if path is not None and not short.is_empty:
-        raise click.UsageError("-f describes the whole job: beside it only --name and --queue say more of it")
-    job = job_in_file(path, name, queue) if path is not None else short.job(name, queue)
+    submission = _asked(path, name, queue, words, strict, short_form)
     with connected(server) as client:
-        view = _submit(client, job, key, output)
+        view: Named = _submit(client, submission, key, output)
         if and_wait:
             view = wait_for(client, view.name, "ended")
     if output == "json":
         print_json(view)
     else:
-        click.echo(
-            f"{view.name}: {view.state}"
-            if and_wait
-            else f"submitted {view.name} to {view.spec.queue}: {size_of(view.spec)}"
-        )
+        click.echo(f"{view.name}: {_state_of(view)}" if and_wait else f"submitted {_words_of(view)}")
     ctx.exit(exit_code_of(view) if and_wait else Exit.OK)
 
 
-def _submit(client: Client, job: NamedJob, key: str, output: str) -> JobView:
+def _asked(
+    path: str | None, name: str | None, queue: str | None, words: tuple[str, ...], strict: bool, options: dict[str, Any]
+) -> Submission:
+    """What is to be submitted, from whichever of the three ways it is described."""
+    from reconciler.cli.scripts import document_of, is_script
+
+    before = words[: words.index(_SEPARATOR)] if _SEPARATOR in words else words
+    is_batch = bool(before) and is_script(before[0])
+    rest = tuple(word for word in words if word != _SEPARATOR)
+    short = ShortForm(**options, command=() if is_batch else rest)
+    if strict and not is_batch:
+        raise click.UsageError("--strict is for a SCRIPT with #SBATCH lines")
+    if path is not None:
+        if is_batch or not short.is_empty:
+            raise click.UsageError("-f describes the whole job: beside it only --name and --queue say more of it")
+        return submission_in_file(path, name, queue)
+    if is_batch:
+        return short.over(document_of(rest[0], rest[1:], strict), rest[0], name, queue)
+    if before and _SEPARATOR in words:
+        fix = "A script begins with #! and has #SBATCH lines; write -- before a command."
+        raise CommandFailedError("this is no script with #SBATCH lines", place=before[0], fix=fix, exit_code=Exit.USAGE)
+    return short.job(name, queue)
+
+
+def _submit(client: Client, submission: Submission, key: str, output: str) -> Named:
     try:
-        return client.submit(job.name, job.spec, key)
+        if isinstance(submission, NamedJob) and submission.spec.array is None:
+            return client.submit(submission.name, submission.spec, key)
+        return client.submit_group(document_for(submission), key)
     except ApiError as error:
         if error.status == _REFUSED_STATUS and output == "json":
             # The reasons as data, for programs; the same in words is on stderr.
             print_json(error.problem)
         raise
+
+
+def _state_of(view: Named) -> str:
+    return view.state if isinstance(view, JobView) else counts_of(view)
+
+
+def _words_of(view: Named) -> str:
+    if isinstance(view, JobView):
+        return f"{view.name} to {view.spec.queue}: {size_of(view.spec)}"
+    return f"{view.kind} {view.name}: {count(len(view.jobs), 'job')}"

@@ -7,9 +7,11 @@ from typing import Literal
 
 import click
 
-from reconciler.api.payloads import JobList, JobView
+from reconciler.api.group_payloads import GroupView
+from reconciler.api.payloads import JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
+from reconciler.cli.named import Named, NamedList, counts_of, exit_code_of, find, has_ended
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam
 from reconciler.cli.wording import state_line
@@ -49,49 +51,53 @@ def wait(
 ) -> None:
     """Wait until every JOB has ended, however it did, or runs. A job that ends without success never runs: an error.
 
-    With --propagate a job that failed without an exit code, or was cancelled, counts as 1.
+    With --propagate a job that failed without an exit code, or was cancelled, counts as 1. The name of an array or pipeline stands
+    for all of its jobs, and for the highest of their exit codes.
     """
     clock = SystemClock()
     until_s = None if timeout is None else clock.monotonic_s() + timeout.seconds
     with connected(server) as client:
         views = tuple(_wait_and_say(client, job, goal, until_s, output) for job in jobs)
     if output == "json":
-        print_json(JobList(items=views))
+        print_json(NamedList(views))
     codes = [code for view in views if (code := exit_code_of(view))]
     ctx.exit(codes[0] if propagate and codes else Exit.OK)
 
 
-def _wait_and_say(client: Client, job: str, goal: Goal, until_s: float | None, output: str) -> JobView:
+def _wait_and_say(client: Client, job: str, goal: Goal, until_s: float | None, output: str) -> Named:
     view = wait_for(client, job, goal, until_s)
     if output == "text":
-        click.echo(f"{view.name}: {state_line(view, SystemClock().now())}")
+        click.echo(f"{view.name}: {_words(view)}")
     return view
 
 
-def wait_for(client: Client, job: str, goal: Goal, until_s: float | None = None) -> JobView:
-    """The job once it has reached the goal. `until_s` is a time of the monotonic clock.
+def _words(view: Named) -> str:
+    return state_line(view, SystemClock().now()) if isinstance(view, JobView) else counts_of(view)
+
+
+def wait_for(client: Client, job: str, goal: Goal, until_s: float | None = None) -> Named:
+    """The job, or the group, once it has reached the goal. `until_s` is a time of the monotonic clock.
 
     Raises CommandFailedError at that time, and for a job that ended without success when it should run.
     """
     clock = SystemClock()
     while True:
-        view = client.job(job)
-        if view.outcome is not None and goal == "running" and view.state != "succeeded":
-            raise CommandFailedError(f"it does not run: {state_line(view, clock.now())}", place=job)
-        if view.outcome is not None or view.state == goal:
+        view = find(client, job)
+        if _reached(view, goal):
             return view
         left_s = POLL_S if until_s is None else until_s - clock.monotonic_s()
         if left_s <= 0:
-            fix = f"`quorate why {job}` says why."
-            raise CommandFailedError(
-                f"still {state_line(view, clock.now())}", place=job, fix=fix, exit_code=Exit.WAIT_TIMED_OUT
-            )
+            fix = f"`quorate why {job}` says why." if isinstance(view, JobView) else ""
+            raise CommandFailedError(f"still {_words(view)}", place=job, fix=fix, exit_code=Exit.WAIT_TIMED_OUT)
         time.sleep(min(POLL_S, left_s))
 
 
-def exit_code_of(view: JobView) -> int:
-    """What a script should see of the job: 0 only if it has succeeded or not ended, else its own code, else 1."""
-    outcome = view.outcome
-    if outcome is None or outcome.state == "succeeded":
-        return Exit.OK
-    return outcome.exit_code or Exit.ERROR
+def _reached(view: Named, goal: Goal) -> bool:
+    if isinstance(view, GroupView):
+        if goal == "running":
+            fix = "Wait for one of its jobs, or for all of them to have ended."
+            raise CommandFailedError(f"the jobs of {view.kind} {view.name} don't run all at once", fix=fix)
+        return has_ended(view)
+    if view.outcome is not None and goal == "running" and view.state != "succeeded":
+        raise CommandFailedError(f"it does not run: {_words(view)}", place=view.name)
+    return view.outcome is not None or view.state == goal

@@ -91,7 +91,9 @@ def _output_problems(pipeline: Declared[PipelineSpec], named: NamedPipeline) -> 
         at: Path = ("spec", "jobs", index)
         relative = [output for output, place in job.outputs.items() if not is_complete(place)]
         if relative and not pipeline.value.artifacts:
-            message = f"the output {relative[0]} of {job.name} has a path below the artifacts, and the pipeline names none"
+            message = (
+                f"the output {relative[0]} of {job.name} has a path below the artifacts, and the pipeline names none"
+            )
             fix = "Add spec.artifacts, or write where the output lies as a URL or an absolute path."
             yield pipeline.problem((*at, "outputs", relative[0]), "no-artifacts", message, fix)
         if job.outputs and job.spec.array is not None:

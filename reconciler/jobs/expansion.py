@@ -59,7 +59,9 @@ def require_room(jobs: int, spec: JobSpec) -> None:
     """Raise UnfitBatchError where so many jobs of a spec are too large to be kept."""
     size = jobs * len(encode(spec))
     if size > SPEC_BYTES_MAX:
-        problem = f"{jobs} jobs of this size are {size} bytes, at most {SPEC_BYTES_MAX} are kept of what is submitted at once"
+        problem = (
+            f"{jobs} jobs of this size are {size} bytes, at most {SPEC_BYTES_MAX} are kept of what is submitted at once"
+        )
         raise UnfitBatchError(problem, "Put what the command holds into a file that the tasks read.")
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from solver.world.document import Document
 from solver.world.quantities import Instant
-from solver.world.workload import JobName, JobSpec
+from solver.world.workload import Dependency, JobName, JobSpec
 
 JobState = Literal["queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
 TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
@@ -15,7 +15,7 @@ TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
 class JobOutcome(Document, frozen=True):
     """How a job ended, in which attempt (0: it never started). `exit_code` is that of the first task that failed.
 
-    `message` says it to the job's owner.
+    `message` says it to the job's owner. `unmet`: what it depended on could not come true any more, and so it never began.
     """
 
     state: Literal["succeeded", "failed", "cancelled"]
@@ -23,6 +23,7 @@ class JobOutcome(Document, frozen=True):
     exit_code: int | None = None
     message: str = ""
     attempt: int = 0
+    unmet: Dependency | None = None
 
 
 class ArrayElement(Document, frozen=True):

@@ -155,14 +155,11 @@ class JobSource(Protocol):
     def group(self, name: JobName) -> GroupRecord:
         """One array or pipeline. Raises UnknownJobError."""
 
-    def groups(self, limit: int = 1000) -> tuple[GroupRecord, ...]:
-        """The newest arrays and pipelines, newest first; arrays of pipelines are among them."""
-
     def members(self, name: JobName) -> tuple[JobRecord, ...]:
         """The jobs of a group, live and ended, as they were submitted. Raises UnknownJobError."""
 
     def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
-        """How many jobs there are under each name, which may be a job's or a group's, and how they stand; unknown names are left out."""
+        """How the jobs stand that are named, or belong to a group that is; unknown names are left out."""
 
     def request_cancel_all(self, name: JobName, actor: str) -> None:
         """Note for every job of a group that it shall end, as `request_cancel` does for one, at once. Raises UnknownJobError."""

@@ -10,9 +10,9 @@ from reconciler.backend import Epoch
 from reconciler.jobs.groups import Batch, GroupRecord, Tally
 from reconciler.jobs.record import ArrayElement, JobOutcome, JobRecord
 from reconciler.store.protocols import DuplicateJobError, UnknownJobError
-from reconciler.store.sql.batches import group_named, group_of, insert_batch, part_of, tallied, taken
+from reconciler.store.sql.batches import group_named, group_of, insert_batch, part_of, taken, tallied
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import groups, jobs, nominations, reservations
+from reconciler.store.sql.tables import jobs, nominations, reservations
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
@@ -50,12 +50,6 @@ class SqlJobSource:
         """One array or pipeline."""
         with self._database.reading() as connection:
             return self._group(connection, name)
-
-    def groups(self, limit: int = 1000) -> tuple[GroupRecord, ...]:
-        """The newest groups, newest first."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(groups).order_by(groups.c.number.desc()).limit(limit)).all()
-        return tuple(group_of(row) for row in rows)
 
     def members(self, name: JobName) -> tuple[JobRecord, ...]:
         """The jobs of a group in the order of their submission."""

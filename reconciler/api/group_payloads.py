@@ -1,0 +1,71 @@
+"""What the API answers about arrays, pipelines, and jobs that are only tried."""
+
+from __future__ import annotations
+
+from reconciler.api.payloads import Payload
+from reconciler.jobs.groups import GroupKind
+from reconciler.jobs.record import JobState
+from solver.plan.plan import Verdict
+from solver.plan.reasons import AnyReason
+from solver.world.document import Document
+from solver.world.quantities import Instant
+from solver.world.workload import Dependency, JobName, TaskPlacement
+
+
+class MemberView(Document, frozen=True, omit_defaults=False):
+    """One job of a group, and where it stands. `index`: in its `array`, where it is an element of one.
+
+    `code`: what a script should see of it: 0 unless it failed or somebody cancelled it, else its exit code, or 1 where it has none.
+    """
+
+    name: JobName
+    state: JobState
+    code: int = 0
+    array: str = ""
+    index: int | None = None
+    depends_on: tuple[Dependency, ...] = ()
+
+
+class GroupView(Payload, frozen=True, kw_only=True):
+    """An array or a pipeline: how many of its jobs are in each state, and all of them in the order of their submission."""
+
+    name: JobName
+    kind: GroupKind
+    user: str
+    submitted_at: Instant
+    pipeline: str = ""
+    max_running: int | None = None
+    counts: dict[JobState, int]
+    jobs: tuple[MemberView, ...]
+
+
+class Trial(Document, frozen=True, omit_defaults=False):
+    """What would become of one job if it were submitted now.
+
+    `refusals`: why it could never run; () if it could. `verdict`: the round's word on it; None where it would not be asked, as
+    it could never run or `waits_for` others first. `tasks`: where it would start; `evicts`: who would have to leave for it.
+    """
+
+    name: JobName
+    refusals: tuple[AnyReason, ...] = ()
+    verdict: Verdict | None = None
+    tasks: tuple[TaskPlacement, ...] = ()
+    evicts: tuple[JobName, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    @property
+    def admissible(self) -> bool:
+        """It could run one day."""
+        return not self.refusals
+
+
+class TrialList(Payload, frozen=True, kw_only=True):
+    """What would become of a job, or of every job of an array or pipeline, as of the snapshot's `time`.
+
+    `untried`: of a large array, how many more jobs there are that no round was asked about.
+    """
+
+    time: Instant
+    items: tuple[Trial, ...]
+    untried: int = 0

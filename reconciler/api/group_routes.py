@@ -1,0 +1,99 @@
+"""Arrays and pipelines over HTTP: submit, look, cancel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+
+from reconciler.api.answers import answer, answers
+from reconciler.api.group_payloads import GroupView, MemberView
+from reconciler.api.job_routes import bounded_body
+from reconciler.api.payloads import ApiProblem, JobView
+from reconciler.api.problems import RefusedError
+from reconciler.api.services import Services
+from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies
+from reconciler.api.views import job_viewer
+from reconciler.documents.pipeline import read_submission
+from reconciler.jobs.groups import GroupRecord
+from reconciler.store.protocols import UnknownJobError
+from solver.world.workload import JobName
+
+_DOCUMENT = {"schema": {"type": "object", "description": "A Job with an array, or a Pipeline: schemas/pipeline.json."}}
+_BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCUMENT, "application/yaml": _DOCUMENT}}}
+
+
+class GroupRoutes:
+    """The endpoints; `router` has them all."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.router = APIRouter(prefix="/v1/groups", tags=["jobs"], responses=answers(ApiProblem, 404))
+        add = self.router.add_api_route
+        add("", self.submit, methods=["POST"], responses=answers(GroupView), openapi_extra=_BODY)
+        add("/{name}", self.get, responses=answers(GroupView))
+        add("/{name}/cancel", self.cancel, methods=["POST"], responses=answers(GroupView))
+
+    def submit(
+        self,
+        request: Request,
+        body: Annotated[bytes, Depends(bounded_body)],
+        idempotency_key: Annotated[str, Header(max_length=200)] = "",
+    ) -> Response:
+        """Accept an array or a pipeline with all its jobs, or nothing of it. The same key and name again is the same group."""
+        batch = batch_of(read_submission(body, "job"))
+        if not batch.groups:
+            message = "This is a job alone, neither an array nor a pipeline."
+            raise RefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")
+        require_admissible(self._services, batch.jobs)
+        require_known_dependencies(self._services, batch.jobs)
+        group = self._services.jobs.submit_all(batch, request.state.user, self._services.clock.now(), idempotency_key)
+        self._services.wake()
+        return answer(self._view(group))
+
+    def get(self, name: JobName) -> Response:
+        """One array or pipeline with its jobs."""
+        return answer(self._view(self._group(name)))
+
+    def cancel(self, name: JobName, request: Request) -> Response:
+        """Ask for every job of it to end; harmless to repeat, without effect on those that have ended."""
+        group = self._group(name)
+        self._services.jobs.request_cancel_all(name, request.state.user)
+        self._services.wake()
+        return answer(self._view(group))
+
+    def _group(self, name: JobName) -> GroupRecord:
+        try:
+            return self._services.jobs.group(name)
+        except UnknownJobError as error:
+            fix = "`quorate get` lists jobs with the arrays and pipelines that they belong to."
+            raise RefusedError(404, "unknown-group", f"There is no array or pipeline {name}.", fix) from error
+
+    def _view(self, group: GroupRecord) -> GroupView:
+        view = job_viewer(self._services.ledger, self._services.sighted())
+        jobs = tuple(view(record) for record in self._services.jobs.members(group.name))
+        element = jobs[0].array if group.kind == "array" else None
+        return GroupView(
+            name=group.name,
+            kind=group.kind,
+            user=group.user,
+            submitted_at=group.submitted_at,
+            pipeline=group.pipeline,
+            max_running=element.max_running if element else None,
+            counts=dict(Counter(job.state for job in jobs)),
+            jobs=tuple(map(_member, jobs)),
+        )
+
+
+def _member(job: JobView) -> MemberView:
+    array, index = (job.array.id, job.array.index) if job.array else ("", None)
+    return MemberView(job.name, job.state, _code(job), array, index, job.spec.depends_on)
+
+
+def _code(job: JobView) -> int:
+    """A job whose turn never came has not gone wrong: whatever did speaks for itself."""
+    outcome = job.outcome
+    if outcome is None or outcome.state == "succeeded" or outcome.unmet is not None:
+        return 0
+    return outcome.exit_code or 1

@@ -1,0 +1,65 @@
+"""What a submission must pass before it is kept: it could run, and what it waits for is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from reconciler.api.problems import RefusedError
+from reconciler.api.services import Services
+from reconciler.documents.job import NamedJob
+from reconciler.documents.problem import did_you_mean
+from reconciler.jobs.expansion import UnfitBatchError, expand_array
+from reconciler.jobs.groups import Batch, NewJob
+from reconciler.jobs.pipelines import NamedPipeline, expand_pipeline
+from solver.plan.advice import what_would_fit
+from solver.world.document import digest
+from solver.world.workload import JobSpec
+
+
+def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:
+    """The jobs that a document stands for, one alone without a group. Raises RefusedError for what is too large."""
+    try:
+        if isinstance(submitted, NamedPipeline):
+            return expand_pipeline(submitted)
+        if submitted.spec.array is not None:
+            return expand_array(submitted.name, submitted.spec)
+    except UnfitBatchError as error:
+        raise RefusedError(422, "unfit", f"{error}.", error.fix) from error
+    return Batch((), (NewJob(submitted.name, submitted.spec),))
+
+
+def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
+    """Raise RefusedError where one of the jobs could never run. Those that differ only in their environment are judged once."""
+    asked = set()
+    for job in jobs:
+        bare = bare_spec(job.spec)
+        key = digest(bare)
+        if key in asked:
+            continue
+        asked.add(key)
+        reasons = services.admit(bare)
+        if reasons:
+            told = "; ".join(str(reason) for reason in reasons)
+            raise RefusedError(
+                422, "inadmissible", f"{job.name} could never run: {told}.", what_would_fit(reasons), reasons
+            )
+
+
+def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> None:
+    """Raise RefusedError where a job depends on something that is neither there nor submitted with it."""
+    batch = tuple(jobs)
+    wanted = {dependency.job: job.name for job in batch for dependency in job.spec.depends_on}
+    together = {job.name for job in batch} | {job.array.id for job in batch if job.array}
+    missing = sorted(wanted.keys() - together - services.jobs.tallies(wanted.keys()).keys())
+    if missing:
+        known = {record.name for record in services.jobs.jobs()} | together
+        fix = did_you_mean(missing[0], known) or "Submit what it depends on first."
+        message = f"{wanted[missing[0]]} depends on {missing[0]}, and there is no such job."
+        raise RefusedError(422, "unknown-dependency", message, fix)
+
+
+def bare_spec(spec: JobSpec) -> JobSpec:
+    """The spec without what no round reads and jobs of a batch differ in."""
+    return msgspec.structs.replace(spec, env={}, array=None, depends_on=())

@@ -1,0 +1,50 @@
+"""A batch script on the command line of `quorate submit`: read, and what is passed over said on stderr."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.cli.exits import Exit
+from reconciler.cli.inputs import unreadable
+from reconciler.cli.output import CommandFailedError, printable
+from reconciler.slurm.directives import ScriptError, has_directives
+from reconciler.slurm.job import PassedOver, Submitter, job_of
+
+
+def is_script(path: str) -> bool:
+    """The file is there, begins with `#!`, and has lines for sbatch."""
+    try:
+        return Path(path).is_file() and has_directives(_text(path))
+    except (OSError, UnicodeDecodeError):
+        # It is no text that can be read; whoever names it as a command knows why.
+        return False
+
+
+def document_of(path: str, arguments: Sequence[str], strict: bool) -> dict[str, Any]:
+    """The Job document that a script asks for; with `strict`, nothing of it may be passed over."""
+    try:
+        batch = job_of(_text(path), path, arguments, Submitter(str(Path.cwd()), os.environ))
+    except ScriptError as error:
+        raise CommandFailedError(str(error), place=f"{path}:{error.line}", fix=error.fix) from error
+    except OSError as error:
+        raise unreadable(error, Path(path)) from error
+    if batch.passed_over and strict:
+        told = "; ".join(_said(path, each) for each in batch.passed_over)
+        fix = "Take it out of the script, or leave --strict out."
+        raise CommandFailedError(f"not followed: {told}", fix=fix, exit_code=Exit.USAGE)
+    for each in batch.passed_over:
+        click.echo(f"ignored: {_said(path, each)}", err=True)
+    return batch.document
+
+
+def _said(path: str, each: PassedOver) -> str:
+    return printable(f"{path}:{each.line}: {each.flag}: {each.why}")
+
+
+def _text(path: str) -> str:
+    return Path(path).read_bytes().decode()
