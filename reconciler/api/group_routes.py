@@ -17,7 +17,7 @@ from reconciler.api.submission import batch_of, require_admissible, require_know
 from reconciler.api.views import job_viewer
 from reconciler.documents.pipeline import read_submission
 from reconciler.jobs.groups import GroupRecord
-from reconciler.store.protocols import UnknownJobError
+from reconciler.store.job_source import UnknownJobError
 from solver.world.workload import JobName
 
 _DOCUMENT = {"schema": {"type": "object", "description": "A Job with an array, or a Pipeline: schemas/pipeline.json."}}

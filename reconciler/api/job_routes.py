@@ -17,7 +17,7 @@ from reconciler.documents.job import read_job
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.groups import NewJob
 from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import UnknownJobError
+from reconciler.store.job_source import UnknownJobError
 from solver.world.cluster import Node
 from solver.world.workload import JobName
 

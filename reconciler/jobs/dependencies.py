@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Literal
 
 from reconciler.jobs.groups import Tally
 from reconciler.jobs.record import JobRecord
+from reconciler.jobs.settlements import Abandon
+from solver.world.document import Document
 from solver.world.workload import Dependency, JobName
+
+
+class Depends(Document, frozen=True, tag_field="block", tag="depends"):
+    """What it waits for has not come true yet."""
+
+    unmet: tuple[Dependency, ...]
+
+    def __str__(self) -> str:
+        return f"begins only after: {', '.join(map(str, self.unmet))}"
+
 
 Standing = Literal["met", "open", "hopeless"]
 
@@ -30,12 +43,25 @@ def depended_on(records: Iterable[JobRecord]) -> set[JobName]:
 
 def unmet(record: JobRecord, tallies: Mapping[JobName, Tally]) -> tuple[Dependency, ...]:
     """What a job still waits for."""
-    return tuple(each for each in record.spec.depends_on if standing_of(each, tallies[each.job]) != "met")
+    return tuple(each for each in record.spec.depends_on if not _is_met(each, tallies.get(each.job)))
 
 
-def hopeless(record: JobRecord, tallies: Mapping[JobName, Tally]) -> Dependency | None:
-    """The first condition of a job that can't come true any more; None: all of them may."""
+def _is_met(dependency: Dependency, tally: Tally | None) -> bool:
+    """What nobody knows has not ended."""
+    return tally is not None and standing_of(dependency, tally) == "met"
+
+
+def abandoned(
+    records: Iterable[JobRecord], holding: Collection[JobName], tallies: Mapping[JobName, Tally]
+) -> Iterator[Abandon]:
+    """The jobs that can never begin any more. What has begun goes on: what it waited for had come true, and stays so."""
+    for record in records:
+        if record.outcome is None and not record.cancel_requested_by and record.name not in holding:
+            yield from islice(_hopeless(record, tallies), 1)
+
+
+def _hopeless(record: JobRecord, tallies: Mapping[JobName, Tally]) -> Iterator[Abandon]:
     for each in record.spec.depends_on:
-        if standing_of(each, tallies[each.job]) == "hopeless":
-            return each
-    return None
+        tally = tallies.get(each.job)
+        if tally is not None and standing_of(each, tally) == "hopeless":
+            yield Abandon(record.name, each, str(tally))

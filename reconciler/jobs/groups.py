@@ -58,3 +58,12 @@ class Tally(Document, frozen=True):
     succeeded: int = 0
     failed: int = 0
     cancelled: int = 0
+
+    def __str__(self) -> str:
+        counts = {
+            "not ended": self.live,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "cancelled": self.cancelled,
+        }
+        return ", ".join(f"{number} {what}" for what, number in counts.items() if number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.backend import Logs, TaskStatus
 from reconciler.jobs.record import JobOutcome
-from reconciler.jobs.settlements import Cancel, Cull, End, Fail, Succeed, TimeOut
+from reconciler.jobs.settlements import Abandon, Cancel, Cull, End, Fail, Succeed, TimeOut
 from reconciler.jobs.tail import last_lines
 from solver.world.quantities import Instant
 
@@ -21,6 +21,9 @@ def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
         case Cull(_, limit):
             # Nothing went wrong: whoever forgot it has lost nothing but what others now use.
             return JobOutcome("cancelled", now, message=f"it was idle for longer than its idle limit of {limit}")
+        case Abandon(_, unmet, became):
+            message = f"dependency {unmet} can't come true any more: {became}"
+            return JobOutcome("cancelled", now, message=message, unmet=unmet)
         case Cancel(_, actor):
             return JobOutcome("cancelled", now, message=f"cancelled by {actor}")
 

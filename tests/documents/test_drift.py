@@ -13,11 +13,11 @@ from msgspec import inspect
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
+from reconciler.jobs.pipelines import PipelineSpec
 from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.rules.reservation import DeclaredReservation
-from reconciler.jobs.pipelines import PipelineSpec
 from solver.world.cluster import GpuType
 from solver.world.document import encode
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu

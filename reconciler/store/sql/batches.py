@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 
 from reconciler.jobs.groups import Batch, GroupRecord, NewJob, Tally
-from reconciler.store.protocols import DuplicateJobError
+from reconciler.store.job_source import DuplicateJobError
 from reconciler.store.sql.tables import groups, jobs
 from solver.world.document import encode
 from solver.world.quantities import Instant

@@ -46,6 +46,9 @@ jobs = Table(
     Column("submitted_at", BigInteger, nullable=False),
     Column("idempotency_key", String, nullable=False),
     Column("cancel_requested_by", String, nullable=False, server_default=""),
+    Column("suspended_by", String, nullable=False, server_default=""),
+    Column("requeue_attempt", Integer, nullable=False, server_default="0"),
+    Column("requeued_by", String, nullable=False, server_default=""),
     Column("ended_at", BigInteger, index=True),  # absent, as is the outcome, while the job is live
     Column("outcome", Text),
     Column("ended_as", String),  # the state of the outcome, to be counted
@@ -65,6 +68,14 @@ groups = Table(
     Column("user", String, nullable=False),
     Column("submitted_at", BigInteger, nullable=False),
     Column("idempotency_key", String, nullable=False),
+)
+
+failures = Table(
+    "failures",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("failure", Text, nullable=False),
 )
 
 attempts = Table(
@@ -185,5 +196,6 @@ events = Table(
     Column("subject", String, nullable=False),
     Column("cause", Text, nullable=False),
     Column("actor", String, nullable=False),
+    Column("state", String, nullable=False),  # what a job is from then on; empty: as before
     Index("events_subject", "subject", "number"),
 )
