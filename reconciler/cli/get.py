@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import click
+import msgspec
 
+from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobList, JobView, QueueView
 from reconciler.cli.connection import connected, server_option
+from reconciler.cli.folding import Folded, folded
+from reconciler.cli.named import counts_of, find
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
+from reconciler.cli.trees import tree_of
 from reconciler.cli.wording import class_of, nodes_of, standing, with_idleness
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.documents.problem import did_you_mean
+from solver.plan.reason import count
+from solver.world.quantities import Instant
 
 STATES = ("queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled")
 
@@ -32,27 +39,57 @@ STATES = ("queued", "starting", "running", "stopping", "succeeded", "failed", "c
     show_default=True,
     help="Look at no more than this many of the newest jobs.",
 )
+@click.option("--expand", is_flag=True, help="Every element of an array on a line of its own.")
 @output_option("text", "wide", "json")
 @server_option
 def get(
-    job: str | None, queue: str | None, states: tuple[str, ...], limit: int, output: str, server: str | None
+    job: str | None,
+    queue: str | None,
+    states: tuple[str, ...],
+    limit: int,
+    expand: bool,
+    output: str,
+    server: str | None,
 ) -> None:
     """List the newest jobs, or one JOB: its queue, state and size, where it runs or how it ended.
 
-    `-o wide` adds who submitted it and when, its tasks, and every node.
+    An array is one line that counts its elements; the name of a pipeline shows its jobs as a tree. `-o wide` adds who
+    submitted it and when, its tasks, and every node.
     """
     with connected(server) as client:
-        jobs = (client.job(job),) if job else client.jobs(limit).items
+        found = find(client, job) if job else None
+        if isinstance(found, GroupView):
+            _show(found, states, expand, output)
+            return
+        jobs = (found,) if found else client.jobs(limit).items
         if queue is not None:
             below = _with_those_below(client, queue)
             jobs = tuple(each for each in jobs if each.spec.queue in below)
-    jobs = tuple(each for each in jobs if not states or each.state in states)
+        jobs = tuple(each for each in jobs if not states or each.state in states)
+        folds = not (expand or states or found)
+        lines = tuple(folded(jobs, client.group)) if folds and output != "json" else jobs
     if output == "json":
         print_json(JobList(items=jobs))
-    elif jobs:
-        _print(jobs, wide=output == "wide")
+    elif lines:
+        _print(lines, wide=output == "wide")
     else:
         click.echo("no jobs")
+
+
+def _show(group: GroupView, states: tuple[str, ...], expand: bool, output: str) -> None:
+    """One array or pipeline."""
+    if output == "json":
+        print_json(group)
+        return
+    limit = f", at most {group.max_running} at a time" if group.max_running else ""
+    click.echo(f"{group.name}: {group.kind} of {count(len(group.jobs), 'job')}{limit}: {counts_of(group)}")
+    if expand or states:
+        print_table(
+            ("NAME", "STATE"), ([job.name, job.state] for job in group.jobs if not states or job.state in states)
+        )
+    elif group.kind == "pipeline":
+        for line in tree_of(group):
+            click.echo(line)
 
 
 def _with_those_below(client: Client, queue: str) -> set[str]:
@@ -70,13 +107,24 @@ def _subtree(queue: str, queues: tuple[QueueView, ...]) -> Iterable[str]:
             yield from _subtree(each.name, queues)
 
 
-def _print(jobs: Iterable[JobView], wide: bool) -> None:
+def _print(jobs: Iterable[JobView | Folded], wide: bool) -> None:
     now = SystemClock().now()
     headings = ["NAME", "QUEUE", "CLASS", "STATE", "GPUS", "AGE", "WHERE"]
-    rows = [_row(job, now - job.submitted_at, wide) for job in jobs]
+    rows = [
+        _folded_row(job, now, wide) if isinstance(job, Folded) else _row(job, now - job.submitted_at, wide)
+        for job in jobs
+    ]
     if wide:
         headings += ["TASKS", "ATTEMPT", "USER", "SUBMITTED"]
     print_table(headings, rows, right=("GPUS", "AGE", "TASKS", "ATTEMPT"))
+
+
+def _folded_row(array: Folded, now: Instant, wide: bool) -> list[str]:
+    """What all elements have in common is that of one."""
+    one = array.element
+    row = _row(msgspec.structs.replace(one, name=array.name, tasks=(), outcome=None), now - one.submitted_at, wide)
+    row[3] = array.counts
+    return row
 
 
 def _row(job: JobView, age_ms: int, wide: bool) -> list[str]:

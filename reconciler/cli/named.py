@@ -55,4 +55,4 @@ def exit_code_of(view: Named) -> int:
 
 def counts_of(view: GroupView) -> str:
     """`3 running, 5 queued, 2 succeeded`."""
-    return ", ".join(f"{number} {state}" for state, number in view.counts.items())
+    return ", ".join(f"{number} {state}" for state, number in sorted(view.counts.items()))
