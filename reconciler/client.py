@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from reconciler.api.group_payloads import GroupView
+from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
     ApiProblem,
@@ -90,6 +90,10 @@ class Client:
         """Submit an array (a Job document with one) or a Pipeline document, YAML or JSON, whole or not at all."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return decode(self._call("POST", "/v1/groups", content=document, headers=headers), GroupView)
+
+    def test(self, document: bytes) -> TrialList:
+        """What would become of a Job or Pipeline document if it were submitted now. Nothing is kept."""
+        return decode(self._call("POST", "/v1/jobs:test", content=document), TrialList)
 
     def group(self, name: str) -> GroupView:
         """One array or pipeline with its jobs."""

@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI, Response
 from reconciler.api import problems
 from reconciler.api.answers import answer, schemas_of
 from reconciler.api.cluster_routes import ClusterRoutes
-from reconciler.api.group_payloads import GroupView
+from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
 from reconciler.api.job_routes import JobRoutes
@@ -28,12 +28,13 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.services import Services
+from reconciler.api.trial_routes import TrialRoutes
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     ApiProblem, EventList, GroupView, Health, JobList, JobView, NodeList,
-    PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Why,
+    PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, TrialList, Why,
 ]  # fmt: skip
 
 
@@ -45,6 +46,7 @@ def create_app(services: Services, guard: Guard) -> FastAPI:
     problems.install(app)
     app.include_router(JobRoutes(services).router)
     app.include_router(GroupRoutes(services).router)
+    app.include_router(TrialRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
     schemas = schemas_of(_DESCRIBED)
 

@@ -81,7 +81,7 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
         apart = (f"its tasks are {extent}",) if extent else ()
         return (f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}", *apart, *_idle_words(view))
-    return _words_of(verdict) if verdict else ("no round has looked at it yet",)
+    return verdict_words(verdict) if verdict else ("no round has looked at it yet",)
 
 
 def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
@@ -99,7 +99,8 @@ def _idle_words(view: JobView) -> Iterator[str]:
         yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
 
 
-def _words_of(verdict: Verdict) -> tuple[str, ...]:
+def verdict_words(verdict: Verdict) -> tuple[str, ...]:
+    """What a round says of a job, as sentences."""
     match verdict:
         case Starts(gpus=gpus, entitled=entitled, extent=extent):
             where = f", {extent}" if extent else ""

@@ -12,6 +12,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
 from reconciler.cli.named import Named, counts_of, exit_code_of
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.trial import try_out
 from reconciler.cli.wait import wait_for
 from reconciler.cli.wording import size_of
 from reconciler.client import ApiError, Client
@@ -54,6 +55,7 @@ class _SubmitCommand(click.Command):
     help="Start only after JOB, an array or a pipeline: afterok, afterany or afternotok; repeatable.",
 )
 @click.option("--key", default="", help="Submitting the same name with the same key again is harmless.")
+@click.option("--test-only", is_flag=True, help="Say what would happen, and when, and submit nothing.")
 @click.option("--strict", is_flag=True, help="Refuse a script with #SBATCH flags that would be ignored.")
 @click.option("--wait", "and_wait", is_flag=True, help="Wait until it has ended, and exit with its exit code.")
 @click.argument("words", nargs=-1, metavar="[SCRIPT [-- ARGS...] | -- COMMAND ARGS...]")
@@ -68,6 +70,7 @@ def submit(
     queue: str | None,
     key: str,
     strict: bool,
+    test_only: bool,
     and_wait: bool,
     words: tuple[str, ...],
     output: str,
@@ -82,6 +85,8 @@ def submit(
     """
     submission = _asked(path, name, queue, words, strict, short_form)
     with connected(server) as client:
+        if test_only:
+            ctx.exit(try_out(client, submission, output))
         view: Named = _submit(client, submission, key, output)
         if and_wait:
             view = wait_for(client, view.name, "ended")

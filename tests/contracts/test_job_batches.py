@@ -88,7 +88,9 @@ def test_jobs_are_counted_under_every_name_they_go_by(stores: Stores) -> None:
 
 
 def test_more_names_than_a_statement_takes_are_counted(stores: Stores) -> None:
-    jobs = tuple(NewJob(JobName(f"big-{index}"), SPEC, ArrayElement(JobName("big"), index, 1201)) for index in range(1201))
+    jobs = tuple(
+        NewJob(JobName(f"big-{index}"), SPEC, ArrayElement(JobName("big"), index, 1201)) for index in range(1201)
+    )
     accept(stores, Batch((NewGroup(JobName("big"), "array"),), jobs))
     assert stores.jobs.tallies([job.name for job in jobs]) == {job.name: Tally(live=1) for job in jobs}
 

@@ -95,7 +95,9 @@ def test_a_job_that_can_never_begin_ends_and_so_on_down_the_line(site: Site) -> 
 
 def test_a_cancelled_pipeline_begins_nothing_for_its_failures(site: Site) -> None:
     clean = NewJob(JobName("p-clean"), spec("sleep 1s", Dependency(JobName("p-a"), "afternotok")), pipeline="p")
-    batch = Batch((NewGroup(JobName("p"), "pipeline"),), (NewJob(JobName("p-a"), spec("sleep 60s"), pipeline="p"), clean))
+    batch = Batch(
+        (NewGroup(JobName("p"), "pipeline"),), (NewJob(JobName("p-a"), spec("sleep 60s"), pipeline="p"), clean)
+    )
     site.store.jobs.submit_all(batch, "ada", site.clock.now(), "")
     site.one_pass()
     site.store.jobs.request_cancel_all(JobName("p"), "ada")

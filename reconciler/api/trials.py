@@ -1,0 +1,86 @@
+"""What would become of jobs if they were submitted now: the last snapshot with them in it, solved once and thrown away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from reconciler.api.group_payloads import Trial, TrialList
+from reconciler.api.services import Services
+from reconciler.api.submission import bare_spec, require_known_dependencies
+from reconciler.api.views import verdict_words
+from reconciler.jobs.groups import Batch, NewJob
+from reconciler.store.job_source import DuplicateJobError
+from solver.plan.plan import Bind, Evict, Plan, Shrink
+from solver.plan.reasons import AnyReason
+from solver.solve import solve
+from solver.world.document import digest
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job
+
+JOBS_MAX = 100
+"""Of one submission: what a round says of the hundredth element of an array it says of the others too."""
+
+
+def tried(services: Services, batch: Batch, user: str) -> TrialList:
+    """A trial of every job up to JOBS_MAX. Nothing is kept, and nobody is asked to leave.
+
+    Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RefusedError for unknown dependencies.
+    """
+    taken = services.jobs.tallies([*(job.name for job in batch.jobs), *(group.name for group in batch.groups)])
+    if taken:
+        raise DuplicateJobError(f"{min(taken)} exists already, and names are never used again")
+    require_known_dependencies(services, batch.jobs)
+    snapshot, jobs = services.snapshot(), batch.jobs[:JOBS_MAX]
+    refusals = dict(_refusals(services, jobs))
+    begin = [job for job in jobs if not refusals[job.name] and not job.spec.depends_on]
+    plan = _plan(services, snapshot, _at_a_time(begin), user)
+    items = tuple(_trial(job, refusals[job.name], plan) for job in jobs)
+    return TrialList(time=snapshot.time, items=items, untried=len(batch.jobs) - len(jobs))
+
+
+def _refusals(services: Services, jobs: Iterable[NewJob]) -> Iterator[tuple[str, tuple[AnyReason, ...]]]:
+    known: dict[str, tuple[AnyReason, ...]] = {}
+    for job in jobs:
+        bare = bare_spec(job.spec)
+        key = digest(bare)
+        if key not in known:
+            known[key] = services.admit(bare)
+        yield job.name, known[key]
+
+
+def _at_a_time(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
+    """Those that a round would be asked about: of an array no more than may run at a time."""
+    begun: Counter[str] = Counter()
+    for job in jobs:
+        array = job.array
+        if array is None or array.max_running is None or begun[array.id] < array.max_running:
+            yield job
+        if array is not None:
+            begun[array.id] += 1
+
+
+def _plan(services: Services, snapshot: Snapshot, jobs: Iterable[NewJob], user: str) -> Plan:
+    """Without the optimiser, which belongs to the loop: quick, and the same every time; a round may find better places."""
+    _, policy = services.policy()
+    asked = (Job(job.name, snapshot.time, bare_spec(job.spec), user) for job in jobs)
+    world = snapshot_of(snapshot.time, snapshot.nodes, (*snapshot.jobs, *asked), snapshot.in_flight)
+    return solve(world, policy, None)
+
+
+def _trial(job: NewJob, refusals: tuple[AnyReason, ...], plan: Plan) -> Trial:
+    verdict = next((each for each in plan.verdicts if each.job == job.name), None)
+    bound = next((step for step in plan.steps if isinstance(step, Bind) and step.job == job.name), None)
+    leave = (step.job for step in plan.steps if isinstance(step, Evict | Shrink) and step.beneficiary == job.name)
+    waits_for = tuple(map(str, job.spec.depends_on))
+    if not waits_for and not refusals and verdict is None and job.array:
+        waits_for = (f"others of array {job.array.id}",)
+    return Trial(
+        job.name,
+        refusals,
+        verdict,
+        bound.tasks if bound else (),
+        tuple(leave),
+        waits_for,
+        tuple(map(str, refusals)) or (verdict_words(verdict) if verdict else ()),
+    )
