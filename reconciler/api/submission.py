@@ -54,7 +54,7 @@ def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> No
     together = {job.name for job in batch} | {job.array.id for job in batch if job.array}
     missing = sorted(wanted.keys() - together - services.jobs.tallies(wanted.keys()).keys())
     if missing:
-        known = {record.name for record in services.jobs.jobs()} | together
+        known = {record.name for record in services.jobs.jobs()} | together - {wanted[missing[0]]}
         fix = did_you_mean(missing[0], known) or "Submit what it depends on first."
         message = f"{wanted[missing[0]]} depends on {missing[0]}, and there is no such job."
         raise RefusedError(422, "unknown-dependency", message, fix)

@@ -8,12 +8,14 @@ from typing import Literal
 
 import click
 
+from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView, Why
 from reconciler.cli.connection import connected, server_option
+from reconciler.cli.named import counts_of, find
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, devices_of, shape_words, size_of, state_line
+from reconciler.cli.wording import class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.plan.reason import count
@@ -38,9 +40,14 @@ class JobDescription(Document, frozen=True, omit_defaults=False):
 def describe(job: str, output: str, server: str | None) -> None:
     """Show what JOB asked for, where its tasks are, why it is where it is, and what happened to it.
 
-    The values of its environment are left out of the text: they may be secrets.
+    Of an array or pipeline: how many of its jobs are in which state, and which went wrong. The values of a job's environment
+    are left out of the text: they may be secrets.
     """
     with connected(server) as client:
+        found = find(client, job)
+        if isinstance(found, GroupView):
+            _describe_group(found, output)
+            return
         description = JobDescription(client.job(job), client.why(job), client.events(job).items)
     if output == "json":
         print_json(description)
@@ -48,6 +55,26 @@ def describe(job: str, output: str, server: str | None) -> None:
     print_fields(_fields(description))
     _print_tasks(description.job)
     _print_events(description.events)
+
+
+def _describe_group(group: GroupView, output: str) -> None:
+    if output == "json":
+        print_json(group)
+        return
+    failed = [job.name for job in group.jobs if job.code]
+    print_fields(
+        (name, value)
+        for name, value in (
+            ("Name", group.name),
+            (group.kind.capitalize(), f"{count(len(group.jobs), 'job')}: {counts_of(group)}"),
+            ("Pipeline", group.pipeline),
+            ("At a time", f"at most {group.max_running}" if group.max_running else ""),
+            ("User", group.user),
+            ("Submitted", local(group.submitted_at)),
+            ("Went wrong", short_list(failed, named_max=20)),
+        )
+        if value
+    )
 
 
 def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:

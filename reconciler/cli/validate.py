@@ -30,7 +30,7 @@ class ValidationReport(Document, frozen=True, omit_defaults=False):
 @output_option("text", "json", "github")
 @click.pass_context
 def validate(ctx: click.Context, path: Path, output: str) -> None:
-    """Check the policy repository at PATH (its folders policies/ and cluster-state/), or one job file.
+    """Check the policy repository at PATH (its folders policies/ and cluster-state/), or one Job or Pipeline file.
 
     Prints every problem with its place and a fix. Exits with 3 if there is an error, with 0 if there are only warnings.
     """
@@ -59,10 +59,10 @@ def _problems(path: Path) -> tuple[Problem, ...]:
 
 
 def _job_problems(path: Path) -> tuple[Problem, ...]:
-    from reconciler.documents.job import read_job
+    from reconciler.documents.pipeline import read_submission
 
     try:
-        read_job(path.read_bytes(), str(path))
+        read_submission(path.read_bytes(), str(path))
     except InvalidDocumentsError as error:
         return error.problems
     return ()

@@ -107,7 +107,7 @@ def _read_documents(path: str, raw: bytes, found: Gathered) -> None:
 def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
     place = document.place(("kind",))
     folder = FOLDER_OF_KIND.get(kind)
-    if kind == "Job":
+    if kind in ("Job", "Pipeline"):
         fix = f"Move it out of the repository and submit it: quorate submit -f {path.rpartition('/')[2]}."
         yield problem_at(path, place, "job-in-git", "jobs do not live in the repository", fix)
     elif folder is None:

@@ -146,6 +146,15 @@ def test_an_array_is_waited_for_with_its_worst_code(
     assert "don't run all at once" in quorate("wait", "sweep", "--for", "running").err
 
 
+def test_an_array_is_described_with_what_went_wrong(quorate: Quorate, site: Site) -> None:
+    quorate(*SWEEP)
+    finish(site, "sweep-2", JobOutcome("failed", NOW, 3))
+    assert quorate("describe", "sweep").out == (
+        "Name        sweep\nArray       3 jobs: 1 failed, 2 queued\nAt a time   at most 2\nUser        alice\n"
+        "Submitted   2023-11-15 00:13:20 +02:00\nWent wrong  sweep-2\n"
+    )
+
+
 def test_a_group_is_cancelled_by_its_name(quorate: Quorate, site: Site, pipeline: str) -> None:
     quorate("submit", "-f", pipeline)
     submitted(site, "alone")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reconciler.slurm.job import Submitter, job_of
+from solver.world.document import encode
 from tests.e2e.control_plane import ControlPlane, until
 
 DONE = {"succeeded", "failed", "cancelled"}
@@ -63,10 +65,8 @@ def test_a_failure_takes_the_branches_that_the_conditions_say(plane: ControlPlan
 
 
 def test_a_batch_script_runs_as_a_job(plane: ControlPlane, tmp_path: Path) -> None:
-    from reconciler.slurm.job import Submitter, job_of
-    from solver.world.document import encode
-
-    text = "#!/bin/bash\n#SBATCH -J from-slurm -p team -n 2 --gpus-per-task=1 --mem=2M\necho rank $SLURM_PROCID of $SLURM_NTASKS $1\n"
+    flags = "#SBATCH -J from-slurm -p team -n 2 --gpus-per-task=1 --mem=2M"
+    text = f"#!/bin/bash\n{flags}\necho rank $SLURM_PROCID of $SLURM_NTASKS $1\n"
     plane.start()
     plane.until_ready()
     with plane.client() as client:
