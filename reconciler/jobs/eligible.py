@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from types import MappingProxyType
 
 from reconciler.jobs.dependencies import Depends, unmet
 from reconciler.jobs.failure import FailureKind
@@ -41,8 +40,8 @@ Block = Suspended | Retrying | Depends | Throttled
 def blocks(
     records: Iterable[JobRecord],
     now: Instant,
-    holding: Collection[JobName] = (),
-    tallies: Mapping[JobName, Tally] = MappingProxyType({}),
+    holding: Collection[JobName],
+    tallies: Mapping[JobName, Tally],
 ) -> dict[JobName, Block]:
     """What holds back each live job that may not begin now. One that is `holding` devices is not among those that begin.
 

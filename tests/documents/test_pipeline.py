@@ -134,8 +134,8 @@ def test_two_outputs_never_share_a_variable() -> None:
 def test_a_job_is_a_submission_too() -> None:
     text = (
         "apiVersion: quorate.dev/v1\nkind: Job\nmetadata: {name: sweep}\n"
-        "spec: {queue: q, array: {indices: 0-9, maxRunning: 3},\n"
-        "  taskGroups: [{name: w, replicas: 1, shape: {}}], command: [x]}\n"
+        "spec:\n  queue: q\n  array: {indices: 0-9, maxRunning: 3}\n"
+        "  taskGroups: [{name: w, replicas: 1, shape: {}}]\n  command: [x]\n"
     )
     found = read_submission(text.encode(), "job.yaml")
     assert isinstance(found, NamedJob)
