@@ -123,9 +123,10 @@ def test_a_cycle_is_named() -> None:
 
 def test_two_outputs_never_share_a_variable() -> None:
     twice = PIPELINE.replace("- name: prepare", "- name: a").replace("job: prepare", "job: a")
+    other = "spec: {queue: team, taskGroups: [{name: w, replicas: 1, shape: {}}], command: [x]}"
     twice = twice.replace("outputs: {data:", "outputs: {b-c:").replace(
         "    - name: train\n      dependsOn: [{job: a}]",
-        "    - name: a-b\n      outputs: {c: x}\n      spec: {queue: team, taskGroups: [{name: w, replicas: 1, shape: {}}], command: [x]}\n"
+        f"    - name: a-b\n      outputs: {{c: x}}\n      {other}\n"
         "    - name: train\n      dependsOn: [{job: a}, {job: a-b}]",
     )
     assert problems(twice) == ["13:7 same-variable"]
