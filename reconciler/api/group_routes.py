@@ -18,6 +18,7 @@ from reconciler.api.views import job_viewer
 from reconciler.documents.pipeline import read_submission
 from reconciler.jobs.groups import GroupRecord
 from reconciler.store.job_source import UnknownJobError
+from reconciler.store.protocols import Event
 from solver.world.workload import JobName
 
 _DOCUMENT = {"schema": {"type": "object", "description": "A Job with an array, or a Pipeline: schemas/pipeline.json."}}
@@ -48,7 +49,10 @@ class GroupRoutes:
             raise RefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")
         require_admissible(self._services, batch.jobs)
         require_known_dependencies(self._services, batch.jobs)
-        group = self._services.jobs.submit_all(batch, request.state.user, self._services.clock.now(), idempotency_key)
+        now, user = self._services.clock.now(), request.state.user
+        group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        if group.submitted_at == now:
+            self._note("submitted", group.name, f"{group.kind} of {len(batch.jobs)} jobs", user)
         self._services.wake()
         return answer(self._view(group))
 
@@ -60,8 +64,13 @@ class GroupRoutes:
         """Ask for every job of it to end; harmless to repeat, without effect on those that have ended."""
         group = self._group(name)
         self._services.jobs.request_cancel_all(name, request.state.user)
+        self._note("cancel-asked", name, "cancel was asked for all its jobs", request.state.user)
         self._services.wake()
         return answer(self._view(group))
+
+    def _note(self, kind: str, name: JobName, cause: str, user: str) -> None:
+        """One line on record of the group as a whole: its jobs have histories of their own."""
+        self._services.history.record_event(Event(self._services.clock.now(), kind, name, cause, user))
 
     def _group(self, name: JobName) -> GroupRecord:
         try:
@@ -71,7 +80,7 @@ class GroupRoutes:
             raise RefusedError(404, "unknown-group", f"There is no array or pipeline {name}.", fix) from error
 
     def _view(self, group: GroupRecord) -> GroupView:
-        view = job_viewer(self._services.ledger, self._services.sighted())
+        view = job_viewer(self._services)
         jobs = tuple(view(record) for record in self._services.jobs.members(group.name))
         element = jobs[0].array if group.kind == "array" else None
         return GroupView(

@@ -158,9 +158,26 @@ def test_an_array_is_described_with_what_went_wrong(quorate: Quorate, site: Site
 def test_a_group_is_cancelled_by_its_name(quorate: Quorate, site: Site, pipeline: str) -> None:
     quorate("submit", "-f", pipeline)
     submitted(site, "alone")
-    assert quorate("cancel", "run", "alone").out == "run: all its jobs are asked to end\nalone: asked to end\n"
+    assert quorate("cancel", "run", "alone").out == "run: all its jobs: asked to end\nalone: asked to end\n"
     assert {record.cancel_requested_by for record in site.store.jobs.jobs()} == {"alice"}
     assert "There is no job rum" in quorate("cancel", "rum").err
+
+
+def test_a_group_is_suspended_job_by_job(quorate: Quorate, site: Site) -> None:
+    quorate(*SWEEP)
+    finish(site, "sweep-2", JobOutcome("succeeded", NOW, 0))
+    assert quorate("suspend", "sweep").out == "sweep: all its jobs: asked to wait until it is resumed\n"
+    assert {record.name: record.suspended_by for record in site.store.jobs.jobs()} == {
+        "sweep-1": "alice", "sweep-2": "", "sweep-3": "alice"
+    }  # fmt: skip
+
+
+def test_why_says_what_a_job_waits_for(quorate: Quorate, site: Site) -> None:
+    quorate(*SWEEP)
+    quorate("submit", "--name", "after", "--queue", "team", "--depends-on", "afterok:sweep", "--", "true")
+    assert "begins only after: afterok sweep" in quorate("why", "after").out
+    site.bind("sweep-1", on(NODES[0], 0))
+    assert "array sweep runs 2 of at most 2 at a time; lower indices go first" in quorate("why", "sweep-3").out
 
 
 def test_dependencies_name_what_is_there(quorate: Quorate, site: Site) -> None:
