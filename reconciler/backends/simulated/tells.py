@@ -43,7 +43,7 @@ class SimulatedTells:
             return
         known.append((order, growth))
         for number, task in enumerate(self._cluster.intervals):
-            if (task.job, task.attempt) == (order.job, order.attempt) and task.growth <= growth:
+            if (task.job, task.attempt) == (order.job, order.attempt):
                 then = self._cluster.soon(at)
                 self._cluster.schedule(then, lambda then, number=number: self._tell(number, order, then))  # type: ignore[misc]
 
