@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -62,7 +63,8 @@ def _follow(client: Client) -> None:
         return table_of(_HEADINGS, (row_of(line, now) for line in client.top().items), right=_NUMBERS)
 
     console = Console(markup=False, emoji=False, highlight=False)
-    with Live(shown(), console=console, auto_refresh=False) as live:
+    # To interrupt it is how it ends, and no failure.
+    with suppress(KeyboardInterrupt), Live(shown(), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(REFRESH_S)
             live.update(shown(), refresh=True)

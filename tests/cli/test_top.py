@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,6 +14,7 @@ from reconciler.api.top import TopLine
 from reconciler.api.top_routes import line_of
 from reconciler.api.views import job_viewer
 from reconciler.backend import MemoryUse, Progress, TaskState, TaskStatus
+from reconciler.cli import top
 from reconciler.cli.top import row_of
 from reconciler.jobs.sighted import Attempt, Sighted
 from solver.world.cluster import NodeName
@@ -72,6 +75,25 @@ def test_where_nothing_runs_it_says_so(quorate: Quorate, site: Site) -> None:
     for name in ("llama", "small"):
         site.store.ledger.release(site.epoch(), JobName(name), 1, NOW)
     assert quorate("top").out == "nothing runs\n"
+
+
+def test_on_a_terminal_it_is_shown_anew_until_it_is_interrupted(
+    quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time llama has come further; then somebody has seen enough."""
+    rests: list[float] = []
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) > 1:
+            raise KeyboardInterrupt
+        sight(site, task(0, step=1_300), task(1, step=1_300))
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(top, "time", SimpleNamespace(sleep=rest))
+    ran = quorate("top")
+    assert (ran.exit_code, rests) == (0, [2.0, 2.0])
+    assert "1300" in ran.out
 
 
 def test_tasks_that_ended_or_left_do_not_hold_a_job_back(site: Site) -> None:
