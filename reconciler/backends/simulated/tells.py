@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from reconciler.backend import TellGang
 from solver.world.document import Document
 from solver.world.quantities import Instant
@@ -69,8 +71,4 @@ class SimulatedTells:
     def _has_saved(self, number: int, telling: Telling, at: Instant) -> None:
         """It goes on afterwards; one that has ended meanwhile has saved nothing."""
         if self._cluster.intervals[number].end is None:
-            self.saved.append(Telling(*_who(telling), telling.number, at))
-
-
-def _who(telling: Telling) -> tuple[JobName, int, str, int, int]:
-    return telling.job, telling.attempt, telling.group, telling.index, telling.growth
+            self.saved.append(msgspec.structs.replace(telling, at=at))
