@@ -28,13 +28,15 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.services import Services
+from reconciler.api.top import Top
+from reconciler.api.top_routes import TopRoutes
 from reconciler.api.trial_routes import TrialRoutes
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     ApiProblem, EventList, GroupView, Health, JobList, JobView, NodeList,
-    PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, TrialList, Why,
+    PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Top, TrialList, Why,
 ]  # fmt: skip
 
 
@@ -48,6 +50,7 @@ def create_app(services: Services, guard: Guard) -> FastAPI:
     app.include_router(GroupRoutes(services).router)
     app.include_router(TrialRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
+    app.include_router(TopRoutes(services).router)
     schemas = schemas_of(_DESCRIBED)
 
     def openapi() -> Response:
