@@ -15,6 +15,7 @@ import msgspec
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
     ApiProblem,
+    CheckpointList,
     EventList,
     Health,
     JobList,
@@ -96,6 +97,10 @@ class Client:
     def events(self, name: str, limit: int = 100) -> EventList:
         """What happened to a job."""
         return self._get(f"{_job_path(name)}/events", EventList, limit=limit)
+
+    def checkpoints(self, name: str) -> CheckpointList:
+        """What a job has saved."""
+        return self._get(f"{_job_path(name)}/checkpoints", CheckpointList)
 
     def why(self, name: str) -> Why:
         """Why a job is where it is."""

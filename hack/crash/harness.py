@@ -164,6 +164,7 @@ class Run:
             doors.jobs,
             doors.ledger,
             doors.history,
+            store.checkpoints,
             doors.backend,
             self.backend,
             FixedPolicy(),

@@ -9,11 +9,13 @@ from fastapi import Depends, FastAPI, Response
 
 from reconciler.api import problems
 from reconciler.api.answers import answer, schemas_of
+from reconciler.api.checkpoint_routes import CheckpointRoutes
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.guard import Guard
 from reconciler.api.job_routes import JobRoutes
 from reconciler.api.payloads import (
     ApiProblem,
+    CheckpointList,
     EventList,
     Health,
     JobList,
@@ -30,7 +32,8 @@ from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    ApiProblem, EventList, Health, JobList, JobView, NodeList, PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Why,
+    ApiProblem, CheckpointList, EventList, Health, JobList, JobView, NodeList, PolicyView, QueueList, RoundList, RoundRecord,
+    Snapshot, Status, Why,
 ]  # fmt: skip
 
 
@@ -41,6 +44,7 @@ def create_app(services: Services, guard: Guard) -> FastAPI:
     )
     problems.install(app)
     app.include_router(JobRoutes(services).router)
+    app.include_router(CheckpointRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
     schemas = schemas_of(_DESCRIBED)
 

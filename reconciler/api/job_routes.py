@@ -12,6 +12,7 @@ from reconciler.api.payloads import LOG_BYTES_MAX, ApiProblem, EventList, JobLis
 from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, words_of
+from reconciler.checkpoints.turns import unknown_storage
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
@@ -73,6 +74,9 @@ class JobRoutes:
             raise RefusedError(
                 422, "inadmissible", f"{name} could never run: {told}.", what_would_fit(reasons), reasons
             )
+        unknown = unknown_storage(spec, self._services.operations().checkpoints)
+        if unknown:
+            raise RefusedError(422, "unknown-checkpoint-policy", *unknown)
         now, user = self._services.clock.now(), request.state.user
         record = self._services.jobs.submit(name, spec, user, now, idempotency_key)
         if record.submitted_at == now:
