@@ -38,7 +38,6 @@ COMMANDS: Final = {
     "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold, until they are resumed."),
     "resume": Subcommand("reconciler.cli.verbs:resume", "Let suspended jobs go on."),
     "requeue": Subcommand("reconciler.cli.verbs:requeue", "Let running jobs begin anew."),
-    "cancel": Subcommand("reconciler.cli.cancel:cancel", "Ask for jobs to end."),
     "checkpoints": Subcommand("reconciler.cli.checkpoints:checkpoints", "List what a job has saved."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
