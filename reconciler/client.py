@@ -16,6 +16,7 @@ from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
     ApiProblem,
+    CheckpointList,
     EventList,
     Health,
     JobList,
@@ -119,6 +120,10 @@ class Client:
     def events(self, name: str, limit: int = 100) -> EventList:
         """What happened to a job."""
         return self._get(f"{_job_path(name)}/events", EventList, limit=limit)
+
+    def checkpoints(self, name: str) -> CheckpointList:
+        """What a job has saved."""
+        return self._get(f"{_job_path(name)}/checkpoints", CheckpointList)
 
     def why(self, name: str) -> Why:
         """Why a job is where it is."""

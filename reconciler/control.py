@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from reconciler.backend import Backend, Logs
 from reconciler.clock import Clock
 from reconciler.operations import Operations
+from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from solver.plan.plan import Plan
@@ -59,6 +60,7 @@ class ControlPlane:
     jobs: JobSource
     ledger: Ledger
     history: History
+    checkpoints: CheckpointRegistry
     backend: Backend
     logs: Logs
     policies: PolicySource

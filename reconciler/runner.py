@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from reconciler.backend import BackendUnreachableError, StaleEpochError
+from reconciler.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.control import ControlPlane, NoPolicyError
 from reconciler.loop import Pass, PlanRefusedError, one_pass
 from reconciler.store.protocols import NotLeaderError, StoreUnusableError
@@ -63,6 +63,10 @@ class Runner:
             if self._woken_s is None:
                 self._woken_s = self._plane.clock.monotonic_s()
                 self._changed.notify()
+
+    def epoch(self) -> Epoch | None:
+        """The epoch of the last pass; None before there was one. It may be over: whoever uses it is told by the store."""
+        return self.status.last.epoch if self.status.last else None
 
     def stop(self) -> None:
         """Let `run` return after the pass that is under way."""

@@ -171,6 +171,7 @@ class Run:
             doors.jobs,
             doors.ledger,
             doors.history,
+            store.checkpoints,
             doors.backend,
             self.backend,
             FixedPolicy(),

@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI, Response
 
 from reconciler.api import problems
 from reconciler.api.answers import answer, schemas_of
+from reconciler.api.checkpoint_routes import CheckpointRoutes
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
@@ -16,6 +17,7 @@ from reconciler.api.guard import Guard
 from reconciler.api.job_routes import JobRoutes
 from reconciler.api.payloads import (
     ApiProblem,
+    CheckpointList,
     EventList,
     Health,
     JobList,
@@ -35,7 +37,7 @@ from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    ApiProblem, EventList, GroupView, Health, JobList, JobView, NodeList,
+    ApiProblem, CheckpointList, EventList, GroupView, Health, JobList, JobView, NodeList,
     PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Top, TrialList, Why,
 ]  # fmt: skip
 
@@ -49,6 +51,7 @@ def create_app(services: Services, guard: Guard) -> FastAPI:
     app.include_router(JobRoutes(services).router)
     app.include_router(GroupRoutes(services).router)
     app.include_router(TrialRoutes(services).router)
+    app.include_router(CheckpointRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     schemas = schemas_of(_DESCRIBED)

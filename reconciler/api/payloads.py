@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from reconciler.backend import Activity, Epoch
+from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.documents.problem import Problem
 from reconciler.jobs.eligible import Block
 from reconciler.jobs.failure import Failure
@@ -66,6 +67,12 @@ class EventList(Payload, frozen=True, kw_only=True):
     """What happened to one subject, oldest first."""
 
     items: tuple[Event, ...]
+
+
+class CheckpointList(Payload, frozen=True, kw_only=True):
+    """What a job has saved, newest first."""
+
+    items: tuple[CheckpointRecord, ...]
 
 
 class Why(Payload, frozen=True, kw_only=True):

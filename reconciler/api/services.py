@@ -10,6 +10,8 @@ from reconciler.backend import Logs
 from reconciler.clock import Clock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
+from reconciler.operations import Operations
+from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from solver.plan.plan import Verdict
@@ -25,7 +27,7 @@ class Services:
 
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
-    said for it, nothing before that. `policy` and `admit` raise
+    said for it, nothing before that. `policy`, `operations` and `admit` raise
     NoPolicyError. `wake` tells the loop that there is something new.
     """
 
@@ -42,3 +44,5 @@ class Services:
     admit: Callable[[JobSpec], tuple[AnyReason, ...]]
     status: Callable[[], Status]
     wake: Callable[[], None]
+    checkpoints: CheckpointRegistry
+    operations: Callable[[], Operations]

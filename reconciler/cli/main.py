@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "resume": Subcommand("reconciler.cli.verbs:resume", "Let suspended jobs go on."),
     "requeue": Subcommand("reconciler.cli.verbs:requeue", "Let running jobs begin anew."),
     "top": Subcommand("reconciler.cli.top:top", "Show what runs, how far it is and what it uses."),
+    "checkpoints": Subcommand("reconciler.cli.checkpoints:checkpoints", "List what a job has saved."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),

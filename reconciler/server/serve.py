@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
+from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane
 from reconciler.gitsource.mirror import Mirror
@@ -23,6 +24,7 @@ from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from reconciler.runner import LoopStatus, Runner
+from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.crew import Crew
 from reconciler.server.folder import StateFolder
 from reconciler.server.follow import PolicyFollower
@@ -71,10 +73,12 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
             log.info("listening", url=api.url, state=str(settings.folder.path), authentication=guard.token is not None)
             crew.start("loop", parts.decide)
             crew.start("policy", parts.follower.run)
+            crew.start("checkpoints", parts.checkpoints.run)
             crew.wait(lambda: api.alive and parts.store.database.failure is None)
             log.info("stopping", tasks="they go on; the next start on this state folder finds them")
         parts.runner.stop()
         parts.follower.stop()
+        parts.checkpoints.stop()
         crew.join()
         if parts.store.database.failure is not None:
             # A request met it, and the loop not yet: its connection may still live on what it has in memory.
@@ -91,6 +95,7 @@ class _Parts:
     standing: StandingPolicy
     runner: Runner
     follower: PolicyFollower
+    checkpoints: CheckpointKeeping
     optimiser: KillableOptimiser
     metrics: Metrics
 
@@ -114,6 +119,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
         jobs=store.jobs,
         ledger=store.ledger,
         history=ToldHistory(store.history, log),
+        checkpoints=store.checkpoints,
         backend=backend,
         logs=backend,
         policies=standing,
@@ -123,7 +129,8 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     metrics = Metrics()
     runner = Runner(plane, report=Reporter(metrics, log).hear)
     follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
-    return _Parts(store, plane, standing, runner, follower, optimiser, metrics)
+    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log)
+    return _Parts(store, plane, standing, runner, follower, checkpoints, optimiser, metrics)
 
 
 @dataclass

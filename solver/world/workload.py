@@ -87,11 +87,20 @@ class TopologyRequest(Document, frozen=True):
         return frozenset((*every, *((self.required,) if self.required else ())))
 
 
+CheckpointSignal = Literal["", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"]
+
+
 class Checkpoint(Document, frozen=True):
-    """How often a job saves its work, and how long it needs to save it once more when it is asked to leave."""
+    """How often a job saves its work, and how long it needs to save it once more when it is asked to leave.
+
+    `storage`: the CheckpointPolicy by which that is kept; "": the one named `default`, if there is one. `signal`: what its
+    tasks are sent when they are to save; "": nothing.
+    """
 
     interval: Duration
     grace: Duration | None = None
+    storage: str = ""
+    signal: CheckpointSignal = ""
 
 
 JobType = Literal["gang", "service", "interactive"]

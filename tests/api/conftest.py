@@ -17,6 +17,7 @@ from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
+from reconciler.operations import Operations
 from reconciler.store.protocols import Claim, RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
@@ -59,6 +60,7 @@ class Site:
     woken: int = 0
     sighted: Sighted = field(default_factory=lambda: Sighted({}, {}))
     metrics: Metrics = field(default_factory=Metrics)
+    operations: Operations = field(default_factory=Operations)
 
     def services(self) -> Services:
         return Services(
@@ -81,6 +83,8 @@ class Site:
                 holder="test",
             ),
             wake=self.wake,
+            checkpoints=self.store.checkpoints,
+            operations=lambda: self.operations,
         )
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:

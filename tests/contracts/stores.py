@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
+from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.sql.store import open_store
@@ -31,7 +32,7 @@ SPEC = JobSpec(QueueName("q"), (TaskGroup("worker", 2, Shape(gpus=1)),), command
 
 
 class Stores(Protocol):
-    """The three protocols over one state. Register an implementation in tests/contracts/conftest.py."""
+    """The protocols over one state. Register an implementation in tests/contracts/conftest.py."""
 
     @property
     def jobs(self) -> JobSource:
@@ -44,6 +45,10 @@ class Stores(Protocol):
     @property
     def history(self) -> History:
         """What happened."""
+
+    @property
+    def checkpoints(self) -> CheckpointRegistry:
+        """What jobs have saved."""
 
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
@@ -67,6 +72,10 @@ class SqlStores:
     @property
     def history(self) -> History:
         return self._store.history
+
+    @property
+    def checkpoints(self) -> CheckpointRegistry:
+        return self._store.checkpoints
 
     def reopen(self) -> None:
         self.close()

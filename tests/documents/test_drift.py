@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
@@ -32,6 +33,7 @@ INTERNAL = {
     SharingPolicy: {"name", "origin"},
     MigGeometry: {"name", "origin", "model"},
     DeclaredReservation: {"name", "origin"},
+    CheckpointPolicy: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -57,6 +59,7 @@ SPECS = {
     "SharingPolicy": SharingPolicy,
     "MigGeometry": MigGeometry,
     "Reservation": DeclaredReservation,
+    "CheckpointPolicy": CheckpointPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

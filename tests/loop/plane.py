@@ -52,6 +52,7 @@ class Site:
             self.store.jobs,
             self.store.ledger,
             self.store.history,
+            self.store.checkpoints,
             self.backend,
             self.backend,
             self,

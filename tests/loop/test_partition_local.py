@@ -46,6 +46,7 @@ def test_a_task_sees_the_instance_that_was_made_for_it(world: LocalWorld, tmp_pa
         store.jobs,
         store.ledger,
         store.history,
+        store.checkpoints,
         world.backend,
         world.backend,
         InForce(),

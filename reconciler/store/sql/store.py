@@ -1,10 +1,11 @@
-"""The three protocols of storage on one database, opened together."""
+"""The protocols of storage on one database, opened together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.jobs import SqlJobSource
@@ -19,6 +20,7 @@ class SqlStore:
     jobs: SqlJobSource
     ledger: SqlLedger
     history: SqlHistory
+    checkpoints: SqlCheckpoints
 
     def close(self) -> None:
         """Close every connection."""
@@ -28,4 +30,6 @@ class SqlStore:
 def open_store(where: Path | str) -> SqlStore:
     """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError."""
     database = Database(where)
-    return SqlStore(database, SqlJobSource(database), SqlLedger(database), SqlHistory(database))
+    return SqlStore(
+        database, SqlJobSource(database), SqlLedger(database), SqlHistory(database), SqlCheckpoints(database)
+    )

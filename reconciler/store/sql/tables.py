@@ -164,6 +164,25 @@ evictions = Table(
     Column("at", BigInteger, nullable=False),
 )
 
+# Every checkpoint that was ever whole; a deleted one keeps its row, so that what a crash left of it is known for what it is.
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("storage", String, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("world_size", Integer, nullable=False),
+    Column("size", BigInteger, nullable=False),  # bytes of all shards
+    Column("digest", String, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("findings", Text, nullable=False),
+    Column("answers", Integer, nullable=False),  # number of a request to save
+    Column("resumed_by", Integer, nullable=False),  # 0: no attempt was begun from it
+)
+
 # Of what only the newest counts: past use, clocks.
 kept = Table(
     "kept",

@@ -1,0 +1,1 @@
+"""What a training script imports of Quorate: `from quorate import checkpoint`. Standard library only, Python 3.9 and newer."""

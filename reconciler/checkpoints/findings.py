@@ -1,0 +1,61 @@
+"""What can be wrong with a stored checkpoint: types with the facts in fields, made into words at the end."""
+
+from __future__ import annotations
+
+from solver.world.document import Document
+from solver.world.quantities import Memory
+
+
+class Finding(Document, frozen=True, tag_field="finding"):
+    """One thing that is not as the manifest says. `str` says it to a person."""
+
+
+class UnreadableManifest(Finding, frozen=True, tag="unreadable-manifest"):
+    """There is no manifest, or it is none."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return f"its manifest can't be read ({self.problem})"
+
+
+class WrongDigest(Finding, frozen=True, tag="wrong-digest"):
+    """The manifest is not the one that was published."""
+
+    def __str__(self) -> str:
+        return "its manifest was changed after it was published"
+
+
+class MissingShard(Finding, frozen=True, tag="missing-shard"):
+    """Nothing is there, or something that is no plain file."""
+
+    task: str
+    shard: str
+
+    def __str__(self) -> str:
+        return f"shard {self.shard} of {self.task} is missing"
+
+
+class WrongSize(Finding, frozen=True, tag="wrong-size"):
+    """A shard has another length."""
+
+    task: str
+    shard: str
+    expected: Memory
+    found: Memory
+
+    def __str__(self) -> str:
+        return f"shard {self.shard} of {self.task} has {int(self.found)} bytes, not {int(self.expected)}"
+
+
+class WrongHash(Finding, frozen=True, tag="wrong-hash"):
+    """A shard has the right length and another content."""
+
+    task: str
+    shard: str
+
+    def __str__(self) -> str:
+        return f"shard {self.shard} of {self.task} has another SHA-256"
+
+
+AnyFinding = UnreadableManifest | WrongDigest | MissingShard | WrongSize | WrongHash

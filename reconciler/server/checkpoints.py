@@ -1,0 +1,72 @@
+"""The thread that keeps checkpoints, beside the loop and under its epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event as Signal
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backend import Epoch, StaleEpochError
+from reconciler.checkpoints.keeper import Keeper
+from reconciler.control import ControlPlane, NoPolicyError
+from reconciler.jobs.record import JobRecord
+from solver.world.quantities import Duration, Instant
+
+LATE_PARTS = Duration(48 * 3_600_000)
+"""For how long the folder of a job that has ended is still looked at, though no checkpoint of it is known."""
+
+
+@dataclass
+class CheckpointKeeping:
+    """Call `run` in a thread of its own; `stop` from any. `epoch` gives that of the loop, None while it does not lead."""
+
+    plane: ControlPlane
+    keeper: Keeper
+    epoch: Callable[[], Epoch | None]
+    log: FilteringBoundLogger
+    every_s: float = 2.0
+    _stopped: Signal = field(default_factory=Signal)
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Look until stopped. Raises StoreUnusableError."""
+        while not self._stopped.is_set():
+            self.look()
+            self._stopped.wait(self.every_s)
+
+    def stop(self) -> None:
+        """Let `run` return after the look that is under way."""
+        self._stopped.set()
+
+    def look(self) -> None:
+        """One step of the keeper; what came of it is recorded. Without the lead or a policy there is nothing to do."""
+        epoch, now = self.epoch(), self.plane.clock.now()
+        if epoch is None:
+            return
+        try:
+            policies = {policy.name: policy for policy in self.plane.policies.current().operations.checkpoints}
+            kept = self.keeper.step(epoch, policies, self._records(now), self.plane.ledger.claims(), now)
+        except (NoPolicyError, StaleEpochError) as error:
+            self.log.info("checkpoints-not-kept", reason=str(error))
+            return
+        for event in kept.events:
+            self.plane.history.record_event(event)
+        problems = dict(kept.problems)
+        if problems != self._known:
+            self._known = problems
+            for name, message in problems.items():
+                self.log.warning("checkpoint-storage", policy=name, message=message)
+
+    def _records(self, now: Instant) -> tuple[JobRecord, ...]:
+        """Live jobs, those that ended lately, and those that still have a checkpoint."""
+        live = {record.name: record for record in self.plane.jobs.live_jobs()}
+        ended = {
+            record.name: record
+            for record in self.plane.jobs.jobs()
+            if record.outcome is not None and now - record.outcome.at < LATE_PARTS
+        }
+        holding = {name: self.plane.jobs.job(name) for name in self.plane.checkpoints.holders() if name not in live}
+        every = {**ended, **holding, **live}
+        return tuple(record for _, record in sorted(every.items()) if record.spec.checkpoint is not None)

@@ -1,0 +1,46 @@
+"""The protocol that says which checkpoints there are, and what became of them; storage itself is the truth of their content.
+
+The conformance suite is tests/contracts/test_checkpoint_registry.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from reconciler.backend import Epoch
+from reconciler.checkpoints.findings import AnyFinding
+from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
+from solver.world.workload import JobName
+
+
+class CheckpointGoneError(Exception):
+    """The checkpoint is not there any more, or never was."""
+
+
+class CheckpointRegistry(Protocol):
+    """Checkpoints by job, attempt and step. States only go forward: published, then verified or corrupt, then deleted."""
+
+    def record(self, epoch: Epoch, checkpoint: CheckpointRecord) -> None:
+        """A checkpoint is whole; the first record of it stays. Raises StaleEpochError."""
+
+    def judge(self, epoch: Epoch, key: CheckpointKey, findings: tuple[AnyFinding, ...]) -> None:
+        """It was read again: corrupt with findings, verified without. A corrupt one stays corrupt. Raises StaleEpochError."""
+
+    def resume(self, epoch: Epoch, key: CheckpointKey, attempt: int) -> None:
+        """An attempt is about to begin from it: noted before it does. Raises CheckpointGoneError, StaleEpochError."""
+
+    def delete(self, epoch: Epoch, key: CheckpointKey) -> None:
+        """It is to go: noted before anything of it goes. Idempotent. Raises StaleEpochError."""
+
+    def of(self, job: JobName) -> tuple[CheckpointRecord, ...]:
+        """Every checkpoint of a job, the deleted ones too, newest first; () for an unknown job."""
+
+    def newest_verified(self, job: JobName) -> CheckpointRecord | None:
+        """The newest that verifies and is not deleted."""
+
+    def unjudged(self, storages: Collection[str], limit: int = 100) -> tuple[CheckpointRecord, ...]:
+        """Those in these storages that nobody has read again yet, the oldest record first."""
+
+    def holders(self) -> tuple[JobName, ...]:
+        """Jobs that have a checkpoint which is not deleted, sorted."""

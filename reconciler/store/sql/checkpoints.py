@@ -1,0 +1,91 @@
+"""Which checkpoints there are, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, and_, insert, select, update
+
+from reconciler.backend import Epoch
+from reconciler.checkpoints.findings import AnyFinding
+from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
+from reconciler.store.checkpoints import CheckpointGoneError
+from reconciler.store.sql.database import Database
+from reconciler.store.sql.tables import checkpoints
+from solver.world.document import encode
+from solver.world.quantities import Instant, Memory
+from solver.world.workload import JobName
+
+
+class SqlCheckpoints:
+    """Implements CheckpointRegistry."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, epoch: Epoch, checkpoint: CheckpointRecord) -> None:
+        """Keep a new one."""
+        row = msgspec.structs.asdict(checkpoint) | {"findings": encode(checkpoint.findings).decode()}
+        with self._database.writing(epoch) as connection:
+            if _state(connection, checkpoint.key) is None:
+                connection.execute(insert(checkpoints).values(row))
+
+    def judge(self, epoch: Epoch, key: CheckpointKey, findings: tuple[AnyFinding, ...]) -> None:
+        """What reading it has shown."""
+        judged = {"state": "corrupt" if findings else "verified", "findings": encode(findings).decode()}
+        open_to_it = checkpoints.c.state.in_(("published", "verified"))
+        with self._database.writing(epoch) as connection:
+            connection.execute(update(checkpoints).where(_named(key), open_to_it).values(judged))
+
+    def resume(self, epoch: Epoch, key: CheckpointKey, attempt: int) -> None:
+        """An attempt begins from it."""
+        with self._database.writing(epoch) as connection:
+            if _state(connection, key) in (None, "deleted"):
+                raise CheckpointGoneError(f"{key.job} has no checkpoint of step {key.step} any more")
+            connection.execute(update(checkpoints).where(_named(key)).values(resumed_by=attempt))
+
+    def delete(self, epoch: Epoch, key: CheckpointKey) -> None:
+        """It goes; its row stays."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(update(checkpoints).where(_named(key)).values(state="deleted"))
+
+    def of(self, job: JobName) -> tuple[CheckpointRecord, ...]:
+        """Every one of a job, newest first."""
+        newest_first = checkpoints.c.attempt.desc(), checkpoints.c.step.desc()
+        with self._database.reading() as connection:
+            rows = connection.execute(select(checkpoints).where(checkpoints.c.job == job).order_by(*newest_first)).all()
+        return tuple(self._read(row) for row in rows)
+
+    def newest_verified(self, job: JobName) -> CheckpointRecord | None:
+        """The newest that verifies."""
+        return next((checkpoint for checkpoint in self.of(job) if checkpoint.state == "verified"), None)
+
+    def unjudged(self, storages: Collection[str], limit: int = 100) -> tuple[CheckpointRecord, ...]:
+        """Those to be read again, the oldest first."""
+        waiting = and_(checkpoints.c.state == "published", checkpoints.c.storage.in_(sorted(storages)))
+        oldest_first = checkpoints.c.at, checkpoints.c.job, checkpoints.c.attempt, checkpoints.c.step
+        with self._database.reading() as connection:
+            rows = connection.execute(select(checkpoints).where(waiting).order_by(*oldest_first).limit(limit)).all()
+        return tuple(self._read(row) for row in rows)
+
+    def holders(self) -> tuple[JobName, ...]:
+        """Jobs that have one."""
+        query = select(checkpoints.c.job).where(checkpoints.c.state != "deleted").distinct()
+        with self._database.reading() as connection:
+            return tuple(sorted(JobName(job) for job in connection.execute(query).scalars()))
+
+    def _read(self, row: Row[Any]) -> CheckpointRecord:
+        columns = row._asdict()
+        columns["findings"] = self._database.read_document(row.findings, tuple[AnyFinding, ...])
+        return CheckpointRecord(**columns | {"size": Memory(row.size), "at": Instant(row.at)})
+
+
+def _named(key: CheckpointKey) -> ColumnElement[bool]:
+    return and_(checkpoints.c.job == key.job, checkpoints.c.attempt == key.attempt, checkpoints.c.step == key.step)
+
+
+def _state(connection: Connection, key: CheckpointKey) -> str | None:
+    found: str | None = connection.execute(select(checkpoints.c.state).where(_named(key))).scalar()
+    return found
