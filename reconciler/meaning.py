@@ -51,6 +51,7 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     documents |= {f"SharingPolicy {known.name}": flat(to_builtins(known)) for known in policy.sharing}
     documents |= {f"MigGeometry {known.name}": flat(to_builtins(known)) for known in policy.mig}
     documents |= {f"Reservation {known.name}": flat(to_builtins(known)) for known in policy.reservations}
+    documents |= {f"RetryPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.retry}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
     pools: dict[str, list[Node]] = {}

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from reconciler.retry_policy import NO_RETRIES, RetryPolicy
 from solver.world.document import Document
 
 
 class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot."""
+
+    retry: tuple[RetryPolicy, ...] = ()
+
+    def retry_policy(self, name: str) -> RetryPolicy:
+        """The RetryPolicy of this name; NO_RETRIES where a job names none, or one that a later revision no longer has."""
+        return next((policy for policy in self.retry if policy.name == name), NO_RETRIES)

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from reconciler.api.answers import answer, answers
+from reconciler.api.named_policies import require_retry_policy
 from reconciler.api.payloads import LOG_BYTES_MAX, ApiProblem, EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.services import Services
@@ -65,6 +66,7 @@ class JobRoutes:
     ) -> Response:
         """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
         name, spec = read_job(body, "job")
+        require_retry_policy(spec, self._services.operations())
         reasons = self._services.admit(spec)
         if reasons:
             told = "; ".join(str(reason) for reason in reasons)

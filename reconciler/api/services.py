@@ -10,6 +10,7 @@ from reconciler.backend import Logs
 from reconciler.clock import Clock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
+from reconciler.operations import Operations
 from reconciler.store.protocols import History, JobSource, Ledger
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
@@ -24,8 +25,8 @@ class Services:
 
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
-    said for it, nothing before that. `policy` and `admit` raise
-    NoPolicyError. `wake` tells the loop that there is something new.
+    said for it, nothing before that. `policy`, `operations` and
+    `admit` raise NoPolicyError. `wake` tells the loop that there is something new.
     """
 
     jobs: JobSource
@@ -35,6 +36,7 @@ class Services:
     clock: Clock
     metrics: Metrics
     policy: Callable[[], tuple[str, Policy]]
+    operations: Callable[[], Operations]
     snapshot: Callable[[], Snapshot]
     sighted: Callable[[], Sighted]
     verdict: Callable[[JobName], Verdict | None]

@@ -17,6 +17,7 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
+from reconciler.retry_policy import RetryPolicy
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.rules.reservation import DeclaredReservation
@@ -27,6 +28,7 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "PriorityClass": ("classes", PriorityClass),
     "Queue": ("queues", Queue),
     "Reservation": ("reservations", DeclaredReservation),
+    "RetryPolicy": ("retries", RetryPolicy),
     "SchedulingPolicy": ("settings", SchedulingPolicy),
     "SharingPolicy": ("sharing", SharingPolicy),
     "Topology": ("topologies", TopologySpec),
@@ -48,6 +50,7 @@ class Gathered:
     sharing: list[Declared[SharingPolicy]] = field(default_factory=list)
     mig: list[Declared[MigGeometry]] = field(default_factory=list)
     reservations: list[Declared[DeclaredReservation]] = field(default_factory=list)
+    retries: list[Declared[RetryPolicy]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})

@@ -57,6 +57,9 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
+    if job.value.retry_policy and job.value.type == "service":
+        message = "a service has no retry policy: its replicas begin again by themselves"
+        yield job.problem(("spec", "retryPolicy"), "service-never-fails", message, "Delete retryPolicy.")
     if job.value.idle_limit is not None and job.value.type != "interactive":
         message = f"a {job.value.type} has no idle limit: only an interactive job is ended for doing nothing"
         fix = "Delete idleLimit, or set type: interactive."
@@ -74,6 +77,9 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             yield job.problem(
                 (*at, "minReplicas"), "min-above-replicas", message, "Lower minReplicas, or raise replicas."
             )
+        if group.rejoin and job.value.type == "service":
+            message = "the replicas of a service always begin again"
+            yield job.problem((*at, "rejoin"), "service-never-fails", message, "Delete rejoin.")
         if group.topology.required and group.topology.group:
             message = f"the task group {group.name} keeps all its tasks together, and bundles of them besides"
             yield job.problem((*at, "topology", "group"), "bundles-of-one", message, "Keep only one of them.")

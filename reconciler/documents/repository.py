@@ -12,6 +12,7 @@ from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
+from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
@@ -67,6 +68,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from _class_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
+    yield from retry_problems(found.retries)
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
 
 
@@ -105,4 +107,5 @@ def _compile(found: Gathered) -> Compiled:
         mig,
         tuple(reservation.value for reservation in found.reservations),
     )
-    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)), Operations())
+    operations = Operations(retry=tuple(retry.value for retry in found.retries))
+    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)), operations)

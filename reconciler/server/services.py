@@ -11,6 +11,7 @@ from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
 from reconciler.loop import Pass
 from reconciler.metrics import Metrics
+from reconciler.operations import Operations
 from reconciler.runner import Runner
 from solver.admission import Gate
 from solver.plan.plan import Verdict
@@ -36,6 +37,7 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         plane.clock,
         metrics,
         watch.policy,
+        watch.operations,
         watch.snapshot,
         watch.sighted,
         watch.verdict,
@@ -58,6 +60,10 @@ class Watch:
         """The revision in force and its policy. Raises NoPolicyError."""
         current = self._standing.current()
         return current.revision, current.policy
+
+    def operations(self) -> Operations:
+        """What the revision in force says beside what rounds decide. Raises NoPolicyError."""
+        return self._standing.current().operations
 
     def snapshot(self) -> Snapshot:
         """What the last pass saw. Raises NotReadyError."""

@@ -17,6 +17,8 @@ from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
+from reconciler.operations import Operations
+from reconciler.retry_policy import RetryPolicy
 from reconciler.store.protocols import Claim, RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
@@ -42,6 +44,7 @@ POLICY = policy_of(
         Queue(QueueName("other"), QueueName("org")),
     )
 )
+OPERATIONS = Operations(retry=(RetryPolicy("training"),))
 REVISION = "abc123"
 NOW = Instant(1_700_000_000_000)
 
@@ -69,6 +72,7 @@ class Site:
             clock=SystemClock(),
             metrics=self.metrics,
             policy=lambda: (REVISION, POLICY),
+            operations=lambda: OPERATIONS,
             snapshot=self.snapshot,
             sighted=lambda: self.sighted,
             verdict=self.verdict,

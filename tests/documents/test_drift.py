@@ -13,6 +13,7 @@ from msgspec import inspect
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
+from reconciler.retry_policy import RetryPolicy
 from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
@@ -31,6 +32,7 @@ INTERNAL = {
     SharingPolicy: {"name", "origin"},
     MigGeometry: {"name", "origin", "model"},
     DeclaredReservation: {"name", "origin"},
+    RetryPolicy: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -56,6 +58,7 @@ SPECS = {
     "SharingPolicy": SharingPolicy,
     "MigGeometry": MigGeometry,
     "Reservation": DeclaredReservation,
+    "RetryPolicy": RetryPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,
