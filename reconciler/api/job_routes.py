@@ -16,7 +16,7 @@ from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import UnknownJobError
+from reconciler.store.job_source import UnknownJobError
 from solver.plan.advice import what_would_fit
 from solver.world.cluster import Node
 from solver.world.workload import JobName

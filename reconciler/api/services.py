@@ -11,7 +11,8 @@ from reconciler.clock import Clock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
-from reconciler.store.protocols import History, JobSource, Ledger
+from reconciler.store.job_source import JobSource
+from reconciler.store.protocols import History, Ledger
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
@@ -25,8 +26,8 @@ class Services:
 
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
-    said for it, nothing before that. `policy`, `operations` and
-    `admit` raise NoPolicyError. `wake` tells the loop that there is something new.
+    said for it, nothing before that. `policy`, `operations` and `admit` raise
+    NoPolicyError. `wake` tells the loop that there is something new.
     """
 
     jobs: JobSource

@@ -49,17 +49,10 @@ def _job_of(document: Located, file: str) -> NamedJob:
 
 
 def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
-    if job.value.type == "service" and len(job.value.task_groups) > 1:
-        message = f"a service has one task group, not {len(job.value.task_groups)}: its replicas are each of their own"
-        yield job.problem(
-            ("spec", "taskGroups", 1), "one-role", message, "Submit one service for each role, or a gang."
-        )
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
-    if job.value.retry_policy and job.value.type == "service":
-        message = "a service has no retry policy: its replicas begin again by themselves"
-        yield job.problem(("spec", "retryPolicy"), "service-never-fails", message, "Delete retryPolicy.")
+    yield from _service_problems(job)
     if job.value.idle_limit is not None and job.value.type != "interactive":
         message = f"a {job.value.type} has no idle limit: only an interactive job is ended for doing nothing"
         fix = "Delete idleLimit, or set type: interactive."
@@ -77,15 +70,31 @@ def _job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             yield job.problem(
                 (*at, "minReplicas"), "min-above-replicas", message, "Lower minReplicas, or raise replicas."
             )
-        if group.rejoin and job.value.type == "service":
-            message = "the replicas of a service always begin again"
-            yield job.problem((*at, "rejoin"), "service-never-fails", message, "Delete rejoin.")
         if group.topology.required and group.topology.group:
             message = f"the task group {group.name} keeps all its tasks together, and bundles of them besides"
             yield job.problem((*at, "topology", "group"), "bundles-of-one", message, "Keep only one of them.")
         if not group.command and not job.value.command:
             message = f"the task group {group.name} has no command"
             yield job.problem(at, "no-command", message, "Add spec.command for all groups, or a command to this one.")
+
+
+def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    """What only gangs may say: a service has one role, and does not fail by how its replicas end."""
+    if job.value.type != "service":
+        return
+    if len(job.value.task_groups) > 1:
+        message = f"a service has one task group, not {len(job.value.task_groups)}: its replicas are each of their own"
+        fix = "Submit one service for each role, or a gang."
+        yield job.problem(("spec", "taskGroups", 1), "one-role", message, fix)
+    if job.value.retry_policy:
+        message = "a service has no retry policy: its replicas begin again by themselves"
+        yield job.problem(("spec", "retryPolicy"), "service-never-fails", message, "Delete retryPolicy.")
+    for index, group in enumerate(job.value.task_groups):
+        if group.rejoin:
+            at: Path = ("spec", "taskGroups", index, "rejoin")
+            yield job.problem(
+                at, "service-never-fails", "the replicas of a service always begin again", "Delete rejoin."
+            )
 
 
 def _gpu_problems(job: Declared[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reconciler.backend import Logs
 from reconciler.jobs.record import JobRecord
@@ -18,12 +18,12 @@ from solver.world.cluster import Node
 class Evidence:
     """`tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged."""
 
-    operations: Operations = Operations()
-    nodes: tuple[Node, ...] = ()
-    tails: Mapping[AttemptKey, str] = field(default_factory=dict)
+    operations: Operations
+    nodes: tuple[Node, ...]
+    tails: Mapping[AttemptKey, str]
 
 
-NO_EVIDENCE = Evidence()
+NO_EVIDENCE = Evidence(Operations(), (), {})
 """No policies, no nodes, and nothing of logs."""
 
 

@@ -14,7 +14,7 @@ import msgspec
 from reconciler.backend import TaskState, TaskStatus
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.ground import gpus_of
-from reconciler.jobs.holding import Holding
+from reconciler.jobs.holding import Holding, without
 from reconciler.jobs.memory_advice import memory_advice
 from reconciler.jobs.outcome import describe
 from reconciler.jobs.retries import Mishap, classify, retry_of
@@ -40,6 +40,9 @@ class _Dead(NamedTuple):
 
 def settle_failure(holding: Holding) -> tuple[Settlement, ...]:
     """What follows for a gang that lives and is not asked to stop; () where nothing has failed, or what did is being seen to."""
+    if _is_missed(holding):
+        cause = "a task that was to begin again did not, and the gang can't do without it"
+        return (AskToStop(holding.claim.job, holding.claim.attempt, cause),)
     dead = _dead(holding)
     if not dead:
         return ()
@@ -94,21 +97,28 @@ def _outlived(holding: Holding, dead: tuple[_Dead, ...]) -> tuple[Settlement, ..
 def _may_rejoin(holding: Holding, dead: _Dead) -> bool:
     """It can begin again where it was: it ended by itself, its group says so, and its node and GPUs are well."""
     node = holding.ground.nodes.get(dead.task.node)
-    group = next(group for group in holding.record.spec.task_groups if group.name == dead.task.group)
-    return group.rejoin and dead.status.state == "failed" and not dead.broken and (node is None or node.ready)
+    rejoins = any(group.rejoin and group.name == dead.task.group for group in holding.record.spec.task_groups)
+    return rejoins and dead.status.state == "failed" and not dead.broken and (node is None or node.ready)
 
 
 def _may_shrink(holding: Holding, dead: tuple[_Dead, ...]) -> bool:
     """Its minima hold without them. Bundles of tasks that belong together are not torn apart."""
     left = Counter(task.group for task in holding.staying)
     left.subtract(one.task.group for one in dead)
-    touched = {one.task.group for one in dead}
-    spec = holding.record.spec
-    return all(
-        left[group.name] >= group.least and spec.bundle_of(group) is None
-        for group in spec.task_groups
-        if group.name in touched
-    )
+    touched, spec = {one.task.group for one in dead}, holding.record.spec
+    elastic = {
+        group.name for group in spec.task_groups if left[group.name] >= group.least and spec.bundle_of(group) is None
+    }
+    return touched <= elastic
+
+
+def _is_missed(holding: Holding) -> bool:
+    """Tasks that were to join have not in time, and are more than the round may send away."""
+    grow = holding.asked("grow")
+    if grow is None or grow.deadline > holding.now or holding.stays.all_run(holding.joining):
+        return False
+    left = Counter(task.group for task in without(holding.staying, holding.joining))
+    return any(left[group.name] < group.least for group in holding.record.spec.task_groups)
 
 
 def _outlived_before(holding: Holding) -> tuple[Failure, ...]:
@@ -144,7 +154,9 @@ def _mishap(holding: Holding, dead: tuple[_Dead, ...]) -> Mishap:
     culprit = _culprit(dead)
     status, log = culprit.status, holding.evidence.tails.get((holding.claim.job, holding.claim.attempt), "")
     kind = classify(status, log, culprit.broken)
-    told = f"{_told(dead)} ({kind})"
+    told = _told(dead)
+    if kind != "exit":
+        told += f" ({kind})"
     if kind == "out-of-memory":
         told += f". {memory_advice(status, holding.record.spec, log, holding.evidence.nodes)}"
     return Mishap(holding.claim.attempt, kind, status.at, told, status.group, status.exit_code, log)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.backend import Activity
+from reconciler.jobs.evidence import NO_EVIDENCE, Evidence
 from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.idleness import activity_of, is_idle
 from reconciler.jobs.record import JobRecord
@@ -26,6 +27,7 @@ class Holding:
     attempt: Attempt
     now: Instant
     ground: Ground = UNKNOWN
+    evidence: Evidence = NO_EVIDENCE
 
     @property
     def stopping(self) -> bool:
@@ -47,12 +49,12 @@ class Holding:
     def joining(self) -> tuple[TaskPlacement, ...]:
         """Tasks by which it grows, without those that are to leave before they have joined."""
         grow = self.asked("grow")
-        return _without(grow.tasks, self.leaving) if grow else ()
+        return without(grow.tasks, self.leaving) if grow else ()
 
     @property
     def staying(self) -> tuple[TaskPlacement, ...]:
         """The tasks by which the job is judged."""
-        return _without(self.claim.tasks, self.leaving)
+        return without(self.claim.tasks, self.leaving)
 
     @property
     def stays(self) -> Attempt:
@@ -115,16 +117,16 @@ class Holding:
     @property
     def culled(self) -> bool:
         """It was asked to stop because it was idle, and that ended it."""
-        return self.stop is not None and self.stop.culls and self._ended_by(self.stop)
+        return self.stop is not None and self.stop.purpose == "cull" and self._ended_by(self.stop)
 
     @property
-    def evicted(self) -> bool:
-        """It was asked to leave and wait again, and that ended it: no task had failed before, and some task did not end well.
+    def sent_back(self) -> bool:
+        """It was asked to leave and go on later, and that ended it: no task had failed before, and some task did not end well.
 
         A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
         """
         stays = self.stays
-        if self.stop is None or not self.stop.evicts or stays.all_succeeded(self.staying):
+        if self.stop is None or not self.stop.sends_back or stays.all_succeeded(self.staying):
             return False
         return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
 
@@ -154,6 +156,7 @@ class Holding:
         )
 
 
-def _without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
+def without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
+    """Those of some tasks that are not among others, whatever they hold."""
     keys = {(task.group, task.index) for task in gone}
     return tuple(task for task in tasks if (task.group, task.index) not in keys)

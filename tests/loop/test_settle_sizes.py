@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from reconciler.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
+from reconciler.jobs.outcome import describe
 from reconciler.jobs.record import JobRecord
-from reconciler.jobs.settle import RESEND_AFTER, settlements
+from reconciler.jobs.settle import settlements
 from reconciler.jobs.settlements import (
     AskToStop,
     Cancel,
@@ -22,6 +23,7 @@ from reconciler.jobs.settlements import (
     Succeed,
 )
 from reconciler.jobs.sighted import Attempt, Sighted
+from reconciler.jobs.stopping import RESEND_AFTER
 from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
 from solver.world.inflight import Intent, IntentKind
@@ -55,7 +57,15 @@ def settled(
     """For a gang of two that runs, of which worker/1 is to leave or to join."""
     asked = NOW.after(-asked_ago)
     intents = [
-        Intent(kind, JOB, 1, asked, asked.after(GRACE), () if kind == "stop" else (CHANGES,), evicts=evicts)
+        Intent(
+            kind,
+            JOB,
+            1,
+            asked,
+            asked.after(GRACE),
+            () if kind == "stop" else (CHANGES,),
+            purpose="evict" if evicts else "end",
+        )
         for kind in kinds
     ]
     claim = Claim(JOB, 1, (STAYS, CHANGES), NOW.after(-OVER), NOW.after(-OVER), limit, growth)
@@ -120,7 +130,7 @@ def test_a_job_is_judged_by_the_tasks_that_stay() -> None:
     assert settled(*facts, kinds=("shrink", "stop"), stopped=True) == (Succeed(JOB), *END)
     assert settled(*facts, kinds=("shrink",)) == (Succeed(JOB), *END)
     culprit = task(0, "failed")
-    assert settled(culprit, task(1, "succeeded"), kinds=("shrink",)) == (Fail(JOB, culprit), *END)
+    assert settled(culprit, task(1, "succeeded"), kinds=("shrink",)) == (Fail(JOB, culprit, describe(culprit)), *END)
 
 
 def test_a_lost_task_that_is_to_leave_may_run_on_somewhere() -> None:

@@ -54,4 +54,6 @@ class SqlHistory:
         newest = select(events).where(events.c.subject == subject).order_by(events.c.number.desc()).limit(limit)
         with self._database.reading() as connection:
             rows = connection.execute(newest).all()
-        return tuple(Event(Instant(row.time), row.kind, row.subject, row.cause, row.actor) for row in reversed(rows))
+        return tuple(
+            Event(Instant(row.time), row.kind, row.subject, row.cause, row.actor, row.state) for row in reversed(rows)
+        )
