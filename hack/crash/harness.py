@@ -13,7 +13,7 @@ from sqlalchemy import event
 from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.resizes import resize
-from hack.crash.workload import NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, workload
+from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, workload
 from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
@@ -189,6 +189,7 @@ class Run:
         self.problems += judge.runs_after_success(ran, records)
         self.problems += judge.lost_jobs(submitted, records)
         self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
+        self.problems += judge.too_many_retries(ran, records, AGAIN.max_retries)
         self.problems += judge.leftovers(ran, self.store.ledger)
 
 
