@@ -41,6 +41,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action.
 
     `idle_limit`: for how long they may do nothing, so that it is worth watching what they do; None: nobody will ask.
+    `environment`: what they see beside the job's own `env`, and before it.
     """
 
     job: JobName
@@ -48,6 +49,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     tasks: tuple[TaskPlacement, ...]
     spec: JobSpec
     idle_limit: Duration | None = None
+    environment: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
     @property
     def id(self) -> str:
@@ -82,6 +84,7 @@ class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
     beside: tuple[TaskPlacement, ...]
     spec: JobSpec
     idle_limit: Duration | None = None
+    environment: dict[str, str] = {}  # noqa: RUF012  (as in StartGang)
 
     @property
     def id(self) -> str:
@@ -107,6 +110,31 @@ class StopTasks(Document, frozen=True, tag_field="order", tag="stop-tasks"):
         return f"shrink/{self.job}/{self.attempt}/{self.growth}"
 
 
+TellReason = Literal["checkpoint", "time-limit", "dump"]
+"""Save your work; your time is over at `until`; let your supervisor write down what it sees of you."""
+
+
+class TellGang(Document, frozen=True, tag_field="order", tag="tell"):
+    """Every task of an attempt that lives has been told for what reason, and until when, to do something: at most once.
+
+    `number` counts from 1 within the attempt: an order that is older than the newest that came is not done any more.
+    It is for the tasks that were ordered before it came, also those that are yet to begin; whoever joins later is not told, and
+    of an attempt whose start has not come, nobody. TaskStatus.told says who has been. `signal`, such as SIGUSR1, is sent too.
+    """
+
+    job: JobName
+    attempt: int
+    number: int
+    reason: TellReason
+    until: Instant
+    signal: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name of the fact."""
+        return f"tell/{self.job}/{self.attempt}/{self.number}"
+
+
 class PartitionGpu(Document, frozen=True):
     """GPU `device` has exactly these MIG instances; None: it is whole, and not in MIG mode.
 
@@ -125,7 +153,7 @@ class PartitionGpu(Document, frozen=True):
         return f"partition/{self.device}/{self.attempt}"
 
 
-Order = StartGang | StopGang | GrowGang | StopTasks
+Order = StartGang | StopGang | GrowGang | StopTasks | TellGang
 
 
 class Activity(Document, frozen=True):
@@ -162,6 +190,7 @@ class TaskStatus(Document, frozen=True):
 
     A later growth may let a task that has left begin again; nothing else does. `activity` is of a running task whose order
     has an idle limit; None: the backend can't say what it does. `progress` and `memory` are None where nothing is known.
+    `told`: the number of the newest TellGang that it was told; 0: none.
     """
 
     job: JobName
@@ -177,6 +206,7 @@ class TaskStatus(Document, frozen=True):
     activity: Activity | None = None
     progress: Progress | None = None
     memory: MemoryUse | None = None
+    told: int = 0
 
 
 class TaskLeft(Document, frozen=True):

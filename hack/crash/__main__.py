@@ -54,6 +54,7 @@ def figures(outcomes: list[Outcome]) -> dict[str, float]:
         "doubleBound": count("double-bound"),
         "lost": count("lost"),
         "doubledStarts": count("doubled"),
+        "mistold": count("mistold"),
         "runAgainAfterSuccess": count("run again"),
         "otherViolations": count("left over") + count("false outcome") + count("the loop died"),
     }

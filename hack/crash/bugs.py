@@ -12,12 +12,13 @@ import msgspec
 from hack.crash.harness import run_seed
 from reconciler import act
 from reconciler.act import Leader
-from reconciler.backend import BackendUnreachableError, Epoch, Order, PartitionGpu, StartGang, StopTasks
+from reconciler.backend import BackendUnreachableError, Epoch, Order, PartitionGpu, StartGang, StopTasks, TellGang
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
+from reconciler.backends.simulated.tells import SimulatedTells
 from reconciler.deeds import Deeds
-from reconciler.jobs import settle
+from reconciler.jobs import failures, settle
 from reconciler.jobs.ground import Ground
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
@@ -38,6 +39,12 @@ Patches = Iterable[Any]
 def the_stores_ignore_the_epoch() -> Patches:
     """A leader that was replaced goes on writing."""
     yield mock.patch.object(database, "check_epoch")
+
+
+def failures_before_are_forgotten() -> Patches:
+    """Every failure is the first."""
+    sound = failures.retry_of
+    yield mock.patch.object(failures, "retry_of", lambda job, mishap, _before, policy: sound(job, mishap, (), policy))
 
 
 def the_backend_ignores_the_epoch() -> Patches:
@@ -166,8 +173,36 @@ def a_gpu_obeys_orders_that_are_older_than_its_last() -> Patches:
     yield mock.patch.object(SimulatedGpus, "_is_old", return_value=False)
 
 
+def what_was_told_is_told_again_when_the_order_comes_again() -> Patches:
+    """Nobody notes who was told what."""
+    accept, tell_task = SimulatedTells.accept, SimulatedTells._tell
+
+    def accept_anew(tells: SimulatedTells, order: TellGang, growth: int, at: Instant) -> None:
+        tells._orders.clear()
+        accept(tells, order, growth, at)
+
+    def tell_anew(tells: SimulatedTells, number: int, order: TellGang, at: Instant) -> None:
+        tells._told.clear()
+        tell_task(tells, number, order, at)
+
+    yield mock.patch.object(SimulatedTells, "accept", accept_anew)
+    yield mock.patch.object(SimulatedTells, "_tell", tell_anew)
+
+
+def what_one_attempt_is_told_the_next_hears() -> Patches:
+    """A job is told, whatever attempt of it runs."""
+    sound = SimulatedTells.accept
+
+    def accept(tells: SimulatedTells, order: TellGang, growth: int, at: Instant) -> None:
+        for attempt in (order.attempt, order.attempt + 1):
+            sound(tells, msgspec.structs.replace(order, attempt=attempt), growth, at)
+
+    yield mock.patch.object(SimulatedTells, "accept", accept)
+
+
 BUGS: tuple[Callable[[], Patches], ...] = (
     the_stores_ignore_the_epoch,
+    failures_before_are_forgotten,
     the_backend_ignores_the_epoch,
     devices_are_released_before_the_stop_is_confirmed,
     an_unanswered_start_counts_as_refused,
@@ -184,6 +219,8 @@ BUGS: tuple[Callable[[], Patches], ...] = (
     tasks_start_before_their_gpu_is_partitioned,
     a_change_counts_as_made_once_it_is_asked_for,
     a_gpu_obeys_orders_that_are_older_than_its_last,
+    what_was_told_is_told_again_when_the_order_comes_again,
+    what_one_attempt_is_told_the_next_hears,
 )
 
 

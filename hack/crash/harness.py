@@ -13,6 +13,7 @@ from sqlalchemy import event
 from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.resizes import resize
+from hack.crash.tells import Numbers, tell
 from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, workload
 from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
@@ -31,6 +32,8 @@ from solver.world.workload import JobName
 PASS_PAUSE_MS = 2_000
 LEASE = Duration(4_000)
 """Short, so that a control plane can die many times before faults stop."""
+TOLD_EVERY = 5
+"""In so many seeds gangs are told things: it takes from the world's chance, and the others have more of what else can go wrong."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
 PASSES_MAX = 400
 """Once faults stop, everything ends within a hundred passes; three times that is `never`."""
@@ -76,7 +79,8 @@ class Run:
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
         self.gates = Gates(self._at_gate)
-        self.sizes = random.Random(f"sizes of {self.seed}")
+        self.sizes, self.words = random.Random(f"sizes of {self.seed}"), random.Random(f"words of {self.seed}")
+        self.told: Numbers = {}
         self.store = _open(self.path)
         self.plane = self._new_plane(self.store)
 
@@ -124,8 +128,11 @@ class Run:
         self.passes += 1
         try:
             done = one_pass(self.plane)
+            leader = Leader(self.plane, done.epoch)
             if self.clock.now() < FAULTS_UNTIL or any(i.kind == "grow" for i in self.store.ledger.intents()):
-                resize(Leader(self.plane, done.epoch), self.sizes, [self.cluster.node(node.name) for node in NODES])
+                resize(leader, self.sizes, [self.cluster.node(node.name) for node in NODES])
+            if self.seed % TOLD_EVERY == 0 and self.clock.now() < FAULTS_UNTIL:
+                tell(leader, self.words, self.told)
         except Killed:
             self.kills += 1
             self.store.close()  # it remembers nothing but its connections, and makes new ones
@@ -190,6 +197,7 @@ class Run:
         self.problems += judge.lost_jobs(submitted, records)
         self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
         self.problems += judge.too_many_retries(ran, records, AGAIN.max_retries)
+        self.problems += judge.mistold(self.cluster.tells.heard, ran, self.told)
         self.problems += judge.leftovers(ran, self.store.ledger)
 
 

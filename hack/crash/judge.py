@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from hack.crash.doors import TaskName
+from hack.crash.tells import Numbers
 from reconciler.backends.simulated.cluster import Interval
+from reconciler.backends.simulated.tells import Telling
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Ledger
 from solver.world.cluster import DeviceId
@@ -124,6 +126,22 @@ def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:
 
 def _least(record: JobRecord) -> int:
     return sum(group.least for group in record.spec.task_groups)
+
+
+def mistold(heard: Iterable[Telling], ran: Iterable[Interval], sent: Numbers) -> Iterable[str]:
+    """Tasks that were told something twice, or after what is newer, or what was for another attempt, or when they did not run."""
+    spans = {(task.job, task.attempt, task.group, task.index, task.growth): task for task in ran}
+    newest: dict[tuple[JobName, int, str, int, int], int] = {}
+    for told in heard:
+        life = told.job, told.attempt, told.group, told.index, told.growth
+        if told.number <= newest.get(life, 0):
+            yield f"mistold: {told} after {newest[life]}"
+        newest[life] = told.number
+        if told.number > sent.get((told.job, told.attempt), 0):
+            yield f"mistold: {told}, which its attempt was never sent"
+        task = spans.get(life)
+        if task is None or told.at < task.begin or (task.end is not None and told.at > task.end):
+            yield f"mistold: {told}, when it did not run"
 
 
 def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:

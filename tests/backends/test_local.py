@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from reconciler.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.backends.local import LocalBackend, StateFolderError, shim
-from reconciler.backends.local.processes import start_ticks
+from reconciler.backends.local import LocalBackend, StateFolderError
 from reconciler.backends.local.strays import kill_strays
 from reconciler.clock import SystemClock
+from reconciler.supervisor import shim
+from reconciler.supervisor.processes import start_ticks
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Duration
 from solver.world.shape import Shape

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backends.local import processes, shim
-from reconciler.backends.local.processes import children_of, cpu_s_of_descendants
-from reconciler.backends.local.shim import Watch
 from reconciler.backends.local.tasks import Watched
+from reconciler.supervisor import processes, taskfiles, watching
+from reconciler.supervisor.processes import children_of, cpu_s_of_descendants
+from reconciler.supervisor.watching import Watch
 from tests.contracts.local_worlds import eventually
 
 EVERY_S = 10.0
@@ -46,14 +46,14 @@ def no_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def idle_s(clock: Clock, watch: Watch, after_s: float) -> float:
     clock.now_s += after_s
     watch.look()
-    return msgspec.json.decode(Path(shim.ACTIVITY).read_bytes(), type=Watched).idle_ms / 1_000
+    return msgspec.json.decode(Path(taskfiles.ACTIVITY).read_bytes(), type=Watched).idle_ms / 1_000
 
 
 @pytest.mark.usefixtures("no_cpu")
 def test_a_line_in_the_log_is_something(clock: Clock) -> None:
     watch = Watch(EVERY_S)
     assert idle_s(clock, watch, 10) == 10
-    Path(shim.LOG).write_text("one\n")
+    Path(taskfiles.LOG).write_text("one\n")
     assert idle_s(clock, watch, 10) == 0
     assert [idle_s(clock, watch, 10), idle_s(clock, watch, 50)] == [10, 60]
 
@@ -87,7 +87,7 @@ def test_it_looks_no_more_often_than_it_shall(clock: Clock) -> None:
 def test_a_disk_that_is_full_ends_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(EVERY_S)
     with monkeypatch.context() as full:
-        full.setattr(shim, "write_durably", _refuse)
+        full.setattr(watching, "write_durably", _refuse)
         assert idle_s(clock, watch, 10) == 0
     assert idle_s(clock, watch, 10) == 20
 

@@ -23,14 +23,18 @@ from reconciler.backend import (
     StopTasks,
     TaskLeft,
     TaskStatus,
+    TellGang,
+    TellReason,
 )
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
-from solver.world.quantities import Duration, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 
 SETTLES_MAX = 1_500
 """How often `settle` is called before the suite gives up: 30 s for a world whose `settle` sleeps 20 ms."""
+
+UNTIL = Instant.parse("2027-01-01T00:00:00Z")
 
 Command = tuple[str, ...]
 Place = tuple[int, tuple[int, ...]]
@@ -72,6 +76,18 @@ class BackendWorld(Protocol):
 
     def works(self) -> Command:
         """A command that does something all the time until it is stopped."""
+
+    def listens(self) -> Command:
+        """A command that runs until it is stopped, and counts what it is told."""
+
+    def trains(self) -> Command:
+        """A command that runs until it is stopped, and says again and again how far it is: a step further each time."""
+
+    def hogs(self) -> Command:
+        """A command that runs until it is stopped, with between 64Mi and 512Mi of memory."""
+
+    def told(self, job: JobName, attempt: int, index: int) -> list[int]:
+        """The numbers of what a worker was told, each time that it was, counted where it runs."""
 
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         """How often this task's command really started, counted where it runs and not by the backend's books."""
@@ -161,6 +177,10 @@ class Watcher:
         assert activity is not None, f"nothing is said of {job}"
         return activity
 
+    def told(self, job: str, attempt: int = 1) -> list[int]:
+        """What number each worker of an attempt was told last."""
+        return [self.tasks[key].told for key in sorted(self.tasks) if key[:2] == (job, attempt)]
+
     def is_stopped(self, job: str, attempt: int = 1) -> bool:
         """The stop order of this attempt is done."""
         return (JobName(job), attempt) in self.stopped
@@ -183,6 +203,8 @@ class Watcher:
             assert status.state != "starting", f"a running task went back: {before} -> {status}"
         if before is not None and before.activity is not None and status.activity is not None:
             assert before.activity.seen_at <= status.activity.seen_at, f"a look went back: {before} -> {status}"
+        if before is not None:
+            assert before.told <= status.told, f"what was told was forgotten: {before} -> {status}"
         self.tasks[key] = status
 
     def _persist(self, call: Callable[[], None]) -> None:
@@ -208,6 +230,13 @@ def start(world: BackendWorld, job: str, command: Command, *places: Place, attem
 def stop(job: str, attempt: int = 1, grace_ms: int = 1_000) -> StopGang:
     """An order that ends one attempt."""
     return StopGang(JobName(job), attempt, Duration(grace_ms))
+
+
+def tell(
+    job: str, number: int, attempt: int = 1, reason: TellReason = "checkpoint", signal: str = "SIGUSR1"
+) -> TellGang:
+    """An order that the tasks of an attempt be told something."""
+    return TellGang(JobName(job), attempt, number, reason, UNTIL, signal)
 
 
 def grow(world: BackendWorld, started: StartGang, growth: int, *joining: tuple[int, Place]) -> GrowGang:

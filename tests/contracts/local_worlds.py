@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,6 +57,24 @@ class LocalWorld:
 
     def works(self) -> Command:
         return self.shell("while :; do :; done")
+
+    def listens(self) -> Command:
+        # It listens before it signs. One line for each signal: the request that is in force then.
+        script = """trap 'cat "$QUORATE_REQUEST_FILE" >> "$me.told"; echo >> "$me.told"' USR1; """
+        return ("sh", "-c", script + _SIGN + "while :; do sleep 0.02; done", str(self.witness))
+
+    def trains(self) -> Command:
+        say = """printf '{"step": %d, "rate": 20}' $n > "$QUORATE_PROGRESS_FILE.new" """
+        put = 'mv "$QUORATE_PROGRESS_FILE.new" "$QUORATE_PROGRESS_FILE"'
+        return self.shell(f"n=0; while :; do n=$((n+1)); {say}; {put}; sleep 0.05; done")
+
+    def hogs(self) -> Command:
+        script = "memory = bytearray(100 * 2**20); import time; time.sleep(600)"
+        return self.shell(f"exec {sys.executable} -c '{script}'")
+
+    def told(self, job: JobName, attempt: int, index: int) -> list[int]:
+        noted = self.witness / f"{job}.{attempt}.worker.{index}.told"
+        return [json.loads(line)["number"] for line in noted.read_text().splitlines()] if noted.exists() else []
 
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         signature = self.witness / f"{job}.{attempt}.{group}.{index}"

@@ -37,8 +37,8 @@ class SimulatedWorld:
 
     def __init__(self, faults: Faults) -> None:
         self._clock = VirtualClock()
-        self._cluster = SimulatedCluster(NODES, self._clock, random.Random(7), faults)
-        self.backend = SimulatedBackend(self._cluster)
+        self.cluster = SimulatedCluster(NODES, self._clock, random.Random(7), faults)
+        self.backend = SimulatedBackend(self.cluster)
 
     def settle(self) -> None:
         self._clock.advance(5_000)
@@ -58,9 +58,22 @@ class SimulatedWorld:
     def works(self) -> Command:
         return ("busy", "forever")
 
+    def listens(self) -> Command:
+        return ("save", "3s")
+
+    def trains(self) -> Command:
+        return ("train", "2.5")
+
+    def hogs(self) -> Command:
+        return ("hog", "128Mi")
+
+    def told(self, job: JobName, attempt: int, index: int) -> list[int]:
+        heard = self.cluster.tells.heard
+        return [told.number for told in heard if (told.job, told.attempt, told.index) == (job, attempt, index)]
+
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         wanted = (job, attempt, group, index)
-        return sum((ran.job, ran.attempt, ran.group, ran.index) == wanted for ran in self._cluster.intervals)
+        return sum((ran.job, ran.attempt, ran.group, ran.index) == wanted for ran in self.cluster.intervals)
 
     def environment(self, job: JobName, attempt: int, group: str, index: int) -> dict[str, str] | None:
         return None

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backend import GrowGang, StartGang
-from reconciler.backends.local import shim
 from reconciler.backends.local.folders import order_name, task_folder_name
+from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId
 from solver.world.document import Document, decode, encode
 from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import JobName, JobSpec, TaskPlacement
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ class Orders:
         files = order_files(attempt)
         found = [read_document(attempt / name, Accepted) for name in sorted(files)]
         accepted = {known.growth: known for known in found if known}
-        asked = [read_document(path, LeaveRequest) for path in attempt.glob(f"*/{shim.LEAVE}")]
+        asked = [read_document(path, LeaveRequest) for path in attempt.glob(f"*/{taskfiles.LEAVE}")]
         leaves: dict[TaskKey, LeaveRequest] = {}
         for leave in sorted(filter(None, asked), key=lambda leave: leave.growth):
             leaves[leave.group, leave.index] = leave
@@ -104,9 +105,15 @@ def order_files(attempt: Path) -> frozenset[str]:
     return frozenset(name for name in names if name.startswith("order.") and name.endswith(".json"))
 
 
+def in_rank_order(tasks: Iterable[TaskPlacement], spec: JobSpec) -> list[TaskPlacement]:
+    """Groups as the job lists them, then by index."""
+    position = {group.name: place for place, group in enumerate(spec.task_groups)}
+    return sorted(tasks, key=lambda task: (position[task.group], task.index))
+
+
 def write_accepted(attempt: Path, accepted: Accepted) -> None:
     """Keep an order, before anything is done for it."""
-    shim.write_durably(str(attempt / order_name(accepted.growth)), encode(accepted).decode())
+    taskfiles.write_durably(str(attempt / order_name(accepted.growth)), encode(accepted).decode())
 
 
 def life_folder(attempt: Path, task: TaskPlacement, growth: int) -> Path:
@@ -119,9 +126,9 @@ def make_life_folder(attempt: Path, task: TaskPlacement, growth: int) -> Path:
     first, folder = life_folder(attempt, task, 0), life_folder(attempt, task, growth)
     for made in (first, folder):
         made.mkdir(mode=0o700, exist_ok=True)
-    if folder != first and not (folder / shim.LOG).exists():
-        (first / shim.LOG).touch(mode=0o600)
-        (folder / shim.LOG).hardlink_to(first / shim.LOG)
+    if folder != first and not (folder / taskfiles.LOG).exists():
+        (first / taskfiles.LOG).touch(mode=0o600)
+        (folder / taskfiles.LOG).hardlink_to(first / taskfiles.LOG)
     return folder
 
 

@@ -26,8 +26,8 @@ from reconciler.backend import (
     StopTasks,
     TaskLeft,
     TaskStatus,
+    TellGang,
 )
-from reconciler.backends.local import shim
 from reconciler.backends.local.attempts import (
     Accepted,
     LeaveRequest,
@@ -40,11 +40,15 @@ from reconciler.backends.local.attempts import (
     write_accepted,
 )
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
+from reconciler.backends.local.gangfile import write_gang
 from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
 from reconciler.backends.local.journal import Journal
+from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
+from reconciler.backends.local.tells import accept_tell
 from reconciler.clock import Clock
+from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId, Node
 from solver.world.document import encode
 from solver.world.quantities import Instant
@@ -104,6 +108,8 @@ class LocalBackend:
                     self._stop(order)
                 case StopTasks():
                     self._stop_tasks(order)
+                case TellGang():
+                    self._tell(order)
 
     def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
         """Partition a declared GPU, or refuse to. Raises StaleEpochError, or StateFolderError if the disk refuses."""
@@ -121,7 +127,7 @@ class LocalBackend:
         with _disk_errors_explained(self._folders.root):
             for folder in self._folders.task_places(job, attempt, group, index):
                 try:
-                    with (folder / shim.LOG).open("rb") as log:
+                    with (folder / taskfiles.LOG).open("rb") as log:
                         log.seek(offset)
                         return log.read(limit)
                 except FileNotFoundError:
@@ -135,6 +141,7 @@ class LocalBackend:
             return
         accepted = self._accept(attempt, order)
         orders = self._orders_of(attempt)
+        write_gang(attempt, orders)
         lives = [
             life
             for life in orders.lives.values()
@@ -180,30 +187,18 @@ class LocalBackend:
         attempt = self._folders.make_attempt(order.job, order.attempt)
         if not stop_file(attempt).exists():
             request = StopRequest(order.job, order.attempt, self._clock.now(), order.grace.seconds)
-            shim.write_durably(str(stop_file(attempt)), encode(request).decode())
+            taskfiles.write_durably(str(stop_file(attempt)), encode(request).decode())
 
     def _stop_tasks(self, order: StopTasks) -> None:
         attempt = self._folders.make_attempt(order.job, order.attempt)
-        orders = self._orders_of(attempt)
-        for task in order.tasks:
-            told, life = orders.leaves.get((task.group, task.index)), orders.lives.get((task.group, task.index))
-            if told is not None and told.growth >= order.growth:
-                continue
-            # Into the newest life, where its supervisor looks; a life that comes later finds it in `leaves`.
-            came = life.accepted.growth if life else 0
-            if came <= order.growth:
-                folder = make_life_folder(attempt, task, came)
-                request = LeaveRequest(
-                    order.job,
-                    order.attempt,
-                    task.group,
-                    task.index,
-                    order.growth,
-                    self._clock.now(),
-                    order.grace.seconds,
-                )
-                shim.write_durably(str(folder / shim.LEAVE), encode(request).decode())
+        accept_leaves(attempt, order, self._orders_of(attempt), self._clock.now())
         self._orders.pop(attempt, None)
+        write_gang(attempt, self._orders_of(attempt))
+
+    def _tell(self, order: TellGang) -> None:
+        attempt = self._folders.attempt(order.job, order.attempt)
+        if attempt.exists():
+            accept_tell(attempt, order, self._orders_of(attempt), self._clock.now())
 
     def _observe(self, attempt: Path) -> None:
         # The stop first: an attempt that has one accepts no order any more, so the orders read next are the last word.
@@ -244,8 +239,11 @@ class LocalBackend:
             detail=stands.detail,
             growth=growth,
             activity=stands.activity,
+            progress=stands.progress,
+            memory=stands.memory,
+            told=stands.told,
         )
-        self._journal.note(attempt, part, status)
+        self._journal.note_task(attempt, part, status, self._clock.now())
         return status
 
     def _orders_of(self, attempt: Path) -> Orders:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from uuid import NAMESPACE_OID, uuid5
 
 from reconciler.backend import GrowGang, StartGang
+from reconciler.backends.local.attempts import in_rank_order
+from reconciler.backends.local.gangfile import GANG
+from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MILLI_PER_GPU, Memory
 from solver.world.workload import TaskGroup, TaskPlacement
@@ -28,7 +32,7 @@ def task_environments(
 ) -> Iterator[tuple[TaskPlacement, dict[str, str]]]:
     """Each task of an order with its environment, in the order of their ranks: groups as the job lists them, then index.
 
-    Tasks that join a gang are told of it as it is with them; what the others were told can't be changed.
+    Tasks that join a gang are told of it as it is with them; what the others see here can't be changed, so GANG_FILE is.
     """
     on_node: dict[str, int] = {}
     gang, ordered = ranked(order), set(order.tasks)
@@ -42,6 +46,7 @@ def task_environments(
             {
                 **{name: os.environ[name] for name in INHERITED if name in os.environ},
                 **order.spec.env,
+                **order.environment,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(local_rank),
                 "WORLD_SIZE": str(len(gang)),
@@ -59,6 +64,16 @@ def task_environments(
                 **_share_of(task, device_memory),
             },
         )
+
+
+def file_variables(folder: Path) -> dict[str, str]:
+    """Where a task finds its folder, what it is told, where it says how far it is, and who is in the gang now."""
+    return {
+        TASK_FOLDER: str(folder),
+        "QUORATE_REQUEST_FILE": str(folder / taskfiles.REQUEST),
+        "QUORATE_PROGRESS_FILE": str(folder / taskfiles.PROGRESS),
+        "QUORATE_GANG_FILE": str(folder.parent / GANG),
+    }
 
 
 def mig_name(instance: DeviceId) -> str:
@@ -88,15 +103,15 @@ def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> 
 
 def ranked(order: StartGang | GrowGang) -> list[TaskPlacement]:
     """The tasks of the whole gang in the order of their ranks."""
-    position = {group.name: place for place, group in enumerate(order.spec.task_groups)}
     gang = (*order.beside, *order.tasks) if isinstance(order, GrowGang) else order.tasks
-    return sorted(gang, key=lambda task: (position[task.group], task.index))
+    return in_rank_order(gang, order.spec)
 
 
 def command_of(order: StartGang | GrowGang, task: TaskPlacement) -> tuple[str, ...]:
     """The group's own command, else the job's."""
-    return _group(order, task).command or order.spec.command
+    return group_of(order, task).command or order.spec.command
 
 
-def _group(order: StartGang | GrowGang, task: TaskPlacement) -> TaskGroup:
+def group_of(order: StartGang | GrowGang, task: TaskPlacement) -> TaskGroup:
+    """What the job says of the group of a task."""
     return next(group for group in order.spec.task_groups if group.name == task.group)

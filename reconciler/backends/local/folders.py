@@ -6,7 +6,9 @@ live/JOB.ATTEMPT/          attempts that are still reported
     order.json             the start order as accepted
     order.GROWTH.json      an order by which it grew, as accepted
     stop                   the stop order; an attempt that has one never starts
-    GROUP.INDEX/           one task; its files are described in shim.py
+    tells.json             what its tasks were told
+    gang.json              who is in it now
+    GROUP.INDEX/           one task; its files are described in taskfiles.py
     GROUP.INDEX.GROWTH/    one task that came with a growth; its log is that of GROUP.INDEX, by another name
 gpus/GPU.json              the last order to partition a GPU, as it was done or refused
 forgotten/JOB.ATTEMPT/     the same, for attempts whose end the control plane has recorded
@@ -23,7 +25,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from reconciler.backends.local.shim import STOP, sync_folder, write_durably
+from reconciler.supervisor.taskfiles import STOP, sync_folder, write_durably
 from solver.world.workload import JobName
 
 ORDER = "order.json"

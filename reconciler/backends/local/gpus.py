@@ -9,8 +9,8 @@ from urllib.parse import quote
 import msgspec
 
 from reconciler.backend import GpuPartitioned, PartitionGpu
-from reconciler.backends.local import shim
 from reconciler.backends.local.attempts import read_document
+from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId, Gpu, Node
 from solver.world.document import encode
 from solver.world.quantities import Instant
@@ -74,7 +74,7 @@ class DeclaredGpus:
         before = last.instances if last else None
         after = before if refused else order.instances
         done = GpuPartitioned(order.device, order.attempt, at, after, refused)
-        shim.write_durably(str(path), encode(done).decode())
+        taskfiles.write_durably(str(path), encode(done).decode())
 
     def _refusal(self, order: PartitionGpu, gpus: dict[DeviceId, Gpu], used: Collection[DeviceId]) -> str:
         stays = {one.id_on(order.device) for one in order.instances or ()}

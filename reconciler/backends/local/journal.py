@@ -9,8 +9,12 @@ import msgspec
 
 from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
 from solver.world.cluster import DeviceId, Node, NodeName
+from solver.world.quantities import Instant
 
 Seen = TaskStatus | TaskLeft | AttemptStopped
+
+SAME_NEWS_EVERY_MS = 1_000
+"""What a running task says of its progress, and what memory it has, changes all the time: nobody needs it more often."""
 
 # Cursors of an earlier opening lie below all of a later one: whoever still holds one gets everything again.
 _CHANGES_PER_OPENING_BITS = 32
@@ -24,6 +28,7 @@ class Journal:
         self._nodes: dict[NodeName, tuple[int, Node]] = {}
         self._gpus: dict[DeviceId, tuple[int, GpuPartitioned]] = {}
         self._seen: dict[Path, dict[str, tuple[int, Seen]]] = {}
+        self._noted_at: dict[Path, dict[str, Instant]] = {}
 
     def note_nodes(self, nodes: Collection[Node]) -> None:
         """The nodes there are now; one that is no longer among them is reported as not ready."""
@@ -49,6 +54,16 @@ class Journal:
         if part not in parts or parts[part][1] != seen:
             parts[part] = self._next(), seen
 
+    def note_task(self, attempt: Path, part: str, status: TaskStatus, now: Instant) -> None:
+        """What was seen of a task at `now`; that it has come further, or has more memory, once in a second."""
+        noted = self._noted_at.setdefault(attempt, {})
+        _, before = self._seen.get(attempt, {}).get(part, (0, None))
+        recently = part in noted and 0 <= now - noted[part] < SAME_NEWS_EVERY_MS
+        if recently and isinstance(before, TaskStatus) and _without_figures(before) == _without_figures(status):
+            return
+        self.note(attempt, part, status)
+        noted[part] = now
+
     def ended(self, attempt: Path, task: str) -> TaskStatus | None:
         """A task that has ended, so that nobody need look again; None while it may still change."""
         _, seen = self._seen.get(attempt, {}).get(task, (0, None))
@@ -58,6 +73,7 @@ class Journal:
         """Drop every attempt but these."""
         for attempt in self._seen.keys() - attempts:
             del self._seen[attempt]
+            self._noted_at.pop(attempt, None)
 
     def after(self, cursor: Cursor) -> Changes:
         """Everything whose latest change has a number above the cursor."""
@@ -74,3 +90,7 @@ class Journal:
     def _next(self) -> int:
         self._sequence += 1
         return self._sequence
+
+
+def _without_figures(status: TaskStatus) -> TaskStatus:
+    return msgspec.structs.replace(status, progress=None, memory=None)

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from reconciler.backend import look_every
-from reconciler.backends.local import shim
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
-from reconciler.backends.local.environment import TASK_FOLDER, command_of, task_environments
+from reconciler.backends.local.environment import command_of, file_variables, group_of, task_environments
 from reconciler.backends.local.tasks import was_started
+from reconciler.supervisor import shim, taskfiles
 from solver.world.workload import TaskPlacement
 
 # -I and -S: no site-packages, no user's settings; a supervisor starts in some 30 ms and needs 10 MB.
@@ -38,14 +38,16 @@ class Supervisors:
             if task not in tasks or was_started(life_folder(attempt, task, accepted.growth)):
                 continue
             folder = make_life_folder(attempt, task, accepted.growth)
-            (folder / shim.WORK).mkdir(mode=0o700, exist_ok=True)
+            (folder / taskfiles.WORK).mkdir(mode=0o700, exist_ok=True)
             limit = accepted.order.idle_limit
             content = {
                 "command": command_of(accepted.order, task),
-                "environment": {**environment, TASK_FOLDER: str(folder)},
+                "environment": {**environment, **file_variables(folder)},
                 "lookEveryS": look_every(limit).seconds if limit else None,
+                "memoryLimit": int(group_of(accepted.order, task).shape.memory),
+                "growth": accepted.growth,
             }
-            shim.write_durably(str(folder / shim.TASK), msgspec.json.encode(content).decode())
+            taskfiles.write_durably(str(folder / taskfiles.TASK), msgspec.json.encode(content).decode())
             self._pids.add(_spawn(folder))
 
     def reap(self) -> None:
@@ -70,7 +72,7 @@ def free_port(taken: set[int]) -> int:
 
 def _spawn(folder: Path) -> int:
     """A supervisor in a session of its own; what it has to say goes to the task's log."""
-    log = str(folder / shim.LOG)
+    log = str(folder / taskfiles.LOG)
     return os.posix_spawn(
         sys.executable,
         [*_SUPERVISOR, str(folder)],

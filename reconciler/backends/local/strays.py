@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from reconciler.backends.local.environment import TASK_FOLDER
-from reconciler.backends.local.processes import start_ticks
+from reconciler.supervisor.processes import start_ticks
 
 
 def kill_strays(task_folder: str, leader: int, leader_start_ticks: int) -> bool:

@@ -10,10 +10,12 @@ from typing import TypeVar
 
 import msgspec
 
-from reconciler.backend import Activity, TaskState
-from reconciler.backends.local import shim
+from reconciler.backend import Activity, MemoryUse, Progress, TaskState
+from reconciler.backends.local.progress import said_progress
 from reconciler.backends.local.strays import kill_strays
-from solver.world.quantities import Instant
+from reconciler.supervisor import shim, taskfiles
+from reconciler.supervisor.memory import written
+from solver.world.quantities import Instant, Memory
 
 T = TypeVar("T")
 
@@ -26,6 +28,14 @@ class Started(msgspec.Struct, frozen=True, rename="camel"):
     at: int
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """What the shim saw of the task's memory, in bytes."""
+
+    peak: int
+    limit: int
+    exceeded: bool
+
+
 class Exit(msgspec.Struct, frozen=True, rename="camel"):
     """How a task ended: written by its shim, or by the backend for a task that has none (`lost`)."""
 
@@ -33,6 +43,7 @@ class Exit(msgspec.Struct, frozen=True, rename="camel"):
     code: int | None = None
     stopped: bool = False
     lost: str = ""
+    memory: Measured | None = None
 
 
 class Watched(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,19 +62,22 @@ class Standing:
     exit_code: int | None = None
     detail: str = ""
     activity: Activity | None = None
+    progress: Progress | None = None
+    memory: MemoryUse | None = None
+    told: int = 0
 
 
 def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing:
     """Derive how a task stands; settles as `lost` one whose supervisor vanished, once nothing of it runs any more."""
-    ended = _read(folder / shim.EXIT, Exit)
-    if ended is None and _lock_is_held(folder / shim.LOCK):
-        started = _read(folder / shim.STARTED, Started)
-        return Standing("running", started.at, activity=_activity(folder)) if started else Standing("starting")
+    ended = _read(folder / taskfiles.EXIT, Exit)
+    if ended is None and _lock_is_held(folder / taskfiles.LOCK):
+        started = _read(folder / taskfiles.STARTED, Started)
+        return _running(folder, started.at) if started else Standing("starting")
     # The supervisor may have ended properly between the two looks.
-    ended = ended or _read(folder / shim.EXIT, Exit)
+    ended = ended or _read(folder / taskfiles.EXIT, Exit)
     if ended is not None:
-        return _ended(ended)
-    started = _read(folder / shim.STARTED, Started)
+        return _ended(folder, ended)
+    started = _read(folder / taskfiles.STARTED, Started)
     if started is not None:
         return _without_supervisor(folder, started, now)
     if attempt_stopped_at is not None:
@@ -75,30 +89,64 @@ def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing
 def record_lost(folder: Path, reason: str, now: int) -> Exit:
     """Settle a task's end where no supervisor can."""
     ended = Exit(at=int(now), lost=reason)
-    shim.write_durably(str(folder / shim.EXIT), msgspec.json.encode(ended).decode())
+    taskfiles.write_durably(str(folder / taskfiles.EXIT), msgspec.json.encode(ended).decode())
     return ended
 
 
 def was_started(folder: Path) -> bool:
     """A supervisor let the command go, or the task has ended without."""
-    return (folder / shim.STARTED).exists() or (folder / shim.EXIT).exists()
+    return (folder / taskfiles.STARTED).exists() or (folder / taskfiles.EXIT).exists()
 
 
 def _activity(folder: Path) -> Activity | None:
-    watched = _read(folder / shim.ACTIVITY, Watched)
+    watched = _read(folder / taskfiles.ACTIVITY, Watched)
     if watched is None:
         return None
     return Activity(Instant(watched.seen_at - watched.idle_ms), Instant(watched.seen_at))
 
 
-def _ended(ended: Exit) -> Standing:
+def _running(folder: Path, since: int) -> Standing:
+    progress, complaint = said_progress(folder / taskfiles.PROGRESS)
+    return Standing(
+        "running",
+        since,
+        detail=complaint,
+        activity=_activity(folder),
+        progress=progress,
+        memory=_memory(_read(folder / taskfiles.MEMORY, Measured)),
+        told=_read(folder / taskfiles.TOLD, int) or 0,
+    )
+
+
+def _ended(folder: Path, ended: Exit) -> Standing:
+    state, detail = _end_of(ended)
+    measured = ended.memory or _read(folder / taskfiles.MEMORY, Measured)
+    return Standing(
+        state,
+        ended.at,
+        None if ended.lost else ended.code,
+        detail,
+        progress=said_progress(folder / taskfiles.PROGRESS)[0],
+        memory=_memory(measured),
+        told=_read(folder / taskfiles.TOLD, int) or 0,
+    )
+
+
+def _end_of(ended: Exit) -> tuple[TaskState, str]:
     if ended.lost:
-        return Standing("lost", ended.at, detail=ended.lost)
+        return "lost", ended.lost
     if ended.stopped:
-        return Standing("stopped", ended.at, ended.code)
-    if ended.code == 0:
-        return Standing("succeeded", ended.at, 0)
-    return Standing("failed", ended.at, ended.code, _words(ended.code or 0))
+        return "stopped", ""
+    if ended.memory is not None and ended.memory.exceeded:
+        return (
+            "failed",
+            f"used {written(ended.memory.peak)} of {written(ended.memory.limit)} memory, and was ended for it",
+        )
+    return ("succeeded", "") if ended.code == 0 else ("failed", _words(ended.code or 0))
+
+
+def _memory(measured: Measured | None) -> MemoryUse | None:
+    return MemoryUse(Memory(measured.peak), Memory(measured.limit), measured.exceeded) if measured else None
 
 
 def _words(code: int) -> str:
@@ -112,7 +160,7 @@ def _words(code: int) -> str:
 def _without_supervisor(folder: Path, started: Started, now: int) -> Standing:
     if not kill_strays(str(folder), started.pid, started.start_ticks or -1):
         return Standing("running", started.at, detail="its supervisor vanished; ending what is left of it")
-    return _ended(record_lost(folder, "its supervisor vanished, so how it ended is unknown", now))
+    return _ended(folder, record_lost(folder, "its supervisor vanished, so how it ended is unknown", now))
 
 
 def _lock_is_held(path: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import Duration, Instant, Memory
 from solver.world.workload import JobSpec
 
 DEFAULT_DURATION = Duration(60_000)
@@ -14,11 +14,18 @@ _NEVER = Duration(0)
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Ends by itself after `lasts` with `exit_code`; None lasts until it is stopped. `busy`: for how long it does something."""
+    """Ends by itself after `lasts` with `exit_code`; None lasts until it is stopped. `busy`: for how long it does something.
+
+    `saves`: how long it takes to save its work when it is told to; then it goes on. `rate`: steps a second that it does and
+    reports. `memory`: what it has soon after it begins.
+    """
 
     lasts: Duration | None
     exit_code: int = 0
     busy: Duration | None = None
+    saves: Duration | None = None
+    rate: float = 0.0
+    memory: Memory = Memory(0)  # noqa: RUF009  (an int: can't be changed)
 
     def active_at(self, begin: Instant, now: Instant) -> Instant:
         """When a task that has begun did something last."""
@@ -32,8 +39,9 @@ BehaviourOf = Callable[[JobSpec, str], Behaviour]
 def by_command(spec: JobSpec, group: str) -> Behaviour:
     """`sleep 30s` succeeds after 30 s, `sleep forever` runs on, `fail 3 30s` ends with 3 after 30 s.
 
-    None of them does anything. `busy forever` does until it is stopped, `busy 30s` for 30 s, and then nothing for ever. Any
-    other command succeeds after DEFAULT_DURATION, and does something all the time.
+    None of them does anything. `busy forever` does until it is stopped, `busy 30s` for 30 s, and then nothing for ever.
+    `save 3s` saves for 3 s each time that it is told to, `train 2.5` does 2.5 steps a second, `hog 2Gi` has so much memory: all
+    until they are stopped. Any other command succeeds after DEFAULT_DURATION, and does something all the time.
     """
     own = next(known.command for known in spec.task_groups if known.name == group)
     match own or spec.command:
@@ -47,5 +55,11 @@ def by_command(spec: JobSpec, group: str) -> Behaviour:
             return Behaviour(None)
         case ("busy", span):
             return Behaviour(None, busy=Duration.parse(span))
+        case ("save", span):
+            return Behaviour(None, saves=Duration.parse(span))
+        case ("train", rate):
+            return Behaviour(None, rate=float(rate))
+        case ("hog", memory):
+            return Behaviour(None, memory=Memory.parse(memory))
         case _:
             return Behaviour(DEFAULT_DURATION)

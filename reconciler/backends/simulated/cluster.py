@@ -20,12 +20,15 @@ from reconciler.backend import (
     TaskLeft,
     TaskState,
     TaskStatus,
+    TellGang,
     look_every,
 )
 from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_command
 from reconciler.backends.simulated.faults import KIND, Faults
+from reconciler.backends.simulated.figures import SimulatedFigures
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.journal import Entry, Journal
+from reconciler.backends.simulated.tells import SimulatedTells
 from reconciler.clock import Clock
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.document import Document
@@ -86,11 +89,15 @@ class SimulatedCluster:
         self.journal = Journal()
         self.intervals: list[Interval] = []
         self.gpus = SimulatedGpus(self)
+        self.tells = SimulatedTells(self)
+        self._figures = SimulatedFigures(self)
         self.mishaps: list[str] = []
         """Tasks that were to begin on what was not there."""
         self._behaviour = behaviour
         self._nodes = {node.name: node for node in nodes}
         self._attempts: dict[tuple[JobName, int], _Attempt] = {}
+        self._said: dict[int, TaskStatus] = {}
+        self._behaviours: dict[int, Behaviour] = {}
         self._due: list[tuple[Instant, int, Callable[[Instant], None]]] = []
         self._scheduled = 0
         for node in self._nodes.values():
@@ -117,6 +124,9 @@ class SimulatedCluster:
                 self.schedule(self.soon(at), lambda then: self._halt(attempt, order, then))
             case StopTasks():
                 self.schedule(self.soon(at), lambda then: self._leave(attempt, order, then))
+            case TellGang():
+                if attempt.came:
+                    self.tells.accept(order, max(attempt.came.values()), at)
 
     def _accept_tasks(self, attempt: _Attempt, order: StartGang | GrowGang, at: Instant) -> None:
         for task in order.tasks:
@@ -165,10 +175,10 @@ class SimulatedCluster:
             self.mishaps.append(f"{order.job}/{order.attempt} {task.group}/{task.index} began without its {missing}")
             self._end(attempt, number, "lost", at)
             return
-        self._report_task(number, at, "starting")
-        behaviour = self._behaviour(order.spec, task.group)
+        self.say(number, at, state="starting")
+        behaviour = self._behaviours[number] = self._behaviour(order.spec, task.group)
         if order.idle_limit is None:
-            self._report_task(number, at, "running")
+            self.say(number, at, state="running")
         else:
             self._watch(attempt, number, behaviour, look_every(order.idle_limit), at)
         if behaviour.lasts is not None:
@@ -176,6 +186,9 @@ class SimulatedCluster:
             self.schedule(
                 at.after(behaviour.lasts), lambda then: self._end(attempt, number, ended, then, behaviour.exit_code)
             )
+        group = next(known for known in order.spec.task_groups if known.name == task.group)
+        self._figures.begin(number, group.shape.memory, at)
+        self.tells.begin(number, at)
 
     def _watch(self, attempt: _Attempt, number: int, behaviour: Behaviour, every: Duration, at: Instant) -> None:
         """Say what a task does, now and again until it ends."""
@@ -184,17 +197,30 @@ class SimulatedCluster:
         begin = self.intervals[number].begin
         # The first look is when it begins, which is never left out.
         if at == begin or self.chance.random() >= self.faults.unwatched:
-            self._report_task(number, begin, "running", Activity(behaviour.active_at(begin, at), at))
+            self.say(number, at, state="running", activity=Activity(behaviour.active_at(begin, at), at))
         self.schedule(at.after(every), lambda then: self._watch(attempt, number, behaviour, every, then))
 
-    def _end(self, attempt: _Attempt, number: int, state: TaskState, at: Instant, exit_code: int | None = None) -> None:
+    def end(self, number: int, state: TaskState, at: Instant, exit_code: int, detail: str) -> None:
+        """A task ends, if it runs still."""
+        task = self.intervals[number]
+        self._end(self._attempts[task.job, task.attempt], number, state, at, exit_code, detail)
+
+    def _end(
+        self,
+        attempt: _Attempt,
+        number: int,
+        state: TaskState,
+        at: Instant,
+        exit_code: int | None = None,
+        detail: str = "",
+    ) -> None:
         if number not in attempt.running:
             return
         attempt.running.remove(number)
         self.intervals[number] = msgspec.structs.replace(
             self.intervals[number], end=at, state=state, exit_code=exit_code
         )
-        self._report_task(number, at, state)
+        self.say(number, at, state=state, exit_code=exit_code, detail=detail, activity=None)
 
     def _halt(self, attempt: _Attempt, order: StopGang, at: Instant) -> None:
         """From now on nothing of the attempt begins; what runs ends within its grace, and then the stop is done."""
@@ -237,23 +263,22 @@ class SimulatedCluster:
     def _set_ready(self, name: NodeName, ready: bool, at: Instant) -> None:
         self.put_node(msgspec.structs.replace(self._nodes[name], ready=ready), at)
 
-    def _report_task(self, number: int, at: Instant, state: TaskState, activity: Activity | None = None) -> None:
-        task = self.intervals[number]
-        self.report(
-            TaskStatus(
-                task.job,
-                task.attempt,
-                task.group,
-                task.index,
-                task.node,
-                state,
-                at,
-                task.exit_code,
-                growth=task.growth,
-                activity=activity,
-            ),
-            activity.seen_at if activity else at,
-        )
+    def behaviour_of(self, number: int) -> Behaviour:
+        """How a task behaves that has begun."""
+        return self._behaviours[number]
+
+    def say(self, number: int, now: Instant, **changes: object) -> None:
+        """Report a task: as it was reported last, but for what has changed."""
+        task, before = self.intervals[number], self._said.get(number)
+        if before is None:
+            before = TaskStatus(
+                task.job, task.attempt, task.group, task.index, task.node, "starting", now, growth=task.growth
+            )
+        status = msgspec.structs.replace(before, **changes)
+        if status.state != before.state:
+            status = msgspec.structs.replace(status, at=now)
+        self._said[number] = status
+        self.report(status, now)
 
     def report(self, entry: Entry, at: Instant) -> None:
         """Something is so; readers will see it a little later."""

@@ -1,11 +1,12 @@
 """Supervises one task: a tiny process that outlives the control plane and imports nothing but the standard library.
 
-Started as `python -I -S shim.py FOLDER`, in a session of its own. Beside it lies processes.py, which is all it has of this
-project. The folder speaks for it:
+Started as `python -I -S shim.py FOLDER`, in a session of its own; the modules of this folder are all it has of this project.
+The task's folder speaks for it (taskfiles.py names every file):
 
 - `lock` is held as long as the shim lives, so no pid has to be trusted;
 - `started` is written before the command runs, so a second shim for the same folder does nothing;
 - `activity`, of a task that is to be watched, says until when it was, and for how long it had done nothing by then;
+- `memory` says how much it has had at most, and `told` what it was told last;
 - `exit` is written when nothing of the task runs any more, its children and their children included.
 
 The command waits in a fork until `started` is on the disk; if the shim dies before that, it never runs.
@@ -24,26 +25,23 @@ import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
-if __name__ == "__main__":  # Run by its path, it has no package around it.
-    sys.path.append(os.path.dirname(__file__))
-    import processes  # type: ignore[import-not-found]
-else:
-    from reconciler.backends.local import processes
+if (
+    __name__ == "__main__"
+):  # Run by its path, it knows of no package; at the end, so that nothing hides the standard library.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-TASK, LOCK, STARTED, ACTIVITY, EXIT, LOG, WORK = "task.json", "lock", "started", "activity", "exit", "log", "work"
-STOP, LEAVE = "../stop", "leave"
-"""The order to stop lies beside the task's folder, for the whole attempt; in it, the order for this task alone to leave."""
+from reconciler.supervisor import processes
+from reconciler.supervisor.memory import Meter
+from reconciler.supervisor.taskfiles import EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
+from reconciler.supervisor.telling import Tells
+from reconciler.supervisor.watching import Watch
 
 COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, DEATH_BY_SIGNAL = 127, 126, 128
 """Exit codes as shells give them: POSIX.1-2024, XCU 2.8.2."""
 
-ACTIVE_CPU_SHARE = 0.01
-"""Of one core, from one look to the next: a task that uses more does something. The timers and heartbeats of a shell or a
-notebook server that nobody uses stay below it; what computes, or feeds a GPU, is far above."""
-
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.2
-"""How soon a stop order is seen. It costs one `stat` each time."""
+"""How soon an order is seen. It costs one `stat` each time."""
 _KILL_POLL_S = 0.02
 _RECORD_AGAIN_S = 1.0
 _GO = b"g"
@@ -61,39 +59,11 @@ def main(folder: str) -> int:
     # A stray SIGTERM must not leave the task without its supervisor; SIGCHLD is waited for.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
     watch = Watch(task["lookEveryS"]) if task["lookEveryS"] else None
+    meter, tells = Meter(task["memoryLimit"]), Tells(task["growth"])
     leader = _start(task)
-    status, stopped = _supervise(leader, watch)
-    _record_exit({"code": _exit_code(status), "stopped": stopped, "at": _now_ms()})
+    status, stopped = _supervise(leader, watch, meter, tells)
+    _record_exit({"code": _exit_code(status), "stopped": stopped, "at": _now_ms(), "memory": meter.seen()})
     return 0
-
-
-def write_durably(path: str, text: str) -> None:
-    """Write a small file so that a reader, and a machine that loses power, sees all of it or nothing."""
-    scratch = f"{path}.{os.getpid()}"
-    try:
-        with open(scratch, "w", encoding="utf-8", opener=_private) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
-    except OSError:
-        if os.path.exists(scratch):
-            os.unlink(scratch)
-        raise
-    sync_folder(os.path.dirname(path) or ".")
-
-
-def sync_folder(folder: str) -> None:
-    """Make renames and new names in a folder survive a power loss."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _take_lock() -> int | None:
@@ -173,36 +143,7 @@ def _say(message: str) -> None:
     os.write(2, f"quorate: {message}\n".encode())
 
 
-class Watch:
-    """Looks every few seconds whether the task has done something since: has used a CPU, or written to its log."""
-
-    def __init__(self, every_s: float) -> None:
-        self._every_s = every_s
-        self._active_s = self._next_s = time.monotonic()
-        self._seen = 0.0, 0
-        self.look()
-
-    def look(self) -> None:
-        """Look if it is time to, and write down what was seen. One look after a long pause is judged as any other."""
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return
-        (cpu_s, log_bytes), self._seen = self._seen, (processes.cpu_s_of_descendants(), _size_of(LOG))
-        # Less than before is a sign of life too: with a child that nobody waits for goes the time that it took.
-        if abs(self._seen[0] - cpu_s) > ACTIVE_CPU_SHARE * self._every_s or self._seen[1] != log_bytes:
-            self._active_s = now_s
-        self._next_s = now_s + self._every_s
-        # For how long, by a clock that nobody sets, and not since when: a leap of the other one must make nobody idle.
-        seen = {"idleMs": round(1_000 * (now_s - self._active_s)), "seenAt": _now_ms()}
-        with suppress(OSError):  # A full disk: the last look gets old, and what is old ends nobody.
-            write_durably(ACTIVITY, json.dumps(seen))
-
-
-def _size_of(path: str) -> int:
-    return os.path.getsize(path) if os.path.exists(path) else 0
-
-
-def _supervise(leader: int, watch: Watch | None) -> tuple[int, bool]:
+def _supervise(leader: int, watch: Watch | None, meter: Meter, tells: Tells) -> tuple[int, bool]:
     """Wait until no descendant is left. Returns the command's wait status, and whether a stop came before it ended."""
     status: int | None = None
     stopped = False
@@ -215,6 +156,10 @@ def _supervise(leader: int, watch: Watch | None) -> tuple[int, bool]:
             return status or 0, stopped
         if watch is not None:
             watch.look()
+        tells.look(leader if status is None else None)
+        if status is None and meter.look():
+            _say(meter.verdict())
+            kill_at = 0.0  # At once, as the kernel would: with a grace it could take the memory of others.
         for told in sorted(filter(os.path.exists, unseen)):
             unseen.remove(told)
             if kill_at is None:

@@ -1,0 +1,1 @@
+"""What stands beside a running task and outlives the control plane: it imports nothing but the standard library."""
