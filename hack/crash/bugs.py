@@ -21,6 +21,7 @@ from reconciler.deeds import Deeds
 from reconciler.jobs import failures, settle
 from reconciler.jobs.ground import Ground
 from reconciler.jobs.holding import Holding
+from reconciler.jobs.retries import retry_of
 from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
 from reconciler.jobs.sighted import Attempt, Sighted, TaskKey
 from reconciler.partition import Partitioner
@@ -43,8 +44,7 @@ def the_stores_ignore_the_epoch() -> Patches:
 
 def failures_before_are_forgotten() -> Patches:
     """Every failure is the first."""
-    sound = failures.retry_of
-    yield mock.patch.object(failures, "retry_of", lambda job, mishap, _before, policy: sound(job, mishap, (), policy))
+    yield mock.patch.object(failures, "retry_of", lambda job, mishap, _, policy: retry_of(job, mishap, (), policy))
 
 
 def the_backend_ignores_the_epoch() -> Patches:

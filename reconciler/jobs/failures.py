@@ -58,6 +58,10 @@ def after_failure(holding: Holding) -> Retry | Fail | None:
     dead = _dead(holding)
     if not dead:
         return None
+    outlived = holding.outlived(_culprit(dead).status.at)
+    if outlived is not None:
+        # It was granted a retry then, which is this: the others have ended before those that failed could begin again.
+        return Retry(holding.claim.job, msgspec.structs.replace(outlived, outlived=0, counts=False))
     mishap, policy = _mishap(holding, dead), _policy(holding)
     failure = retry_of(holding.claim.job, mishap, holding.record.failures, policy)
     if failure is not None:
@@ -79,13 +83,12 @@ def _outlived(holding: Holding, dead: tuple[_Dead, ...]) -> tuple[Settlement, ..
     if holding.claim.running_since is None or not (rejoin or _may_shrink(holding, dead)):
         return None
     job, attempt, tasks = holding.claim.job, holding.claim.attempt, tuple(one.task for one in dead)
-    at = _culprit(dead).status.at
-    known = next((failure for failure in _outlived_before(holding) if failure.at == at), None)
+    known = holding.outlived(_culprit(dead).status.at)
     failure = known or retry_of(job, _mishap(holding, dead), holding.record.failures, _policy(holding))
     if failure is None:
         return None
     # The record before the deed: who decides again after a crash finds it, and counts no failure twice.
-    noted = () if known else (Outlive(job, _outliving(holding, failure)),)
+    noted = () if known else (Outlive(job, _numbered(holding, failure)),)
     if holding.leaving:
         return noted
     if not rejoin:
@@ -121,13 +124,11 @@ def _is_missed(holding: Holding) -> bool:
     return any(left[group.name] < group.least for group in holding.record.spec.task_groups)
 
 
-def _outlived_before(holding: Holding) -> tuple[Failure, ...]:
+def _numbered(holding: Holding, failure: Failure) -> Failure:
+    """The failure as the next of those that the attempt has gone on after."""
     attempt = holding.claim.attempt
-    return tuple(failure for failure in holding.record.failures if failure.attempt == attempt and failure.outlived)
-
-
-def _outliving(holding: Holding, failure: Failure) -> Failure:
-    return msgspec.structs.replace(failure, outlived=1 + len(_outlived_before(holding)))
+    before = sum(1 for known in holding.record.failures if known.attempt == attempt and known.outlived)
+    return msgspec.structs.replace(failure, outlived=before + 1)
 
 
 def _dead(holding: Holding) -> tuple[_Dead, ...]:

@@ -113,7 +113,7 @@ def test_a_time_limit_may_be_tried_again(site: Site) -> None:
     again = RetryRule(FailurePattern(kinds=("time-limit",)), "retry")
     site.operations = Operations(retry=(msgspec.structs.replace(TRAINING, rules=(again,)),))
     submit(site, FOREVER, limit_s=30)
-    passes(site, 400, step=2)
+    passes(site, 400, step=5)
     assert kept(site) == [(1, "time-limit", True, 0), (2, "time-limit", True, 0)]
     assert site.state(JOB) == "failed"
 
@@ -135,10 +135,10 @@ def test_a_lost_node_sends_a_rigid_gang_back_whole_and_is_one_failure_that_does_
 def test_machines_never_use_up_the_retries(site: Site) -> None:
     submit(site, FOREVER, tasks=8)
     for _ in range(TRAINING.max_retries + 2):
-        passes(site, 60, step=2)
+        passes(site, 60, step=5)
         assert site.state(JOB) == "running"
         site.cluster.fail_node(NodeName("n2"), site.clock.now(), Duration(20_000))
-        passes(site, 200, step=2)
+        passes(site, 200, step=5)
     assert site.state(JOB) == "running"
     assert {counts for _, _, counts, _ in kept(site)} == {False}
 
@@ -248,6 +248,48 @@ def test_decided_again_after_a_crash_it_is_the_same(site: Site) -> None:
 
 def dead_at(site: Site, index: int) -> Instant:
     return next(task.at for task in site.sighted().attempt(JOB, 1).tasks if task.index == index)
+
+
+def test_its_time_limit_holds_while_a_member_rests(site: Site) -> None:
+    submit(site, FOREVER, rejoin=True, limit_s=30)
+    site.rest()
+    passes(site, 22)
+    kill(site, 1)
+    passes(site, 60)
+    assert (site.state(JOB), kept(site)) == ("failed", [(1, "exit", True, 1)])
+    assert "time limit of 30s" in (record(site).outcome or pytest.fail("it has no outcome")).message
+
+
+def test_suspended_while_a_member_rests_it_has_not_failed_twice(site: Site) -> None:
+    submit(site, FOREVER, rejoin=True)
+    site.rest()
+    kill(site, 1)
+    passes(site, 2)
+    site.store.jobs.request_suspend(JOB, "ada")
+    passes(site, 60)
+    assert (site.state(JOB), kept(site)) == ("suspended", [(1, "exit", True, 1)])
+
+
+def test_others_that_end_before_a_member_has_rested_make_it_begin_again_whole_and_it_counts_once(site: Site) -> None:
+    submit(site, ("sleep", "20s"), rejoin=True)
+    passes(site, 18)
+    kill(site, 1)
+    passes(site, 60)
+    assert kept(site) == [(1, "exit", True, 1), (1, "exit", False, 0)]
+    assert (site.state(JOB), len(site.ran(JOB))) == ("succeeded", 8)
+
+
+def test_a_member_that_does_not_begin_again_stops_a_gang_that_needs_it(site: Site) -> None:
+    submit(site, FOREVER, rejoin=True)
+    site.rest()
+    kill(site, 1)
+    passes(site, 5)
+    site.faults(lost=1.0)
+    passes(site, 320, step=5)
+    assert site.state(JOB) == "stopping"
+    site.faults(lost=0.0)
+    passes(site, 60)
+    assert (site.state(JOB), attempt(site), len(placed(site))) == ("running", 2, 4)
 
 
 def test_cancelled_while_it_rests_it_is_cancelled(site: Site) -> None:
