@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.backend import TaskState, TaskStatus
-from reconciler.jobs.failure import Failure
+from reconciler.jobs.failure import Failure, FailureKind
 from reconciler.jobs.ground import gpus_of
 from reconciler.jobs.holding import Holding, without
 from reconciler.jobs.memory_advice import memory_advice
@@ -27,6 +27,7 @@ from solver.world.workload import TaskPlacement
 NOTICED_WITHIN = Duration(60_000)
 """Peers of a task whose machine is lost often fail before anybody knows of the loss: so near to it, the machine is to blame."""
 
+_OF_MACHINES: frozenset[FailureKind] = frozenset({"node", "gpu"})
 _BROKEN: frozenset[TaskState] = frozenset({"failed", "lost"})
 
 
@@ -85,7 +86,8 @@ def _outlived(holding: Holding, dead: tuple[_Dead, ...]) -> tuple[Settlement, ..
     job, attempt, tasks = holding.claim.job, holding.claim.attempt, tuple(one.task for one in dead)
     known = holding.outlived(_culprit(dead).status.at)
     failure = known or retry_of(job, _mishap(holding, dead), holding.record.failures, _policy(holding))
-    if failure is None:
+    if failure is None or not (rejoin or failure.counts or failure.kind in _OF_MACHINES):
+        # The round gives back at once what an elastic gang lacks: what neither counts nor rests would go on for ever.
         return None
     # The record before the deed: who decides again after a crash finds it, and counts no failure twice.
     noted = () if known else (Outlive(job, _numbered(holding, failure)),)

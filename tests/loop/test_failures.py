@@ -132,6 +132,16 @@ def test_a_lost_node_sends_a_rigid_gang_back_whole_and_is_one_failure_that_does_
     assert (site.state(JOB), attempt(site), len(placed(site))) == ("running", 2, 8)
 
 
+def test_who_fails_right_before_its_peers_node_is_lost_is_no_culprit(site: Site) -> None:
+    submit(site, FOREVER, tasks=8, policy="")
+    site.rest()
+    (other,) = {task.node for task in placed(site)} - {placed(site)[0].node}
+    kill(site, placed(site)[0].index)
+    site.cluster.fail_node(other, site.clock.now().after(20), Duration(60_000))
+    passes(site, 50)
+    assert kept(site) == [(1, "node", False, 0)]
+
+
 def test_machines_never_use_up_the_retries(site: Site) -> None:
     submit(site, FOREVER, tasks=8)
     for _ in range(TRAINING.max_retries + 2):
@@ -153,6 +163,16 @@ def test_an_elastic_gang_goes_on_without_what_a_node_took_and_gets_it_back(site:
     passes(site, 90)
     assert (site.state(JOB), attempt(site), len(placed(site))) == ("running", 1, 8)
     assert "stopped" not in site.ran(JOB)
+
+
+def test_what_does_not_count_sends_an_elastic_gang_back_so_that_it_rests(site: Site) -> None:
+    free = RetryRule(FailurePattern(exit_codes=(75,)), "ignore-count")
+    site.operations = Operations(retry=(msgspec.structs.replace(TRAINING, rules=(free,)),))
+    submit(site, FOREVER, least=1)
+    site.rest()
+    kill(site, 2, exit_code=75)
+    passes(site, 40)
+    assert kept(site) == [(1, "exit", False, 0)]
 
 
 def test_below_its_minimum_it_goes_back_whole(site: Site) -> None:
