@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.backend import TaskState, TaskStatus
+from reconciler.backend import ENDED, TaskState, TaskStatus
 from reconciler.jobs.failure import Failure, FailureKind
 from reconciler.jobs.ground import gpus_of
 from reconciler.jobs.holding import Holding, without
@@ -107,9 +107,10 @@ def _may_rejoin(holding: Holding, dead: _Dead) -> bool:
 
 
 def _may_shrink(holding: Holding, dead: tuple[_Dead, ...]) -> bool:
-    """Its minima hold without them. Bundles of tasks that belong together are not torn apart."""
-    left = Counter(task.group for task in holding.staying)
-    left.subtract(one.task.group for one in dead)
+    """Its minima hold without them, by tasks that have not ended. Bundles that belong together are not torn apart."""
+    ended = {(status.group, status.index) for status in holding.stays.tasks if status.state in ENDED}
+    lasting = without(holding.staying, tuple(one.task for one in dead))
+    left = Counter(task.group for task in lasting if (task.group, task.index) not in ended)
     touched, spec = {one.task.group for one in dead}, holding.record.spec
     elastic = {
         group.name for group in spec.task_groups if left[group.name] >= group.least and spec.bundle_of(group) is None

@@ -5,10 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from reconciler.backend import TaskState, TaskStatus
+from reconciler.jobs.evidence import Evidence
 from reconciler.jobs.failure import Failure
+from reconciler.jobs.failures import settle_failure
+from reconciler.jobs.holding import Holding
 from reconciler.jobs.record import JobRecord
+from reconciler.jobs.settlements import AskToLeave, AskToStop
+from reconciler.jobs.sighted import Attempt
 from reconciler.operations import Operations
 from reconciler.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
+from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
 from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape
@@ -173,6 +180,20 @@ def test_what_does_not_count_sends_an_elastic_gang_back_so_that_it_rests(site: S
     kill(site, 2, exit_code=75)
     passes(site, 40)
     assert kept(site) == [(1, "exit", False, 0)]
+
+
+@pytest.mark.parametrize(("other", "follows"), [("running", AskToLeave), ("succeeded", AskToStop)])
+def test_who_fails_after_the_others_have_ended_well_is_not_left_behind(other: TaskState, follows: type) -> None:
+    tasks = tuple(TaskPlacement("worker", index, NodeName("n1")) for index in (0, 1))
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 2, Shape(), min_replicas=1),), retry_policy="training")
+    seen = tuple(
+        TaskStatus(JOB, 1, "worker", index, NodeName("n1"), state, Instant(1), 1)
+        for index, state in ((0, other), (1, "failed"))
+    )
+    claim = Claim(JOB, 1, tasks, Instant(0), Instant(0))
+    evidence = Evidence(Operations(retry=(TRAINING,)), NODES, {})
+    holding = Holding(JobRecord(JOB, spec, "ada", Instant(0)), claim, (), Attempt(seen), Instant(2), evidence=evidence)
+    assert isinstance(settle_failure(holding)[-1], follows)
 
 
 def test_below_its_minimum_it_goes_back_whole(site: Site) -> None:
