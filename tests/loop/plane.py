@@ -93,7 +93,7 @@ class Site:
         claim = next((claim for claim in self.store.ledger.claims() if claim.job == name), None)
         ledger = self.store.ledger
         last = ledger.attempts().get(JobName(name), 0)
-        return state_of(self.store.jobs.job(JobName(name)), claim, ledger.intents(), ledger.reservations(), last)
+        return state_of(self.store.jobs.job(JobName(name)), claim, ledger.intents(), (), last)
 
     def ran(self, name: str) -> list[TaskState]:
         """How the tasks of a job that ever began stand, in the order in which they began."""
