@@ -26,6 +26,7 @@ from reconciler.api.payloads import (
     Status,
     Why,
 )
+from reconciler.api.top import Top
 from reconciler.store.protocols import RoundRecord
 from reconciler.token_file import default_token_file, read_token
 from solver.world.document import API_VERSION, decode, encode
@@ -92,6 +93,10 @@ class Client:
     def job(self, name: str) -> JobView:
         """One job."""
         return self._get(_job_path(name), JobView)
+
+    def top(self) -> Top:
+        """What runs now."""
+        return self._get("/v1/top", Top)
 
     def events(self, name: str, limit: int = 100) -> EventList:
         """What happened to a job."""

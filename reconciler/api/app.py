@@ -26,11 +26,14 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.services import Services
+from reconciler.api.top import Top
+from reconciler.api.top_routes import TopRoutes
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    ApiProblem, EventList, Health, JobList, JobView, NodeList, PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Why,
+    ApiProblem, EventList, Health, JobList, JobView, NodeList, PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Top,
+    Why,
 ]  # fmt: skip
 
 
@@ -42,6 +45,7 @@ def create_app(services: Services, guard: Guard) -> FastAPI:
     problems.install(app)
     app.include_router(JobRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
+    app.include_router(TopRoutes(services).router)
     schemas = schemas_of(_DESCRIBED)
 
     def openapi() -> Response:

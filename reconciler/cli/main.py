@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "logs": Subcommand("reconciler.cli.logs:logs", "Print what a task wrote."),
     "wait": Subcommand("reconciler.cli.wait:wait", "Wait until jobs run or have ended."),
     "cancel": Subcommand("reconciler.cli.cancel:cancel", "Ask for jobs to end."),
+    "top": Subcommand("reconciler.cli.top:top", "Show what runs, how far it is and what it uses."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),

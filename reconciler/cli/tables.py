@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.output import printable
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 _PIPED_COLUMNS = 100_000
 """Nothing is wrapped or cut where a program may read it."""
 
 
-def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> None:
-    """Print rows under headings; the columns named in `right` hold numbers. On a narrow terminal cells are folded, never cut."""
-    from rich.console import Console
+def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> Table:
+    """Rows under headings; the columns named in `right` hold numbers. On a narrow terminal cells are folded, never cut."""
     from rich.table import Table
 
     numbers = frozenset(right)
@@ -23,6 +26,14 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: I
         table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(printable(cell) for cell in row))
+    return table
+
+
+def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> None:
+    """Print such a table."""
+    from rich.console import Console
+
+    table = table_of(headings, rows, right)
     console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         console.width = _PIPED_COLUMNS

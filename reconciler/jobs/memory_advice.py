@@ -32,12 +32,14 @@ def _about_the_node(task: TaskStatus, group: TaskGroup, nodes: tuple[Node, ...])
         asked = f"it asked for {limit}" if limit else "its shape asks for none"
         return f"How much memory it used is not known ({asked}). Ask for more `memory`, or let each task do less."
     wanted = nice(Memory(int(task.memory.peak * HEADROOM)))
-    used = f"It used {rounded(task.memory.peak)}" + (f" of the {limit} that it asked for" if limit else "")
+    # Of one that was ended for it, how it ended says what it used.
+    asked = f" of the {limit} that it asked for" if limit else ""
+    used = "" if task.memory.exceeded else f"It used {rounded(task.memory.peak)}{asked}. "
     fit = [node for node in nodes if node.memory >= wanted and _is_of(node, group)]
     if fit:
-        return f"{used}. Ask for `memory: {wanted}` in group {group.name}: {count(len(fit), 'node')} can have that."
+        return f"{used}Ask for `memory: {wanted}` in group {group.name}: {count(len(fit), 'node')} can have that."
     most = max((node.memory for node in nodes if _is_of(node, group)), default=Memory(0))
-    return f"{used}, and no node has {wanted}: the largest has {rounded(most)}. Let each task do less."
+    return f"{used}No node has {wanted}: the largest has {rounded(most)}. Let each task do less."
 
 
 def _about_gpus(task: TaskStatus, group: TaskGroup, nodes: tuple[Node, ...]) -> str:

@@ -29,5 +29,6 @@ def describe(task: TaskStatus) -> str:
     """How a task ended, in words."""
     place = f"task {task.group}/{task.index} on {task.node}"
     if task.state == "failed":
-        return f"{place} failed with exit code {task.exit_code}"
+        why = f": it {task.detail}" if task.memory is not None and task.memory.exceeded else ""
+        return f"{place} failed with exit code {task.exit_code}{why}"
     return f"{place} was {task.state}" + (f" ({task.detail})" if task.detail else "")

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.supervisor import processes
 from reconciler.supervisor.taskfiles import MEMORY, write_durably
 
-_REST_S = 0.2
+_REST_S, _REST_WITHOUT_LIMIT_S = 0.2, 2.0
 _RESTS_PER_LOOK = 50
 """A look at many processes takes long: the rest after it is so many times as long, so that looking uses 2 % of a core at most."""
 _WRITE_EVERY_S = 1.0
@@ -23,6 +23,7 @@ class Meter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._rest_s = _REST_S if limit else _REST_WITHOUT_LIMIT_S
         self._peak = 0
         self._written = 0
         self._next_look_s = self._next_write_s = 0.0
@@ -35,7 +36,7 @@ class Meter:
             return False
         used = used_bytes(self._limit)
         ended_s = time.monotonic()
-        self._next_look_s = ended_s + max(_REST_S, _RESTS_PER_LOOK * (ended_s - began_s))
+        self._next_look_s = ended_s + max(self._rest_s, _RESTS_PER_LOOK * (ended_s - began_s))
         self._peak = max(self._peak, used)
         self._exceeded = 0 < self._limit < used
         self._write(ended_s)

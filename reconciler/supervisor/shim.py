@@ -140,7 +140,8 @@ def _take_over_streams() -> None:
 
 
 def _say(message: str) -> None:
-    os.write(2, f"quorate: {message}\n".encode())
+    with suppress(OSError):  # A full disk: nobody can be told, and the task must not lose its supervisor for it.
+        os.write(2, f"quorate: {message}\n".encode())
 
 
 def _supervise(leader: int, watch: Watch | None, meter: Meter, tells: Tells) -> tuple[int, bool]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +19,9 @@ import pytest
 from reconciler.backend import Cursor, Epoch, Progress, StartGang, TaskStatus
 from reconciler.backends.local.journal import SAME_NEWS_EVERY_MS, Journal
 from reconciler.backends.local.progress import said_progress
-from reconciler.supervisor import dump, memory, processes, telling
-from reconciler.supervisor.memory import Meter, written
-from reconciler.supervisor.taskfiles import MEMORY, REQUEST, TELLS, TOLD
+from reconciler.supervisor import dump, processes, telling
+from reconciler.supervisor.memory import Meter, used_bytes, written
+from reconciler.supervisor.taskfiles import MEMORY, REQUEST, TELLS, TOLD, write_durably
 from solver.world.cluster import NodeName
 from solver.world.quantities import Instant, Memory
 from solver.world.workload import JobName
@@ -192,19 +196,18 @@ def test_progress_is_news_once_a_second_and_a_state_at_once() -> None:
     assert journal.after(Cursor(0)).tasks == (ended,)
 
 
-def test_memory_that_forked_processes_share_is_no_reason_to_end_them(world: LocalWorld) -> None:
+def test_memory_that_forked_processes_share_counts_once_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight workers of a loader that each see the 100 MiB of their parent have little more than it together."""
-    script = (
-        "import os, time; memory = bytearray(100 * 2**20); "
-        "[os.fork() or time.sleep(600) for _ in range(8) if os.getpid() == me] if (me := os.getpid()) else 0; "
-        'print("forked", flush=True); time.sleep(600)'
-    )
-    world.backend.submit(asking(world, "300Mi", f"exec {sys.executable} -c '{script}'"), ONE)
-    eventually(lambda: b"forked" in log(world))
-    eventually(lambda: (used := task(world).memory) is not None and used.peak > Memory.parse("90Mi"))
-    assert len(sleepers(world, "python")) >= 9
-    looks = [task(world) for _ in range(3) if not eventually(lambda: bool(world.backend.changes(Cursor(0)).tasks))]
-    assert [look.state for look in looks] == ["running"] * 3
+    script = "import os; memory = bytearray(100 * 2**20); all(os.fork() for _ in range(8)); print(); import time; time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True) as parent:
+        try:
+            eventually(lambda: len(processes.children_of(parent.pid)) == 8)
+            family = [parent.pid, *processes.children_of(parent.pid)]
+            monkeypatch.setattr(processes, "descendants", lambda: family)
+            assert used_bytes(limit=0) > 9 * 100 * 2**20
+            assert 100 * 2**20 < used_bytes(limit=300 * 2**20) < 300 * 2**20
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
 
 
 def test_what_ends_a_task_for_its_memory_is_in_its_log(world: LocalWorld) -> None:
@@ -219,7 +222,7 @@ def test_what_ends_a_task_for_its_memory_is_in_its_log(world: LocalWorld) -> Non
 @pytest.fixture
 def meter_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(memory.time, "monotonic", (10 * (call // 2) for call in itertools.count()).__next__)
+    monkeypatch.setattr(time, "monotonic", (10 * (call // 2) for call in itertools.count()).__next__)
     monkeypatch.setattr(processes, "descendants", lambda: [1, 2])
     return tmp_path
 
@@ -266,12 +269,10 @@ def told_of(folder: Path, *tells: tuple[int, str, int], signal: str = "") -> Non
 
 
 def refuse(name: str) -> Any:
-    sound = telling.write_durably
-
     def write(path: str, text: str) -> None:
         if path == name:
             raise OSError(28, "no space left on device")
-        sound(path, text)
+        write_durably(path, text)
 
     return write
 
@@ -307,6 +308,6 @@ def member(index: int, rank: int, node: str) -> dict[str, Any]:
     return {"group": "worker", "index": index, "rank": rank, "node": node}
 
 
-def sleepers(world: LocalWorld, name: str = "sleep") -> list[int]:
-    """Its processes that run this program."""
-    return [pid for pid in world.processes() if name in processes.read_of(pid, "comm")]
+def sleepers(world: LocalWorld) -> list[int]:
+    """Its processes that are a `sleep`."""
+    return [pid for pid in world.processes() if "sleep" in processes.read_of(pid, "comm")]

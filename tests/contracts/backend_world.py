@@ -276,3 +276,10 @@ def start_on(world: BackendWorld, job: str, command: Command, gpu: int, *instanc
         for index, slot in enumerate(placed)
     )
     return StartGang(JobName(job), 1, tasks, spec)
+
+
+def let_another_job_run(world: BackendWorld, watcher: Watcher, epoch: int = 1) -> None:
+    """Whatever was ordered before this has had its time once a job ordered after it has come and gone."""
+    watcher.send(start(world, "another", world.succeeds(), (1, (1,))), epoch)
+    watcher.until(lambda: watcher.states("another") == ["succeeded"])
+    watcher.until_quiet()

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.backend import ENDED, Cursor, StaleEpochError
 from solver.world.workload import JobName
-from tests.contracts.backend_world import BackendWorld, Watcher, start, stop
+from tests.contracts.backend_world import BackendWorld, Watcher, let_another_job_run, start, stop
 
 
 def test_every_declared_node_is_reported_ready(world: BackendWorld, watcher: Watcher) -> None:
@@ -28,7 +28,7 @@ def test_the_same_start_twice_is_one_start(world: BackendWorld, watcher: Watcher
     watcher.send(order)
     watcher.until(lambda: watcher.states("job") == ["running"])
     watcher.send(order)
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert world.starts(JobName("job"), 1, "worker", 0) == 1
 
 
@@ -39,7 +39,7 @@ def test_an_ended_attempt_does_not_start_again(world: BackendWorld, watcher: Wat
     watcher.send(order)
     watcher.forget("job")
     watcher.send(order)  # a duplicate that was long on its way
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert world.starts(JobName("job"), 1, "worker", 0) == 1
 
 
@@ -96,7 +96,7 @@ def test_stopped_before_it_started_it_never_starts(world: BackendWorld, watcher:
     if forgotten:
         watcher.forget("job")
     watcher.send(start(world, "job", world.runs(), (0, (0,))))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert world.starts(JobName("job"), 1, "worker", 0) == 0
     assert not [state for state in watcher.states("job") if state in ("starting", "running")]
 
@@ -105,7 +105,7 @@ def test_stopped_while_starting_it_ends(world: BackendWorld, watcher: Watcher) -
     watcher.send(start(world, "job", world.runs(), (0, (0,)), (1, (0,))))
     watcher.send(stop("job"))
     watcher.until(lambda: watcher.is_stopped("job"))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert set(watcher.states("job")) <= {"stopped"}
 
 
@@ -131,7 +131,7 @@ def test_orders_repeated_to_a_new_backend_object_start_nothing_twice(world: Back
     world.restart()
     again = Watcher(world)
     again.send(order)
-    _let_another_job_run(world, again)
+    let_another_job_run(world, again)
     assert world.starts(JobName("job"), 1, "worker", 0) == 1
 
 
@@ -188,7 +188,7 @@ def test_an_older_epoch_is_refused(world: BackendWorld, watcher: Watcher, restar
         watcher.send(start(world, "late", world.runs(), (1, (0,))), epoch=1)
     with pytest.raises(StaleEpochError):
         watcher.forget("job", epoch=2)
-    _let_another_job_run(world, watcher, epoch=3)
+    let_another_job_run(world, watcher, epoch=3)
     assert watcher.states("job") == ["running"]
     assert world.starts(JobName("late"), 1, "worker", 0) == 0
 
@@ -215,10 +215,3 @@ def test_tasks_know_their_place_in_the_gang(world: BackendWorld, watcher: Watche
     assert first["QUORATE_ATTEMPT"] == "1"
     assert [first["QUORATE_INDEX"], second["QUORATE_INDEX"]] == ["0", "1"]
     assert first["QUORATE_GROUP"] == "worker"
-
-
-def _let_another_job_run(world: BackendWorld, watcher: Watcher, epoch: int = 1) -> None:
-    """Whatever was ordered before this has had its time once a job ordered after it has come and gone."""
-    watcher.send(start(world, "another", world.succeeds(), (1, (1,))), epoch)
-    watcher.until(lambda: watcher.states("another") == ["succeeded"])
-    watcher.until_quiet()

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.backend import StaleEpochError, StartGang
 from solver.world.workload import JobName
-from tests.contracts.backend_world import BackendWorld, Watcher, grow, start, stop, stop_workers
+from tests.contracts.backend_world import BackendWorld, Watcher, grow, let_another_job_run, start, stop, stop_workers
 
 JOB = JobName("job")
 
@@ -29,7 +29,7 @@ def test_tasks_join_a_gang_that_runs(world: BackendWorld, watcher: Watcher, star
     watcher.until(lambda: watcher.states("job") == ["running"] * 3)
     assert watcher.tasks[JOB, 1, "worker", 2].growth == 1
     watcher.send(order)
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert [world.starts(JOB, 1, "worker", index) for index in range(3)] == [1, 1, 1]
 
 
@@ -40,7 +40,7 @@ def test_tasks_that_leave_end_and_the_others_go_on(world: BackendWorld, watcher:
     assert watcher.states("job") == ["running", "stopped"]
     assert not watcher.is_stopped("job")
     watcher.send(started)  # a start that was long on its way
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert watcher.states("job") == ["running", "stopped"]
     assert world.starts(JOB, 1, "worker", 1) == 1
 
@@ -70,7 +70,7 @@ def test_what_was_told_to_leave_before_it_came_never_starts(
     watcher.send(stop_workers("job", 2, growth=1))
     watcher.until(lambda: watcher.has_left("job", 2, growth=1))
     watcher.send(grow(world, started, 1, (2, (0, (1,)))))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert world.starts(JOB, 1, "worker", 2) == 0
     assert "running" not in watcher.states("job")[2:]
 
@@ -84,7 +84,7 @@ def test_who_has_left_may_join_again_elsewhere(world: BackendWorld, watcher: Wat
     assert (again.node, again.growth) == (world.nodes[0].name, 1)
     watcher.send(stop_workers("job", 1))  # the order to its former life, long on its way
     watcher.send(started)
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert watcher.states("job") == ["running", "running"]
     watcher.send(stop_workers("job", 1, growth=1))
     watcher.until(lambda: watcher.has_left("job", 1, growth=1))
@@ -103,7 +103,7 @@ def test_a_new_backend_object_knows_who_joined_and_who_left(
     again.until(lambda: again.states("job") == ["running", "stopped", "running"] and again.has_left("job", 1, 1))
     again.send(order)
     again.send(stop_workers("job", 1, growth=1))
-    _let_another_job_run(world, again)
+    let_another_job_run(world, again)
     assert [world.starts(JOB, 1, "worker", index) for index in range(3)] == [1, 1, 1]
 
 
@@ -115,7 +115,7 @@ def test_a_stop_ends_those_who_joined_too(world: BackendWorld, watcher: Watcher,
     watcher.until(lambda: watcher.is_stopped("job"))
     assert watcher.states("job") == ["stopped"] * 3
     watcher.send(grow(world, started, 2, (3, (1, (1,)))))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert world.starts(JOB, 1, "worker", 3) == 0
 
 
@@ -127,7 +127,7 @@ def test_orders_about_sizes_under_an_older_epoch_are_refused(
         watcher.send(grow(world, started, 1, (2, (0, (1,)))), epoch=2)
     with pytest.raises(StaleEpochError):
         watcher.send(stop_workers("job", 1), epoch=2)
-    _let_another_job_run(world, watcher, epoch=3)
+    let_another_job_run(world, watcher, epoch=3)
     assert watcher.states("job") == ["running", "running"]
 
 
@@ -146,10 +146,3 @@ def test_who_joins_learns_of_the_gang_as_it_is_then(world: BackendWorld, watcher
 def _all_signed(world: BackendWorld, tasks: int) -> None:
     """A command that is stopped as soon as it starts may not have come to signing."""
     assert [world.starts(JOB, 1, "worker", index) for index in range(tasks)] == [1] * tasks
-
-
-def _let_another_job_run(world: BackendWorld, watcher: Watcher, epoch: int = 1) -> None:
-    """Whatever was ordered before this has had its time once a job ordered after it has come and gone."""
-    watcher.send(start(world, "another", world.succeeds(), (1, (1,))), epoch)
-    watcher.until(lambda: watcher.states("another") == ["succeeded"])
-    watcher.until_quiet()

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.backend import StaleEpochError, StartGang
 from solver.world.workload import JobName
-from tests.contracts.backend_world import BackendWorld, Watcher, grow, start, stop, tell
+from tests.contracts.backend_world import BackendWorld, Watcher, grow, let_another_job_run, start, stop, tell
 
 JOB = JobName("job")
 
@@ -27,7 +27,7 @@ def test_every_task_is_told_once(world: BackendWorld, watcher: Watcher, started:
         watcher.send(tell("job", 1))
     watcher.until(lambda: watcher.told("job") == [1, 1])
     watcher.send(tell("job", 1))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     _until_heard(world, watcher, [[1], [1]])
     watcher.send(tell("job", 2))
     watcher.until(lambda: watcher.told("job") == [2, 2])
@@ -39,7 +39,7 @@ def test_an_older_order_than_the_newest_is_not_done(world: BackendWorld, watcher
     watcher.send(tell("job", 5))
     watcher.until(lambda: watcher.told("job") == [5, 5])
     watcher.send(tell("job", 4))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     _until_heard(world, watcher, [[5], [5]])
     assert watcher.told("job") == [5, 5]
 
@@ -51,7 +51,7 @@ def test_a_new_backend_object_tells_nobody_twice(world: BackendWorld, watcher: W
     again = Watcher(world)
     again.send(tell("job", 1))
     again.until(lambda: again.told("job") == [1, 1])
-    _let_another_job_run(world, again)
+    let_another_job_run(world, again)
     _until_heard(world, watcher, [[1], [1]])
 
 
@@ -65,7 +65,7 @@ def test_another_attempt_is_not_told(world: BackendWorld, watcher: Watcher) -> N
     watcher.send(start(world, "job", world.listens(), (0, (0,)), attempt=2))
     watcher.until(lambda: watcher.states("job", 2) == ["running"])
     watcher.send(tell("job", 1))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert (watcher.told("job", 1), watcher.told("job", 2)) == ([0], [0])
     assert world.told(JOB, 2, 0) == []
 
@@ -79,7 +79,7 @@ def test_who_joins_later_is_told_only_what_comes_later(
     watcher.until(lambda: watcher.states("job") == ["running"] * 3)
     _all_listen(world, 3)
     watcher.send(tell("job", 1))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     assert watcher.told("job") == [1, 1, 0]
     watcher.send(tell("job", 2))
     watcher.until(lambda: watcher.told("job") == [2, 2, 2])
@@ -90,7 +90,7 @@ def test_before_the_start_has_come_nobody_is_told_and_the_order_can_be_repeated(
     world: BackendWorld, watcher: Watcher
 ) -> None:
     watcher.send(tell("job", 1))
-    _let_another_job_run(world, watcher)
+    let_another_job_run(world, watcher)
     watcher.send(start(world, "job", world.listens(), (0, (0,))))
     watcher.until(lambda: watcher.states("job") == ["running"])
     _all_listen(world, 1)
@@ -102,7 +102,7 @@ def test_an_order_under_an_older_epoch_is_refused(world: BackendWorld, watcher: 
     watcher.forget("other", epoch=3)
     with pytest.raises(StaleEpochError):
         watcher.send(tell("job", 1), epoch=2)
-    _let_another_job_run(world, watcher, epoch=3)
+    let_another_job_run(world, watcher, epoch=3)
     assert watcher.told("job") == [0, 0]
 
 
@@ -123,10 +123,3 @@ def _until_heard(world: BackendWorld, watcher: Watcher, heard: list[list[int]]) 
 
 def _all_listen(world: BackendWorld, tasks: int) -> None:
     assert [world.starts(JOB, 1, "worker", index) for index in range(tasks)] == [1] * tasks
-
-
-def _let_another_job_run(world: BackendWorld, watcher: Watcher, epoch: int = 1) -> None:
-    """Whatever was ordered before this has had its time once a job ordered after it has come and gone."""
-    watcher.send(start(world, "another", world.succeeds(), (1, (1,))), epoch)
-    watcher.until(lambda: watcher.states("another") == ["succeeded"])
-    watcher.until_quiet()

@@ -120,7 +120,7 @@ class ControlPlane:
 
 def sh(script: str, tasks: int = 1, gpus: int = 1) -> JobSpec:
     """A gang that runs a shell script."""
-    shape = Shape(gpus=gpus, cpu=Cpu(1), memory=Memory(1))
+    shape = Shape(gpus=gpus, cpu=Cpu(1), memory=Memory(2**26))
     return JobSpec(QueueName("team"), (TaskGroup("worker", tasks, shape),), command=("sh", "-c", script))
 
 

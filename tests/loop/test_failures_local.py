@@ -124,8 +124,7 @@ def test_a_task_with_more_memory_than_it_asked_for_fails_with_advice(site: Site)
     outcome = site.record.outcome
     assert outcome is not None
     assert (outcome.state, site.record.failures) == ("failed", ())
-    assert "(out-of-memory). It used " in outcome.message
-    assert "of the 20Mi that it asked for. Ask for `memory: " in outcome.message
+    assert "of 20Mi memory, and was ended for it (out-of-memory). Ask for `memory: " in outcome.message
 
 
 def test_what_its_log_says_of_gpu_memory_is_believed(site: Site) -> None:

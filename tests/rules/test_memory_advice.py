@@ -34,8 +34,8 @@ def advice(shape: Shape, memory: MemoryUse | None = None, log: str = "") -> str:
     return memory_advice(status, spec, log, NODES)
 
 
-def used(peak: float, limit: int) -> MemoryUse:
-    return MemoryUse(Memory(int(peak * GI)), Memory(limit * GI), exceeded=True)
+def used(peak: float, limit: int, exceeded: bool = False) -> MemoryUse:
+    return MemoryUse(Memory(int(peak * GI)), Memory(limit * GI), exceeded)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def used(peak: float, limit: int) -> MemoryUse:
         (Shape(memory=Memory(64 * GI)), used(76.8, 64), "", "It used 76.8Gi of the 64Gi that it asked for. Ask for `memory: 96Gi`"),
         (Shape(memory=Memory(64 * GI)), used(76.8, 64), "", "in group worker: 3 nodes can have that."),
         (Shape(memory=Memory(64 * GI), gpu_types=(GpuType("A100"),)), used(76.8, 64), "", "1 node can have that."),
-        (Shape(memory=Memory(480 * GI)), used(500, 480), "", "no node has 640Gi: the largest has 512Gi. Let each"),
+        (Shape(memory=Memory(480 * GI)), used(500, 480), "", "No node has 640Gi: the largest has 512Gi. Let each"),
         (Shape(memory=Memory(480 * GI)), None, "", "not known (it asked for 480Gi)"),
         (Shape(gpus=1), None, "MemoryError", "not known (its shape asks for none)"),
         (Shape(gpus=1), None, CUDA, "Its A100 had no memory left (80Gi): use a smaller batch size, gradient checkpointing"),
@@ -54,6 +54,10 @@ def used(peak: float, limit: int) -> MemoryUse:
 )  # fmt: skip
 def test_it_says_what_to_change(shape: Shape, memory: MemoryUse | None, log: str, said: str) -> None:
     assert said in advice(shape, memory, log)
+
+
+def test_how_it_ended_is_not_said_twice() -> None:
+    assert advice(Shape(memory=Memory(64 * GI)), used(76.8, 64, exceeded=True)).startswith("Ask for `memory: 96Gi`")
 
 
 def test_where_no_gpu_has_more_that_is_said() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from reconciler.backend import TellGang
 from solver.world.document import Document
 from solver.world.quantities import Instant
@@ -43,7 +45,7 @@ class SimulatedTells:
             return
         known.append((order, growth))
         for number, task in enumerate(self._cluster.intervals):
-            if (task.job, task.attempt) == (order.job, order.attempt) and task.growth <= growth:
+            if (task.job, task.attempt) == (order.job, order.attempt):
                 then = self._cluster.soon(at)
                 self._cluster.schedule(then, lambda then, number=number: self._tell(number, order, then))  # type: ignore[misc]
 
@@ -69,8 +71,4 @@ class SimulatedTells:
     def _has_saved(self, number: int, telling: Telling, at: Instant) -> None:
         """It goes on afterwards; one that has ended meanwhile has saved nothing."""
         if self._cluster.intervals[number].end is None:
-            self.saved.append(Telling(*_who(telling), telling.number, at))
-
-
-def _who(telling: Telling) -> tuple[JobName, int, str, int, int]:
-    return telling.job, telling.attempt, telling.group, telling.index, telling.growth
+            self.saved.append(msgspec.structs.replace(telling, at=at))

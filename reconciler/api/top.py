@@ -1,0 +1,36 @@
+"""What is answered to the question what runs now: a line for each job, how far it is and what it uses."""
+
+from __future__ import annotations
+
+from reconciler.api.payloads import Payload
+from reconciler.backend import MemoryUse, Progress
+from reconciler.jobs.record import JobState
+from solver.world.document import Document
+from solver.world.quantities import Instant, MilliGpu
+from solver.world.workload import JobName, QueueName
+
+
+class TopLine(Document, frozen=True, omit_defaults=False):
+    """A job that holds devices. `running`: how many of its `tasks` run.
+
+    `progress` is that of the task that is furthest behind, `memory` of the one that had the most of what it asked for, or where
+    none asks, the most: null where no task has said, or was measured. `active_at`: when it did something last; null: not watched.
+    """
+
+    name: JobName
+    queue: QueueName
+    state: JobState
+    attempt: int
+    tasks: int
+    running: int
+    gpus: MilliGpu
+    since: Instant | None
+    progress: Progress | None = None
+    memory: MemoryUse | None = None
+    active_at: Instant | None = None
+
+
+class Top(Payload, frozen=True, kw_only=True):
+    """Every job that holds devices, those with the most GPUs first."""
+
+    items: tuple[TopLine, ...]

@@ -1,0 +1,62 @@
+"""What runs now over HTTP: joined from the ledger and what the last pass saw of the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter, Response
+
+from reconciler.api.answers import answer, answers
+from reconciler.api.payloads import JobView
+from reconciler.api.services import Services
+from reconciler.api.top import Top, TopLine
+from reconciler.api.views import job_viewer
+from reconciler.backend import ENDED, MemoryUse, Progress, TaskStatus
+from reconciler.jobs.sighted import Sighted
+from solver.world.quantities import MilliGpu
+
+
+class TopRoutes:
+    """The endpoint; `router` has it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.router = APIRouter(tags=["jobs"])
+        self.router.add_api_route("/v1/top", self.top, responses=answers(Top))
+
+    def top(self) -> Response:
+        """What runs, how far it is, and what memory it has."""
+        sighted = self._services.sighted()
+        view = job_viewer(self._services.ledger, sighted)
+        held = [job for job in map(view, self._services.jobs.live_jobs()) if job.tasks]
+        lines = [line_of(job, sighted) for job in held]
+        return answer(Top(items=tuple(sorted(lines, key=lambda line: (-line.gpus, line.name)))))
+
+
+def line_of(job: JobView, sighted: Sighted) -> TopLine:
+    """One line, from what the backend said of the tasks that the job holds devices for."""
+    own = {(task.group, task.index) for task in job.tasks}
+    tasks = [task for task in sighted.attempt(job.name, job.attempt).tasks if (task.group, task.index) in own]
+    return TopLine(
+        job.name,
+        job.spec.queue,
+        job.state,
+        job.attempt,
+        len(job.tasks),
+        sum(task.state == "running" for task in tasks),
+        MilliGpu(sum(task.gpus for task in job.tasks)),
+        job.running_since,
+        _furthest_behind(tasks),
+        _fullest(tasks),
+        job.activity.active_at if job.activity else None,
+    )
+
+
+def _furthest_behind(tasks: Iterable[TaskStatus]) -> Progress | None:
+    said = [task.progress for task in tasks if task.progress is not None and task.state not in ENDED]
+    return min(said, key=lambda progress: (progress.step, progress.rate, progress.at), default=None)
+
+
+def _fullest(tasks: Iterable[TaskStatus]) -> MemoryUse | None:
+    seen = [task.memory for task in tasks if task.memory is not None]
+    return max(seen, key=lambda use: (use.peak / use.limit if use.limit else 0.0, use.peak), default=None)

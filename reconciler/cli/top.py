@@ -1,0 +1,87 @@
+"""`quorate top`: what runs, how far it is and what it uses, again and again on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.api.top import Top, TopLine
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import output_option, print_json
+from reconciler.cli.tables import print_table, table_of
+from reconciler.cli.times import span
+from reconciler.client import Client
+from reconciler.clock import SystemClock
+from reconciler.supervisor.memory import written
+from solver.world.quantities import Instant
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+REFRESH_S = 2.0
+"""The loop looks at what runs once a second, so more often would show nothing new."""
+
+_HEADINGS = ("NAME", "QUEUE", "STATE", "TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "IDLE FOR")
+_NUMBERS = ("TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "IDLE FOR")
+
+
+@click.command(short_help="Show what runs, how far it is and what it uses.")
+@output_option("text", "json")
+@server_option
+def top(output: str, server: str | None) -> None:
+    """Show every job that holds devices: its tasks that run, its step and steps a second, and the memory of its fullest task.
+
+    On a terminal it is shown anew every 2 seconds until it is interrupted; else once.
+    """
+    with connected(server) as client:
+        if output == "json":
+            print_json(client.top())
+        elif sys.stdout.isatty():
+            _follow(client)
+        else:
+            _print(client.top())
+
+
+def _print(found: Top) -> None:
+    if not found.items:
+        click.echo("nothing runs")
+        return
+    now = SystemClock().now()
+    print_table(_HEADINGS, (row_of(line, now) for line in found.items), right=_NUMBERS)
+
+
+def _follow(client: Client) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    def shown() -> Table:
+        now = SystemClock().now()
+        return table_of(_HEADINGS, (row_of(line, now) for line in client.top().items), right=_NUMBERS)
+
+    console = Console(markup=False, emoji=False, highlight=False)
+    # To interrupt it is how it ends, and no failure.
+    with suppress(KeyboardInterrupt), Live(shown(), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(REFRESH_S)
+            live.update(shown(), refresh=True)
+
+
+def row_of(line: TopLine, now: Instant) -> list[str]:
+    """The cells of one job; what nobody knows is left empty."""
+    progress, memory = line.progress, line.memory
+    return [
+        line.name,
+        line.queue,
+        line.state,
+        f"{line.running}/{line.tasks}",
+        str(line.gpus),
+        span(now - line.since) if line.since is not None else "",
+        str(progress.step) if progress else "",
+        f"{progress.rate:.3g}" if progress and progress.rate else "",
+        f"{written(memory.peak)}/{written(memory.limit) if memory.limit else '-'}" if memory else "",
+        span(now - line.active_at) if line.active_at is not None else "",
+    ]
