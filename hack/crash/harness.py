@@ -14,7 +14,7 @@ from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.resizes import resize
 from hack.crash.tells import Numbers, tell
-from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, workload
+from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, second_thoughts, workload
 from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
@@ -74,7 +74,8 @@ class Run:
 
     def __post_init__(self) -> None:
         chance = random.Random(self.seed)
-        self.happenings = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
+        planned = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
+        self.happenings = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
@@ -120,6 +121,13 @@ class Run:
             self.store.jobs.submit(name, happening.spec, "ada", self.clock.now(), f"key-of-{name}")
         elif happening.kind == "cancel":
             self.store.jobs.request_cancel(name, "ada")
+        elif happening.kind == "suspend":
+            self.store.jobs.request_suspend(name, "ada")
+        elif happening.kind == "resume":
+            self.store.jobs.resume(name)
+        elif happening.kind == "requeue":
+            attempt = next((claim.attempt for claim in self.store.ledger.claims() if claim.job == name), 0)
+            self.store.jobs.request_requeue(name, attempt, "ada")
         else:
             node = next(node.name for node in NODES if node.name == happening.subject)
             self.cluster.fail_node(node, self.clock.now(), happening.lasts)
@@ -199,6 +207,8 @@ class Run:
         self.problems += judge.too_many_retries(ran, records, AGAIN.max_retries)
         self.problems += judge.mistold(self.cluster.tells.heard, ran, self.told)
         self.problems += judge.leftovers(ran, self.store.ledger)
+        if not self.kills and not self.pauses:
+            self.problems += judge.unlawful_lives(submitted, self.store.history)
 
 
 def random_fate(seed: int) -> Fate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from hack.crash.doors import TaskName
@@ -11,13 +11,17 @@ from hack.crash.tells import Numbers
 from reconciler.backends.simulated.cluster import Interval
 from reconciler.backends.simulated.tells import Telling
 from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import Ledger
+from reconciler.jobs.states import FOLLOWERS
+from reconciler.store.protocols import History, Ledger
 from solver.world.cluster import DeviceId
 from solver.world.mig import mig_model
 from solver.world.workload import JobName
 
 _MODEL = mig_model("H100-80GB")
 """What the GPUs of the workload are."""
+
+
+_FOLLOWERS: dict[str, Container[str]] = dict(FOLLOWERS.items())
 
 
 def double_owners(ran: Iterable[Interval]) -> Iterable[str]:
@@ -142,6 +146,18 @@ def mistold(heard: Iterable[Telling], ran: Iterable[Interval], sent: Numbers) ->
         task = spans.get(life)
         if task is None or told.at < task.begin or (task.end is not None and told.at > task.end):
             yield f"mistold: {told}, when it did not run"
+
+
+def unlawful_lives(jobs: Iterable[JobName], history: History) -> Iterable[str]:
+    """Jobs of which the record says that they went from one state to another that can't follow it.
+
+    Of runs without a crash: one between a deed and its line on record loses the line.
+    """
+    for job in jobs:
+        states = ["queued", *(event.state for event in history.events(job, 10_000) if event.state)]
+        for before, after in pairwise(states):
+            if before != after and after not in _FOLLOWERS[before]:
+                yield f"unlawful: {job} went from {before} to {after}"
 
 
 def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:

@@ -17,6 +17,7 @@ from reconciler.documents.job import read_job
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
 from reconciler.store.job_source import UnknownJobError
+from reconciler.store.protocols import Event
 from solver.plan.advice import what_would_fit
 from solver.world.cluster import Node
 from solver.world.workload import JobName
@@ -56,7 +57,8 @@ class JobRoutes:
         add("/{name}/events", self.events, responses=answers(EventList))
         add("/{name}/why", self.why, responses=answers(Why))
         add("/{name}/logs", self.logs, responses={200: {"content": {"application/octet-stream": {}}}})
-        add("/{name}/cancel", self.cancel, methods=["POST"], responses=answers(JobView))
+        for verb in (self.cancel, self.suspend, self.resume, self.requeue):
+            add(f"/{{name}}/{verb.__name__}", verb, methods=["POST"], responses=answers(JobView))
 
     def submit(
         self,
@@ -73,7 +75,10 @@ class JobRoutes:
             raise RefusedError(
                 422, "inadmissible", f"{name} could never run: {told}.", what_would_fit(reasons), reasons
             )
-        record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
+        now, user = self._services.clock.now(), request.state.user
+        record = self._services.jobs.submit(name, spec, user, now, idempotency_key)
+        if record.submitted_at == now:
+            self._services.history.record_event(Event(now, "submitted", name, f"to {spec.queue}", user, "queued"))
         self._services.wake()
         return answer(self._viewer()(record))
 
@@ -127,12 +132,41 @@ class JobRoutes:
     def cancel(self, name: JobName, request: Request) -> Response:
         """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
         self._record(name)
-        record = self._services.jobs.request_cancel(name, request.state.user)
+        return self._asked(self._services.jobs.request_cancel(name, request.state.user), "cancel", request)
+
+    def suspend(self, name: JobName, request: Request) -> Response:
+        """Let a job give back what it holds, and wait until it is resumed; harmless to repeat."""
+        self._record(name)
+        return self._asked(self._services.jobs.request_suspend(name, request.state.user), "suspend", request)
+
+    def resume(self, name: JobName, request: Request) -> Response:
+        """Let a suspended job go on; harmless to repeat."""
+        self._record(name)
+        return self._asked(self._services.jobs.resume(name), "resume", request)
+
+    def requeue(self, name: JobName, request: Request) -> Response:
+        """Let a job that holds devices give them back and begin anew; harmless to repeat, without effect on one that waits."""
+        self._record(name)
+        attempt = next((claim.attempt for claim in self._services.ledger.claims() if claim.job == name), 0)
+        return self._asked(self._services.jobs.request_requeue(name, attempt, request.state.user), "requeue", request)
+
+    def _asked(self, record: JobRecord, verb: str, request: Request) -> Response:
+        """Put on record who asked for what, and let the loop know."""
+        view = self._viewer()(record)
+        event = Event(
+            self._services.clock.now(),
+            f"{verb}-asked",
+            record.name,
+            f"{verb} was asked for",
+            request.state.user,
+            view.state,
+        )
+        self._services.history.record_event(event)
         self._services.wake()
-        return answer(self._viewer()(record))
+        return answer(view)
 
     def _viewer(self) -> Callable[[JobRecord], JobView]:
-        return job_viewer(self._services.ledger, self._services.sighted())
+        return job_viewer(self._services)
 
     def _view(self, name: JobName) -> JobView:
         return self._viewer()(self._record(name))

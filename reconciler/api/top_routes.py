@@ -27,7 +27,7 @@ class TopRoutes:
     def top(self) -> Response:
         """What runs, how far it is, and what memory it has."""
         sighted = self._services.sighted()
-        view = job_viewer(self._services.ledger, sighted)
+        view = job_viewer(self._services)
         held = [job for job in map(view, self._services.jobs.live_jobs()) if job.tasks]
         lines = [line_of(job, sighted) for job in held]
         return answer(Top(items=tuple(sorted(lines, key=lambda line: (-line.gpus, line.name)))))

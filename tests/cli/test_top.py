@@ -99,7 +99,7 @@ def test_on_a_terminal_it_is_shown_anew_until_it_is_interrupted(
 def test_tasks_that_ended_or_left_do_not_hold_a_job_back(site: Site) -> None:
     sight(site, task(0, step=9), task(1, "stopped", step=1), task(7, step=2))
     record = site.store.jobs.job(JobName("llama"))
-    line = line_of(job_viewer(site.store.ledger, site.sighted)(record), site.sighted)
+    line = line_of(job_viewer(site.services())(record), site.sighted)
     assert line.progress is not None
     assert (line.progress.step, line.running, line.tasks) == (9, 1, 2)
 
@@ -108,7 +108,7 @@ def test_of_two_tasks_the_one_with_most_of_its_memory_is_shown(site: Site) -> No
     tight, large = MemoryUse(Memory(9), Memory(10)), MemoryUse(Memory(500), Memory(1_000))
     sight(site, task(0, memory=large), task(1, memory=tight))
     record = site.store.jobs.job(JobName("llama"))
-    assert line_of(job_viewer(site.store.ledger, site.sighted)(record), site.sighted).memory == tight
+    assert line_of(job_viewer(site.services())(record), site.sighted).memory == tight
 
 
 def test_what_nobody_knows_is_empty() -> None:
