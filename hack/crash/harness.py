@@ -22,9 +22,10 @@ from reconciler.backends.simulated.clock import SIMULATION_START, VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND
 from reconciler.control import ControlPlane
+from reconciler.jobs.states import state_of
 from reconciler.loop import one_pass
 from reconciler.optimiser.recording import solver_with
-from reconciler.store.protocols import NotLeaderError
+from reconciler.store.protocols import Event, NotLeaderError
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
@@ -124,13 +125,21 @@ class Run:
         elif happening.kind == "suspend":
             self.store.jobs.request_suspend(name, "ada")
         elif happening.kind == "resume":
-            self.store.jobs.resume(name)
+            self._resume(name)
         elif happening.kind == "requeue":
             attempt = next((claim.attempt for claim in self.store.ledger.claims() if claim.job == name), 0)
             self.store.jobs.request_requeue(name, attempt, "ada")
         else:
             node = next(node.name for node in NODES if node.name == happening.subject)
             self.cluster.fail_node(node, self.clock.now(), happening.lasts)
+
+    def _resume(self, name: JobName) -> None:
+        """As the API does it: with a line on record."""
+        record, ledger = self.store.jobs.resume(name), self.store.ledger
+        claim = next((claim for claim in ledger.claims() if claim.job == name), None)
+        last = ledger.attempts().get(name, 0)
+        state = state_of(record, claim, ledger.intents(), ledger.reservations(), last)
+        self.store.history.record_event(Event(self.clock.now(), "resume-asked", name, "", "ada", state))
 
     def _pass(self) -> None:
         self.passes += 1
