@@ -10,6 +10,7 @@ import msgspec
 from reconciler.causes import names_of, nodes_of, why_evicted
 from reconciler.deeds import Deeds
 from reconciler.jobs.dependencies import abandoned, depended_on
+from reconciler.jobs.evidence import Evidence, tails_of
 from reconciler.jobs.ground import Ground, gpus_of
 from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import JobState
@@ -18,6 +19,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
 from reconciler.jobs.stopping import STOP_GRACE
 from reconciler.observe import records_of
+from reconciler.operations import Operations
 from reconciler.partition import Partitioner
 from reconciler.settled import Settler
 from reconciler.store.protocols import Claim, ClaimRefusedError, PastUse
@@ -48,13 +50,14 @@ from solver.world.workload import JobName
 class Leader(Deeds):
     """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
 
-    def settle(self, sighted: Sighted) -> int:
-        """Make true what follows from what the backend reports; returns how much that was."""
+    def settle(self, sighted: Sighted, operations: Operations, declared: tuple[Node, ...]) -> int:
+        """Make true what follows from what the backend reports, by the policies in force; returns how much that was."""
         partitioned = Partitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
         records, ground = records_of(self.plane, claims), Ground(sighted.nodes, self.changing())
+        evidence = Evidence(operations, declared, tails_of(records, claims, sighted, self.plane.logs))
         decided = (
-            *settlements(records, claims, intents, sighted, self.plane.clock.now(), ground),
+            *settlements(records, claims, intents, sighted, self.plane.clock.now(), ground, evidence),
             *abandoned(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
         for settlement in decided:

@@ -58,11 +58,11 @@ def one_pass(plane: ControlPlane) -> Pass:
     """
     laps = _Laps(plane.clock)
     leader = Leader(plane, plane.ledger.lead(plane.holder, plane.clock.now(), plane.lease))
-    revision, policy, declared, _ = plane.policies.current()
+    revision, policy, declared, operations = plane.policies.current()
     sighted = Sighted.of(plane.backend.changes(Cursor(0)))
     laps.end("sight")
     leader.accrue(policy, declared)
-    settled = leader.settle(sighted)
+    settled = leader.settle(sighted, operations, declared)
     laps.end("settle")
     snapshot = leader.wind(observe(plane, sighted, declared, policy), policy, revision)
     laps.end("observe")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from reconciler.checkpoints.policy import CheckpointPolicy
+from reconciler.retry_policy import NO_RETRIES, RetryPolicy
 from solver.world.document import Document
 
 
 class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
 
-    `checkpoints`: sorted by name.
+    All are sorted by name.
     """
 
     checkpoints: tuple[CheckpointPolicy, ...] = ()
+    retry: tuple[RetryPolicy, ...] = ()
+
+    def retry_policy(self, name: str) -> RetryPolicy:
+        """The RetryPolicy of this name; NO_RETRIES where a job names none, or one that a later revision no longer has."""
+        return next((policy for policy in self.retry if policy.name == name), NO_RETRIES)

@@ -28,6 +28,7 @@ from reconciler.jobs.settlements import (
     Fail,
     Forget,
     GiveBack,
+    Outlive,
     Restart,
     Retry,
     Send,
@@ -58,6 +59,9 @@ class Settler(Deeds):
                 self._give_back(settlement)
             case BeginSaving() | BeginEnding():
                 self._stage(settlement)
+            case Outlive(job, failure):
+                self.plane.jobs.retry(self.epoch, job, failure)
+                self.note("outlived", job, f"{failure.message}; the others go on")
             case Retry(job, failure):
                 self.plane.jobs.retry(self.epoch, job, failure)
                 self.note("retried", job, f"{failure.message}; it begins again at {failure.not_before}")

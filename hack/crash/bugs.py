@@ -18,9 +18,10 @@ from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.tells import SimulatedTells
 from reconciler.deeds import Deeds
-from reconciler.jobs import settle
+from reconciler.jobs import failures, settle
 from reconciler.jobs.ground import Ground
 from reconciler.jobs.holding import Holding
+from reconciler.jobs.retries import retry_of
 from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
 from reconciler.jobs.sighted import Attempt, Sighted, TaskKey
 from reconciler.partition import Partitioner
@@ -39,6 +40,11 @@ Patches = Iterable[Any]
 def the_stores_ignore_the_epoch() -> Patches:
     """A leader that was replaced goes on writing."""
     yield mock.patch.object(database, "check_epoch")
+
+
+def failures_before_are_forgotten() -> Patches:
+    """Every failure is the first."""
+    yield mock.patch.object(failures, "retry_of", lambda job, mishap, _, policy: retry_of(job, mishap, (), policy))
 
 
 def the_backend_ignores_the_epoch() -> Patches:
@@ -196,6 +202,7 @@ def what_one_attempt_is_told_the_next_hears() -> Patches:
 
 BUGS: tuple[Callable[[], Patches], ...] = (
     the_stores_ignore_the_epoch,
+    failures_before_are_forgotten,
     the_backend_ignores_the_epoch,
     devices_are_released_before_the_stop_is_confirmed,
     an_unanswered_start_counts_as_refused,

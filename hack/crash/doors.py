@@ -17,7 +17,7 @@ TaskName = tuple[JobName, int, str, int]
 """Job, attempt, group and index."""
 
 WRITES = {
-    "jobs": ("finish",),
+    "jobs": ("finish", "retry"),
     "ledger": (
         "lead",
         "resign",
@@ -27,6 +27,7 @@ WRITES = {
         "release",
         "reserve",
         "grow",
+        "restart",
         "confirm_grown",
         "confirm_shrunk",
         "repartition",

@@ -14,7 +14,7 @@ from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.resizes import resize
 from hack.crash.tells import Numbers, tell
-from hack.crash.workload import NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, second_thoughts, workload
+from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, second_thoughts, workload
 from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
@@ -214,6 +214,7 @@ class Run:
         self.problems += judge.runs_after_success(ran, records)
         self.problems += judge.lost_jobs(submitted, records)
         self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
+        self.problems += judge.too_many_retries(ran, records, AGAIN.max_retries)
         self.problems += judge.mistold(self.cluster.tells.heard, ran, self.told)
         self.problems += judge.leftovers(ran, self.store.ledger)
         if not self.kills and not self.pauses:

@@ -81,19 +81,20 @@ def false_outcomes(
 ) -> Iterable[str]:
     """Outcomes that what really ran does not bear out. How tasks end that were ever told to leave says nothing of a success."""
     states: defaultdict[JobName, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-    staying: defaultdict[JobName, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    staying: defaultdict[JobName, defaultdict[int, dict[tuple[str, int], str]]] = defaultdict(lambda: defaultdict(dict))
     spans: defaultdict[JobName, defaultdict[int, list[Interval]]] = defaultdict(lambda: defaultdict(list))
-    for interval in ran:
+    # Of a task that began again the last life counts.
+    for interval in sorted(ran, key=lambda interval: interval.growth):
         states[interval.job][interval.attempt].append(interval.state)
-        told = (interval.job, interval.attempt, interval.group, interval.index) in told_to_leave
-        staying[interval.job][interval.attempt] += [] if told else [interval.state]
+        if (interval.job, interval.attempt, interval.group, interval.index) not in told_to_leave:
+            staying[interval.job][interval.attempt][interval.group, interval.index] = interval.state
         spans[interval.job][interval.attempt].append(interval)
     for record in records:
         if record.outcome is None:
             continue
         attempts = states[record.name].values()
         well = any(
-            len(found) >= _least(record) and set(staying[record.name][number]) <= {"succeeded"}
+            len(found) >= _least(record) and set(staying[record.name][number].values()) <= {"succeeded"}
             for number, found in states[record.name].items()
         )
         broken = any(state in ("failed", "lost") for found in attempts for state in found)
@@ -103,6 +104,18 @@ def false_outcomes(
         ]
         if not borne_out:
             yield f"false outcome: {record.name} is {record.outcome.state}, its tasks {list(attempts)}"
+
+
+def too_many_retries(ran: Iterable[Interval], records: Iterable[JobRecord], most: int) -> Iterable[str]:
+    """Jobs that were tried again more often than they may, and failures on record of which nothing was to be seen."""
+    broken = {(interval.job, interval.attempt) for interval in ran if interval.state in ("failed", "lost")}
+    for record in records:
+        counted = sum(failure.counts for failure in record.failures)
+        if counted > (most if record.spec.retry_policy else 0):
+            yield f"retried too often: {record.name} {counted} times"
+        for failure in record.failures:
+            if failure.kind != "time-limit" and (record.name, failure.attempt) not in broken:
+                yield f"false failure: nothing of {record.name} failed in attempt {failure.attempt}"
 
 
 def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:

@@ -6,7 +6,11 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from reconciler.control import PolicyInForce
+from reconciler.operations import Operations
+from reconciler.retry_policy import Backoff, RetryPolicy
 from solver.rules.division import MigChanges, MigGeometry
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
@@ -42,6 +46,10 @@ POLICY = policy_of(
 )
 
 
+AGAIN = RetryPolicy("again", max_retries=2, backoff=Backoff(Duration(1_000), max=Duration(5_000)))
+"""Rests that are short beside the run, so that jobs begin again while faults last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Happening:
     """Something that comes from outside: a job, a cancellation, or the death of a node for `lasts`."""
@@ -62,7 +70,7 @@ class FixedPolicy:
 
     def current(self) -> PolicyInForce:
         """Always the same."""
-        return PolicyInForce("revision", self.policy, self.nodes)
+        return PolicyInForce("revision", self.policy, self.nodes, Operations(retry=(AGAIN,)))
 
 
 def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[Happening, ...]:
@@ -74,7 +82,7 @@ def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[H
     for number in range(chance.randint(5, 8)):
         name, at = f"job-{number}", start.after(chance.randint(0, USERS_BUSY_MS // 2))
         command = _command(chance)
-        spec = _spec(chance, command, divided)
+        spec = _with_retries(chance, _spec(chance, command, divided))
         happenings.append(Happening(at, "submit", name, spec))
         # What would run for ever ends by its limit, or because somebody cancels it.
         endless = command == ("sleep", "forever") and spec.time_limit is None
@@ -103,6 +111,15 @@ def second_thoughts(chance: random.Random, happenings: tuple[Happening, ...]) ->
 def names(happenings: tuple[Happening, ...], kind: str) -> set[JobName]:
     """The jobs that something of a kind happens to."""
     return {JobName(happening.subject) for happening in happenings if happening.kind == kind}
+
+
+def _with_retries(chance: random.Random, spec: JobSpec) -> JobSpec:
+    """Two in three may begin again when they fail; of half of those, single members may."""
+    if chance.random() < 1 / 3:
+        return spec
+    rejoin = chance.random() < 0.5
+    groups = tuple(msgspec.structs.replace(group, rejoin=rejoin) for group in spec.task_groups)
+    return msgspec.structs.replace(spec, retry_policy=AGAIN.name, task_groups=groups)
 
 
 def _command(chance: random.Random) -> tuple[str, ...]:

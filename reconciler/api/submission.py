@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from reconciler.api.named_policies import require_named_policies
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
-from reconciler.checkpoints.turns import unknown_storage
 from reconciler.documents.job import NamedJob
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.expansion import UnfitBatchError, expand_array
@@ -40,20 +40,13 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
         if key in asked:
             continue
         asked.add(key)
-        require_known_policies(services, bare)
+        require_named_policies(bare, services.operations())
         reasons = services.admit(bare)
         if reasons:
             told = "; ".join(str(reason) for reason in reasons)
             raise RefusedError(
                 422, "inadmissible", f"{job.name} could never run: {told}.", what_would_fit(reasons), reasons
             )
-
-
-def require_known_policies(services: Services, spec: JobSpec) -> None:
-    """Raise RefusedError where a job names a policy that there is not."""
-    unknown = unknown_storage(spec, services.operations().checkpoints)
-    if unknown:
-        raise RefusedError(422, "unknown-checkpoint-policy", *unknown)
 
 
 def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> None:

@@ -91,10 +91,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     if job.suspended_by:
         yield "Suspended", f"by {job.suspended_by}"
     for failure in job.failures:
-        yield (
-            f"Attempt {failure.attempt}",
-            f"failed: {failure.message.splitlines()[0] if failure.message else failure.kind}",
-        )
+        said = failure.message.splitlines()[0] if failure.message else failure.kind
+        yield f"Attempt {failure.attempt}", f"{'went on after' if failure.outlived else 'failed'}: {said}"
     yield spec.type.capitalize(), size_of(spec)
     for group in spec.task_groups:
         tasks = str(group.replicas) if group.least == group.replicas else f"{group.least} to {group.replicas}"

@@ -18,6 +18,7 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
+from reconciler.retry_policy import RetryPolicy
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.rules.reservation import DeclaredReservation
@@ -29,6 +30,7 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "PriorityClass": ("classes", PriorityClass),
     "Queue": ("queues", Queue),
     "Reservation": ("reservations", DeclaredReservation),
+    "RetryPolicy": ("retries", RetryPolicy),
     "SchedulingPolicy": ("settings", SchedulingPolicy),
     "SharingPolicy": ("sharing", SharingPolicy),
     "Topology": ("topologies", TopologySpec),
@@ -51,6 +53,7 @@ class Gathered:
     mig: list[Declared[MigGeometry]] = field(default_factory=list)
     reservations: list[Declared[DeclaredReservation]] = field(default_factory=list)
     checkpoints: list[Declared[CheckpointPolicy]] = field(default_factory=list)
+    retries: list[Declared[RetryPolicy]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})

@@ -53,11 +53,7 @@ def job_of(document: Located, file: str) -> NamedJob:
 def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     """What no schema can say of a job."""
     yield from _array_problems(job)
-    if job.value.type == "service" and len(job.value.task_groups) > 1:
-        message = f"a service has one task group, not {len(job.value.task_groups)}: its replicas are each of their own"
-        yield job.problem(
-            ("spec", "taskGroups", 1), "one-role", message, "Submit one service for each role, or a gang."
-        )
+    yield from _service_problems(job)
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
@@ -94,6 +90,25 @@ def _array_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     except ValueError as error:
         fix = "Write them like 0-99, 1,3,7-9 or 0-20:5."
         yield job.problem(("spec", "array", "indices"), "bad-indices", str(error), fix)
+
+
+def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    """What only gangs may say: a service has one role, and does not fail by how its replicas end."""
+    if job.value.type != "service":
+        return
+    if len(job.value.task_groups) > 1:
+        message = f"a service has one task group, not {len(job.value.task_groups)}: its replicas are each of their own"
+        fix = "Submit one service for each role, or a gang."
+        yield job.problem(("spec", "taskGroups", 1), "one-role", message, fix)
+    if job.value.retry_policy:
+        message = "a service has no retry policy: its replicas begin again by themselves"
+        yield job.problem(("spec", "retryPolicy"), "service-never-fails", message, "Delete retryPolicy.")
+    for index, group in enumerate(job.value.task_groups):
+        if group.rejoin:
+            at: Path = ("spec", "taskGroups", index, "rejoin")
+            yield job.problem(
+                at, "service-never-fails", "the replicas of a service always begin again", "Delete rejoin."
+            )
 
 
 def _gpu_problems(job: Declared[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:

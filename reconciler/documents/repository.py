@@ -13,6 +13,7 @@ from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
+from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
@@ -69,6 +70,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
     yield from checkpoint_problems(found.checkpoints)
+    yield from retry_problems(found.retries)
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
 
 
@@ -112,5 +114,7 @@ def _compile(found: Gathered) -> Compiled:
 
 def _operations(found: Gathered) -> Operations:
     """What rounds do not read."""
-    checkpoints = (policy.value for policy in found.checkpoints)
-    return Operations(checkpoints=tuple(sorted(checkpoints, key=lambda policy: policy.name)))
+    return Operations(
+        tuple(sorted((known.value for known in found.checkpoints), key=lambda known: known.name)),
+        tuple(sorted((known.value for known in found.retries), key=lambda known: known.name)),
+    )

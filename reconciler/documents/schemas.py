@@ -24,6 +24,7 @@ FOLDER_OF_KIND: Final = {
     "MigGeometry": "policies",
     "Reservation": "policies",
     "CheckpointPolicy": "policies",
+    "RetryPolicy": "policies",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }

@@ -13,6 +13,9 @@ FailureKind = Literal["exit", "signal", "out-of-memory", "node", "gpu", "launch"
 class Failure(Document, frozen=True):
     """What ended one attempt that is followed by another, which begins no earlier than `not_before`.
 
+    `outlived`: of failures that an attempt went on after, its number among them, from 1; 0: it ended the attempt. Then
+    `not_before` is when the tasks that failed may begin again.
+
     `counts`: it is one of the failures of which a job may have so many. `exit_code`: of the task that failed first.
     """
 
@@ -23,3 +26,4 @@ class Failure(Document, frozen=True):
     counts: bool = True
     exit_code: int | None = None
     message: str = ""
+    outlived: int = 0

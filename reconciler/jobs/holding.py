@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.backend import Activity
+from reconciler.jobs.evidence import NO_EVIDENCE, Evidence
+from reconciler.jobs.failure import Failure
 from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.idleness import activity_of, is_idle
 from reconciler.jobs.record import JobRecord
@@ -26,6 +28,7 @@ class Holding:
     attempt: Attempt
     now: Instant
     ground: Ground = UNKNOWN
+    evidence: Evidence = NO_EVIDENCE
 
     @property
     def stopping(self) -> bool:
@@ -47,12 +50,12 @@ class Holding:
     def joining(self) -> tuple[TaskPlacement, ...]:
         """Tasks by which it grows, without those that are to leave before they have joined."""
         grow = self.asked("grow")
-        return _without(grow.tasks, self.leaving) if grow else ()
+        return without(grow.tasks, self.leaving) if grow else ()
 
     @property
     def staying(self) -> tuple[TaskPlacement, ...]:
         """The tasks by which the job is judged."""
-        return _without(self.claim.tasks, self.leaving)
+        return without(self.claim.tasks, self.leaving)
 
     @property
     def stays(self) -> Attempt:
@@ -123,10 +126,9 @@ class Holding:
 
         A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
         """
-        stays = self.stays
-        if self.stop is None or not self.stop.sends_back or stays.all_succeeded(self.staying):
+        if self.stop is None or not self.stop.sends_back or self.stays.all_succeeded(self.staying):
             return False
-        return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
+        return not self._had_failed(self.stop)
 
     @property
     def groundless(self) -> bool:
@@ -139,7 +141,18 @@ class Holding:
         stays = self.stays
         if stays.all_succeeded(self.staying) and all(task.at < stop.asked_at for task in stays.tasks):
             return False
-        return stays.culprit is None or stays.culprit.at >= stop.asked_at
+        return not self._had_failed(stop)
+
+    def _had_failed(self, stop: Intent) -> bool:
+        """Before it was asked to stop a task had failed, and the gang did not go on all the same."""
+        culprit = self.stays.culprit
+        return culprit is not None and culprit.at < stop.asked_at and self.outlived(culprit.at) is None
+
+    def outlived(self, at: Instant) -> Failure | None:
+        """What is on record of a failure at that instant which the attempt goes on after."""
+        attempt = self.claim.attempt
+        failures = (failure for failure in self.record.failures if failure.outlived and failure.attempt == attempt)
+        return next((failure for failure in failures if failure.at == at), None)
 
     def asked(self, kind: IntentKind) -> Intent | None:
         """What is in flight of a kind."""
@@ -154,6 +167,7 @@ class Holding:
         )
 
 
-def _without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
+def without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
+    """Those of some tasks that are not among others, whatever they hold."""
     keys = {(task.group, task.index) for task in gone}
     return tuple(task for task in tasks if (task.group, task.index) not in keys)

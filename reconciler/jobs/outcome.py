@@ -14,8 +14,8 @@ def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
     match end:
         case Succeed():
             return JobOutcome("succeeded", now, 0, "every task ended with exit code 0")
-        case Fail(_, culprit):
-            return JobOutcome("failed", now, culprit.exit_code, f"{describe(culprit)}\n{last_lines(logs, culprit)}")
+        case Fail(_, culprit, told):
+            return JobOutcome("failed", now, culprit.exit_code, f"{told}\n{last_lines(logs, culprit)}")
         case TimeOut(_, limit):
             return JobOutcome("failed", now, message=f"it ran longer than its time limit of {limit}")
         case Cull(_, limit):

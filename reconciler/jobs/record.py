@@ -64,9 +64,9 @@ class JobRecord(Document, frozen=True):
 
     @property
     def last_failure(self) -> Failure | None:
-        """The newest; None where every attempt so far ended otherwise."""
-        return self.failures[-1] if self.failures else None
+        """The newest that ended an attempt; None where every attempt so far ended otherwise."""
+        return next((failure for failure in reversed(self.failures) if not failure.outlived), None)
 
     def failed_in(self, attempt: int) -> bool:
-        """That attempt is one of those that failed."""
-        return any(failure.attempt == attempt for failure in self.failures)
+        """That attempt is one of those that ended by failing."""
+        return any((failure.attempt, failure.outlived) == (attempt, 0) for failure in self.failures)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.backend import StopGang
+from reconciler.jobs.evidence import NO_EVIDENCE, Evidence
+from reconciler.jobs.failures import after_failure, after_time_limit, settle_failure
 from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.holding import Holding
-from reconciler.jobs.outcome import describe
 from reconciler.jobs.record import TERMINAL, JobRecord, JobState
 from reconciler.jobs.replicas import settle_replicas
 from reconciler.jobs.settlements import (
@@ -22,7 +23,6 @@ from reconciler.jobs.settlements import (
     ConfirmRunning,
     ConfirmShrunk,
     Cull,
-    Fail,
     Forget,
     GiveBack,
     Retry,
@@ -48,6 +48,7 @@ def settlements(
     sighted: Sighted,
     now: Instant,
     ground: Ground = UNKNOWN,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> Iterable[Settlement]:
     """Everything that follows from one look, job by job. `records` has every live job and every job with a claim."""
     by_name = {record.name: record for record in records}
@@ -55,7 +56,7 @@ def settlements(
     claimed = {(claim.job, claim.attempt): claim for claim in claims}
     for key, claim in claimed.items():
         own = tuple(intent for intent in intents if (intent.job, intent.attempt) == key)
-        holding = Holding(by_name[claim.job], claim, own, sighted.attempt(*key), now, ground)
+        holding = Holding(by_name[claim.job], claim, own, sighted.attempt(*key), now, ground, evidence)
         yield from _lawful(holding.record, state_of(holding.record, claim, own), settle(holding))
     holders = {claim.job for claim in claimed.values()}
     for record in by_name.values():
@@ -76,7 +77,7 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     limit = holding.claim.time_limit
     # A task that ends well because it was told to stop has not done what it was for.
     if limit is not None and holding.timed_out and not holding.record.cancel_requested_by:
-        return (TimeOut(job, limit), *done)
+        return (after_time_limit(holding, TimeOut(job, limit)), *done)
     if holding.claim.idle_limit is not None and holding.culled and not holding.record.cancel_requested_by:
         return (Cull(job, holding.claim.idle_limit), *done)
     if holding.sent_back and not holding.record.cancel_requested_by:
@@ -86,8 +87,9 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
     if holding.record.cancel_requested_by and holding.stopping:
         return (Cancel(job, holding.record.cancel_requested_by), *done)
-    if not holding.is_service and stays.culprit is not None:
-        return (Fail(job, stays.culprit), *done)
+    failed = None if holding.is_service else after_failure(holding)
+    if failed is not None:
+        return (failed, *done)
     if holding.stopping:
         return done
     return (AskToStop(job, attempt, "its tasks were stopped by somebody else"),)
@@ -102,8 +104,9 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
     asked = asked_by_people(holding)
     if asked is not None:
         return (asked,)
-    if not holding.is_service and stays.culprit is not None:
-        return (AskToStop(job, attempt, f"{describe(stays.culprit)}; a gang runs whole or not at all"),)
+    failed = () if holding.is_service else settle_failure(holding)
+    if failed:
+        return failed
     over = _ask_by_limit(holding)
     if over is not None:
         return (over,)

@@ -41,10 +41,11 @@ class Succeed:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The gang has ended because of one task."""
+    """The gang has ended because of one task, and has failed for good; `told`: how, in words."""
 
     job: JobName
     culprit: TaskStatus
+    told: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,14 @@ class Cancel:
 @dataclass(frozen=True, slots=True)
 class Retry:
     """The gang has ended because of `failure`, and the job waits to begin once more."""
+
+    job: JobName
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Outlive:
+    """Tasks of the gang have failed or are lost, and it goes on all the same, with them once they have rested or without them."""
 
     job: JobName
     failure: Failure
@@ -169,7 +178,7 @@ class Restart:
 Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
 End = Succeed | Fail | TimeOut | Cull | Cancel | Abandon
 Stage = BeginSaving | BeginEnding
-Settlement = Confirmation | AskToStop | AskToLeave | Restart | Stage | Retry | End | GiveBack | Forget | Send
+Settlement = Confirmation | AskToStop | AskToLeave | Restart | Stage | Outlive | Retry | End | GiveBack | Forget | Send
 
 
 def leads_to(settlement: Settlement) -> JobState | None:

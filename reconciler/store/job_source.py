@@ -67,7 +67,7 @@ class JobSource(Protocol):
         """Note that this attempt shall stop, and the job begin anew; as with a cancellation. Raises UnknownJobError."""
 
     def retry(self, epoch: Epoch, name: JobName, failure: Failure) -> None:
-        """Record how an attempt failed that another one follows; the first record of an attempt stays.
+        """Record how an attempt failed that another one follows, or that goes on; the first record of the same failure stays.
 
         Raises StaleEpochError, UnknownJobError.
         """

@@ -41,7 +41,10 @@ class GroupTopology(Document, frozen=True):
 
 
 class TaskGroup(Document, frozen=True):
-    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type."""
+    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type.
+
+    `rejoin`: one that fails may begin again where it was, while the others run on.
+    """
 
     name: str
     replicas: int
@@ -49,6 +52,7 @@ class TaskGroup(Document, frozen=True):
     command: tuple[str, ...] = ()
     min_replicas: int | None = None
     topology: GroupTopology = GroupTopology()
+    rejoin: bool = False
 
     @property
     def least(self) -> int:
@@ -137,8 +141,8 @@ class JobSpec(Document, frozen=True):
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
-    what its class says. Rounds read neither `depends_on` nor `array`: what must wait for others is not shown to them, and an
-    array is submitted as its elements.
+    what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
+    its elements) and `retry_policy` (the name of what says what follows when it fails; "": see the control plane).
     """
 
     queue: QueueName
@@ -155,6 +159,7 @@ class JobSpec(Document, frozen=True):
     idle_limit: Duration | None = None
     depends_on: tuple[Dependency, ...] = ()
     array: JobArray | None = None
+    retry_policy: str = ""
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""

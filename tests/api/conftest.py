@@ -18,6 +18,7 @@ from reconciler.clock import SystemClock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
+from reconciler.retry_policy import RetryPolicy
 from reconciler.store.protocols import Claim, RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
@@ -43,6 +44,7 @@ POLICY = policy_of(
         Queue(QueueName("other"), QueueName("org")),
     )
 )
+OPERATIONS = Operations(retry=(RetryPolicy("training"),))
 REVISION = "abc123"
 NOW = Instant(1_700_000_000_000)
 
@@ -60,7 +62,7 @@ class Site:
     woken: int = 0
     sighted: Sighted = field(default_factory=lambda: Sighted({}, {}))
     metrics: Metrics = field(default_factory=Metrics)
-    operations: Operations = field(default_factory=Operations)
+    operations: Operations = OPERATIONS
 
     def services(self) -> Services:
         return Services(

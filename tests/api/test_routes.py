@@ -70,6 +70,15 @@ def test_a_job_that_could_never_run_is_refused_with_reasons(site: Site, client: 
     assert site.woken == 0
 
 
+def test_a_job_that_names_a_retry_policy_that_is_not_there_is_refused(client: Client) -> None:
+    with pytest.raises(ApiError) as refused:
+        client.submit(JOB, msgspec.structs.replace(spec(), retry_policy="trainng"))
+    problem = refused.value.problem
+    assert (refused.value.status, problem.code, problem.fix) == (422, "unknown-retry-policy", "Did you mean training?")
+    assert client.jobs().items == ()
+    assert client.submit(JOB, msgspec.structs.replace(spec(), retry_policy="training")).name == JOB
+
+
 def test_a_malformed_job_is_refused_with_every_problem(client: Client) -> None:
     document = b'{"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"que": "team"}}'
     with pytest.raises(ApiError) as refused:

@@ -15,6 +15,7 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.jobs.pipelines import PipelineSpec
+from reconciler.retry_policy import RetryPolicy
 from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
@@ -34,6 +35,7 @@ INTERNAL = {
     MigGeometry: {"name", "origin", "model"},
     DeclaredReservation: {"name", "origin"},
     CheckpointPolicy: {"name", "origin"},
+    RetryPolicy: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -60,6 +62,7 @@ SPECS = {
     "MigGeometry": MigGeometry,
     "Reservation": DeclaredReservation,
     "CheckpointPolicy": CheckpointPolicy,
+    "RetryPolicy": RetryPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

@@ -19,6 +19,7 @@ from reconciler.jobs.record import JobState
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
 from reconciler.loop import Pass, one_pass
+from reconciler.operations import Operations
 from reconciler.optimiser.recording import solver_with
 from reconciler.store.sql.store import open_store
 from solver.rules.policy import Queue, SchedulingPolicy, policy_of
@@ -40,10 +41,11 @@ class Site:
         self.backend = SimulatedBackend(self.cluster)
         self.policy = policy_of((Queue(QueueName("q")),), (), SchedulingPolicy(start_deadline=START_DEADLINE))
         self.declared = NODES
+        self.operations = Operations()
         self.only_plane = self.plane("only")
 
     def current(self) -> PolicyInForce:
-        return PolicyInForce("revision", self.policy, self.declared)
+        return PolicyInForce("revision", self.policy, self.declared, self.operations)
 
     def plane(self, holder: str) -> ControlPlane:
         """One more control plane on the same store and backend."""

@@ -32,7 +32,7 @@ def test_a_document_is_kept_until_it_is_over_and_others_start_then(site: Site) -
     site.submit("long", ("sleep", "5s"), limit_s=1_200)
     site.submit("short", ("sleep", "5s"), limit_s=60)
     site.rest()
-    assert site.state("long") == "queued"
+    assert site.state("long") == "reserved"
     assert site.ran("short")
     verdict = next(one for one in site.one_pass().plan.verdicts if one.job == "long")
     assert isinstance(verdict, Waits)

@@ -7,6 +7,7 @@ import pytest
 from reconciler.act import Leader
 from reconciler.backend import GrowGang
 from reconciler.observe import observe
+from reconciler.operations import Operations
 from solver.plan.plan import Certificate, Grow, Plan, Shrink, ShrunkBy, Step
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Duration, MilliGpu
@@ -82,7 +83,7 @@ def settle(site: Site, passes: int, after_s: int = 3, restarted: bool = False) -
             leader = Leader(site.only_plane, site.store.ledger.lead(f"plane-{number}", site.clock.now(), Duration(1)))
         else:
             leader = Leader(site.only_plane, site.store.ledger.lead("only", site.clock.now(), site.only_plane.lease))
-        leader.settle(site.sighted())
+        leader.settle(site.sighted(), Operations(), NODES)
 
 
 def test_a_gang_gives_up_tasks_and_goes_on(gang: Site) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
 from reconciler.jobs.idleness import NEWS_MAX
+from reconciler.jobs.outcome import describe
 from reconciler.jobs.record import TERMINAL, JobOutcome, JobRecord, JobState
 from reconciler.jobs.settle import settlements
 from reconciler.jobs.settlements import (
@@ -17,6 +18,7 @@ from reconciler.jobs.settlements import (
     Fail,
     Forget,
     GiveBack,
+    Retry,
     Send,
     Settlement,
     Succeed,
@@ -95,7 +97,10 @@ def test_a_gang_runs_when_all_its_tasks_do() -> None:
 
 def test_finishing_comes_before_releasing_and_releasing_before_forgetting() -> None:
     assert settled("succeeded", "succeeded", running=True) == (Succeed(JOB), *END)
-    assert settled("succeeded", "failed", running=True) == (Fail(JOB, task(1, "failed")), *END)
+    assert settled("succeeded", "failed", running=True) == (
+        Fail(JOB, task(1, "failed"), describe(task(1, "failed"))),
+        *END,
+    )
 
 
 def test_a_crash_after_finishing_goes_on_with_releasing() -> None:
@@ -108,10 +113,14 @@ def test_siblings_of_a_broken_task_are_stopped_before_the_job_is_finished(broken
     assert isinstance(asked, AskToStop)
     assert "worker/1" in asked.cause
     assert settled("running", broken, running=True, intents=("stop",)) == ()
-    assert settled("stopped", broken, running=True, intents=("stop",), stopped=True) == (
-        Fail(JOB, task(1, broken)),
-        *END,
-    )
+    follows, *end = settled("stopped", broken, running=True, intents=("stop",), stopped=True)
+    assert tuple(end) == END
+    if broken == "failed":
+        assert follows == Fail(JOB, task(1, broken), "task worker/1 on n1 failed with exit code 3")
+    else:
+        # Its machine was lost, which is no fault of the job: it begins again.
+        assert isinstance(follows, Retry)
+        assert (follows.failure.kind, follows.failure.counts) == ("node", False)
 
 
 def test_a_lost_task_may_run_on_somewhere_until_its_stop_is_done() -> None:
@@ -134,7 +143,9 @@ def test_who_succeeds_while_being_cancelled_has_succeeded() -> None:
 
 
 def test_who_failed_before_anybody_cancelled_has_failed() -> None:
-    assert settled("failed", "failed", running=True, cancelled=True)[0] == Fail(JOB, task(0, "failed"))
+    assert settled("failed", "failed", running=True, cancelled=True)[0] == Fail(
+        JOB, task(0, "failed"), f"{describe(task(0, 'failed'))}, and 1 task more went with it"
+    )
 
 
 def test_at_its_limit_a_gang_is_asked_to_stop_and_has_failed() -> None:
@@ -158,7 +169,8 @@ def test_what_a_gang_did_before_it_was_told_to_stop_counts() -> None:
     """The tasks ended at NOW and a millisecond later; the stop was asked for two milliseconds after NOW."""
     at_limit = {"intents": ("stop",), "stopped": True, "asked_ago": -2, "limit_over_for": 1}
     assert settled("succeeded", "succeeded", **at_limit) == (Succeed(JOB), *END)  # type: ignore[arg-type]
-    assert settled("succeeded", "failed", **at_limit) == (Fail(JOB, task(1, "failed")), *END)  # type: ignore[arg-type]
+    failed = Fail(JOB, task(1, "failed"), describe(task(1, "failed")))
+    assert settled("succeeded", "failed", **at_limit) == (failed, *END)  # type: ignore[arg-type]
 
 
 def test_who_is_cancelled_at_its_limit_is_cancelled() -> None:
@@ -267,7 +279,7 @@ def test_however_tasks_end_once_told_their_idleness_is_why(state: TaskState) -> 
 
 def test_what_had_failed_before_it_was_asked_to_stop_has_failed() -> None:
     broken = msgspec.structs.replace(task(0, "failed"), at=NOW.after(-2))
-    assert idle(broken, task(1, "stopped"), stop=CULL)[0] == Fail(JOB, broken)
+    assert idle(broken, task(1, "stopped"), stop=CULL)[0] == Fail(JOB, broken, describe(broken))
 
 
 def test_what_was_asked_to_stop_for_another_reason_was_not_idle() -> None:

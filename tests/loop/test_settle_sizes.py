@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from reconciler.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
+from reconciler.jobs.outcome import describe
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.settle import settlements
 from reconciler.jobs.settlements import (
@@ -129,7 +130,7 @@ def test_a_job_is_judged_by_the_tasks_that_stay() -> None:
     assert settled(*facts, kinds=("shrink", "stop"), stopped=True) == (Succeed(JOB), *END)
     assert settled(*facts, kinds=("shrink",)) == (Succeed(JOB), *END)
     culprit = task(0, "failed")
-    assert settled(culprit, task(1, "succeeded"), kinds=("shrink",)) == (Fail(JOB, culprit), *END)
+    assert settled(culprit, task(1, "succeeded"), kinds=("shrink",)) == (Fail(JOB, culprit, describe(culprit)), *END)
 
 
 def test_a_lost_task_that_is_to_leave_may_run_on_somewhere() -> None:

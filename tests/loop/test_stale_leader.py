@@ -12,11 +12,13 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.stopping import STOP_GRACE
 from reconciler.loop import one_pass
+from reconciler.operations import Operations
 from reconciler.store.protocols import Claim, NotLeaderError
 from solver.plan.plan import Bind
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
+from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import Site
 
 OLD, NEW = JobName("old"), JobName("new")
@@ -73,10 +75,10 @@ def test_a_pass_it_was_in_the_middle_of_ends_without_effect(site: Site, paused: 
     seen_before_the_pause = Sighted({}, site.sighted().attempts)
     tasks = paused.plane.ledger.claims()[0].tasks
     epoch = paused.plane.ledger.lead("second", site.clock.now(), paused.plane.lease)
-    Leader(site.plane("second"), epoch).settle(site.sighted())
+    Leader(site.plane("second"), epoch).settle(site.sighted(), Operations(), NODES)
     site.store.jobs.request_cancel(OLD, "ada")
     with pytest.raises(StaleEpochError):
-        paused.settle(seen_before_the_pause)
+        paused.settle(seen_before_the_pause, Operations(), NODES)
     plan = one_pass(site.plane("second")).plan
     bind = Bind(third, 1, tasks, Duration(60_000))
     site.clock.advance(paused.plane.lease)

@@ -140,6 +140,10 @@ class SimulatedCluster:
         self.schedule(at, lambda then: self._node_dies(name, then))
         self.schedule(at.after(lasts), lambda then: self._set_ready(name, True, then))
 
+    def fail_task(self, job: JobName, index: int, at: Instant, exit_code: int) -> None:
+        """A task of each group of a job ends by itself at an instant, if it runs then."""
+        self.schedule(at, lambda then: self._fails(job, index, then, exit_code))
+
     def node(self, name: NodeName) -> Node:
         """A machine as it really is."""
         return self._nodes[name]
@@ -242,6 +246,12 @@ class SimulatedCluster:
                     self.schedule(done, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
             left = TaskLeft(order.job, order.attempt, task.group, task.index, order.growth, done)
             self.schedule(done, lambda then, left=left: self.report(left, then))  # type: ignore[misc]
+
+    def _fails(self, job: JobName, index: int, at: Instant, exit_code: int) -> None:
+        for attempt in self._attempts.values():
+            for number in sorted(attempt.running):
+                if (self.intervals[number].job, self.intervals[number].index) == (job, index):
+                    self._end(attempt, number, "failed", at, exit_code)
 
     def _node_dies(self, name: NodeName, at: Instant) -> None:
         self._set_ready(name, False, at)

@@ -112,8 +112,9 @@ class SqlJobSource:
         with self._database.writing(epoch) as connection:
             self._read(connection, name)
             same = (failures.c.job == name) & (failures.c.attempt == failure.attempt)
+            same &= failures.c.outlived == failure.outlived
             if connection.execute(select(failures.c.job).where(same)).first() is None:
-                values = {"attempt": failure.attempt, "failure": encode(failure).decode()}
+                values = {"attempt": failure.attempt, "outlived": failure.outlived, "failure": encode(failure).decode()}
                 connection.execute(insert(failures).values(job=name, **values))
 
     def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
@@ -151,7 +152,9 @@ class SqlJobSource:
 
     def _failures(self, connection: Connection, names: Sequence[str]) -> dict[str, tuple[Failure, ...]]:
         """The failures of some jobs, in the order of their attempts."""
-        query = select(failures).order_by(failures.c.job, failures.c.attempt)
+        query = select(failures).order_by(
+            failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived
+        )
         # A database takes only so many parameters; more jobs than that are asked for all together.
         few = query.where(failures.c.job.in_(names)) if len(names) <= _NAMES_MAX else query
         found: defaultdict[str, tuple[Failure, ...]] = defaultdict(tuple)

@@ -75,6 +75,7 @@ failures = Table(
     metadata,
     Column("job", String, ForeignKey("jobs.name"), primary_key=True),
     Column("attempt", Integer, primary_key=True),
+    Column("outlived", Integer, primary_key=True),
     Column("failure", Text, nullable=False),
 )
 

@@ -1,0 +1,21 @@
+"""Whether what a job names in the policy exists, before the job is accepted."""
+
+from __future__ import annotations
+
+from reconciler.api.problems import RefusedError
+from reconciler.checkpoints.turns import unknown_storage
+from reconciler.documents.problem import did_you_mean
+from reconciler.operations import Operations
+from solver.world.workload import JobSpec
+
+
+def require_named_policies(spec: JobSpec, operations: Operations) -> None:
+    """Raises RefusedError where the job names a RetryPolicy or a CheckpointPolicy that there is not."""
+    known = [policy.name for policy in operations.retry]
+    if spec.retry_policy and spec.retry_policy not in known:
+        fix = did_you_mean(spec.retry_policy, known) or "Commit it to policies/, or name none."
+        message = f"There is no RetryPolicy {spec.retry_policy}."
+        raise RefusedError(422, "unknown-retry-policy", message, fix)
+    unknown = unknown_storage(spec, operations.checkpoints)
+    if unknown:
+        raise RefusedError(422, "unknown-checkpoint-policy", *unknown)
