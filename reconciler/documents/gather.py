@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.documents.declared import Declared, declare
 from reconciler.documents.files import Files, is_document, is_snapshot
 from reconciler.documents.inventory import NodePoolSpec
@@ -22,6 +23,7 @@ from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.rules.reservation import DeclaredReservation
 
 _KEPT: dict[str, tuple[str, Any]] = {
+    "AccessPolicy": ("access", AccessPolicy),
     "MigGeometry": ("mig", MigGeometry),
     "NodePool": ("pools", NodePoolSpec),
     "PriorityClass": ("classes", PriorityClass),
@@ -48,6 +50,7 @@ class Gathered:
     sharing: list[Declared[SharingPolicy]] = field(default_factory=list)
     mig: list[Declared[MigGeometry]] = field(default_factory=list)
     reservations: list[Declared[DeclaredReservation]] = field(default_factory=list)
+    access: list[Declared[AccessPolicy]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})

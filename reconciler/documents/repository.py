@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from reconciler.documents.access import access_problems
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
@@ -67,6 +68,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from _class_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
+    yield from access_problems(found.access, found.known("Queue"))
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
 
 
@@ -105,4 +107,5 @@ def _compile(found: Gathered) -> Compiled:
         mig,
         tuple(reservation.value for reservation in found.reservations),
     )
-    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)), Operations())
+    operations = Operations(access=found.access[0].value if found.access else None)
+    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)), operations)

@@ -23,6 +23,7 @@ FOLDER_OF_KIND: Final = {
     "SharingPolicy": "policies",
     "MigGeometry": "policies",
     "Reservation": "policies",
+    "AccessPolicy": "policies",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }

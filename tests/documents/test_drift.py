@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
@@ -31,6 +32,7 @@ INTERNAL = {
     SharingPolicy: {"name", "origin"},
     MigGeometry: {"name", "origin", "model"},
     DeclaredReservation: {"name", "origin"},
+    AccessPolicy: {"origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -56,6 +58,7 @@ SPECS = {
     "SharingPolicy": SharingPolicy,
     "MigGeometry": MigGeometry,
     "Reservation": DeclaredReservation,
+    "AccessPolicy": AccessPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,
