@@ -49,7 +49,7 @@ class ApiError(Exception):
     """The server refused; `problem` says why and what to do, with reasons and problems one by one."""
 
     def __init__(self, status: int, problem: ApiProblem) -> None:
-        super().__init__(f"{problem.message} {problem.fix}".strip())
+        super().__init__(f"{problem.detail} {problem.fix}".strip())
         self.status = status
         self.problem = problem
 
@@ -222,7 +222,7 @@ def _error(response: httpx2.Response) -> ApiError:
     except msgspec.MsgspecError:
         problem = ApiProblem(
             code="not-quorate",
-            message=f"{response.url} answered {response.status_code} in words that are not Quorate's.",
+            detail=f"{response.url} answered {response.status_code} in words that are not Quorate's.",
             fix="Check the server's URL.",
         )
     kind = NotAuthorisedError if response.status_code in (401, 403) else ApiError

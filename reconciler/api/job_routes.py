@@ -1,27 +1,44 @@
-"""Jobs over HTTP: submit, look, ask why, read logs, cancel."""
+"""Jobs over HTTP: submit, look, ask why, read logs, and the verbs that change one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from reconciler.api.answers import answer, answers
-from reconciler.api.payloads import LOG_BYTES_MAX, ApiProblem, EventList, JobList, JobView, Why
+from reconciler.access.rights import Rights
+from reconciler.api.answers import BARE, answer, answers, refuses
+from reconciler.api.authority import Authority
+from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
+from reconciler.api.job_filters import JobFilter
+from reconciler.api.payloads import LOG_BYTES_MAX, EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError, RefusedError
+from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
-from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import UnknownJobError
+from reconciler.store.protocols import JobSource, UnknownJobError
 from solver.plan.advice import what_would_fit
 from solver.world.cluster import Node
 from solver.world.workload import JobName
 
 BODY_BYTES_MAX = 1_000_000
 """A job of a hundred groups, each with a long command, has some 100 kB."""
+
+LOOKED_AT_MAX = 10_000
+"""Jobs that one request looks at in search of those it is asked for; a page may be short, and `next` goes on."""
+
+_CHUNK = 500
+
+VERBS: Final[dict[str, tuple[str, Callable[[JobSource, JobName, str], JobRecord]]]] = {
+    "cancel": (
+        "Ask for a job to end; harmless to repeat, without effect on one that has ended.",
+        lambda jobs, name, user: jobs.request_cancel(name, user),
+    ),
+}
+"""What can be asked of a job: POST /v1/jobs/NAME/VERB. Each needs a line in rules.py too."""
 
 _JOB_DOCUMENT = {"schema": {"type": "object", "description": "A Job document, as in schemas/job.json."}}
 _SUBMIT_BODY = {
@@ -45,17 +62,29 @@ async def bounded_body(request: Request) -> bytes:
 class JobRoutes:
     """The endpoints; `router` has them all."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, authority: Authority) -> None:
         self._services = services
-        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=answers(ApiProblem, 404))
+        self._authority = authority
+        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
         add = self.router.add_api_route
-        add("", self.submit, methods=["POST"], responses=answers(JobView), openapi_extra=_SUBMIT_BODY)
+        submitted = answers(JobView, refuses(409, 413))
+        add("", self.submit, methods=["POST"], responses=submitted, openapi_extra=_SUBMIT_BODY)
         add("", self.list, responses=answers(JobList))
-        add("/{name}", self.get, responses=answers(JobView))
-        add("/{name}/events", self.events, responses=answers(EventList))
-        add("/{name}/why", self.why, responses=answers(Why))
-        add("/{name}/logs", self.logs, responses={200: {"content": {"application/octet-stream": {}}}})
-        add("/{name}/cancel", self.cancel, methods=["POST"], responses=answers(JobView))
+        add("/{name}", self.get, responses=answers(JobView, refuses(404)))
+        add("/{name}/events", self.events, responses=answers(EventList, refuses(404)))
+        add("/{name}/why", self.why, responses=answers(Why, refuses(404)))
+        log = {"description": "A piece of the log.", "content": {"application/octet-stream": {}}}
+        add("/{name}/logs", self.logs, responses={200: log, **refuses(404)}, response_class=Response)
+        for verb, (meaning, _) in VERBS.items():
+            handler = self._handler(verb)
+            add(
+                f"/{{name}}/{verb}",
+                handler,
+                methods=["POST"],
+                name=verb,
+                description=meaning,
+                responses=answers(JobView, refuses(404)),
+            )
 
     def submit(
         self,
@@ -65,6 +94,7 @@ class JobRoutes:
     ) -> Response:
         """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
         name, spec = read_job(body, "job")
+        self._authority.require(request, "submit", spec.queue)
         reasons = self._services.admit(spec)
         if reasons:
             told = "; ".join(str(reason) for reason in reasons)
@@ -72,28 +102,62 @@ class JobRoutes:
                 422, "inadmissible", f"{name} could never run: {told}.", what_would_fit(reasons), reasons
             )
         record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
+        # The same key from somebody else finds a job that is not theirs.
+        self._authority.require(request, "see-job", record.spec.queue, record)
         self._services.wake()
-        return answer(self._viewer()(record))
+        return self._answer(request, record)
 
-    def list(self, limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000) -> Response:
-        """The newest jobs, live and ended."""
-        view = self._viewer()
-        return answer(JobList(items=tuple(view(record) for record in self._services.jobs.jobs(limit))))
+    def list(
+        self,
+        request: Request,
+        asked: Annotated[JobFilter, Depends()],
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+        cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
+    ) -> Response:
+        """The newest jobs, live and ended, that the caller may see, page by page."""
+        rights: Rights = request.state.rights
+        view, wanted = self._viewer(), asked.test(self._services.policy)
+        items: list[JobView] = []
+        last, more = "", False
+        for looked_at, record in enumerate(self._newest(JobName(place_of(cursor)))):
+            if len(items) == limit or looked_at == LOOKED_AT_MAX:
+                more = True
+                break
+            last = record.name
+            if rights.may("see-job", record.spec.queue, record.user) and wanted(seen := view(record)):
+                items.append(readable_view(seen, rights))
+        following = cursor_of(last) if more else ""
+        return answer(JobList(items=tuple(items), next=following), headers=link_to(request, following))
 
-    def get(self, name: JobName) -> Response:
+    def get(self, name: JobName, request: Request) -> Response:
         """One job."""
-        return answer(self._view(name))
+        return self._answer(request, self._authority.record(name))
 
-    def events(self, name: JobName, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
-        """What happened to a job."""
-        self._record(name)
-        return answer(EventList(items=self._services.history.events(name, limit)))
+    def events(
+        self,
+        name: JobName,
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+        cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
+    ) -> Response:
+        """What happened to a job: the newest events, oldest first; the next page has those before them."""
+        # One more than wanted says whether there is another page.
+        kept = self._services.history.events_before(name, number_of(cursor), limit + 1)
+        following = cursor_of(kept[1].number) if len(kept) > limit else ""
+        events = tuple(each.event for each in kept[-limit:])
+        if not self._readable(request, self._authority.record(name)):
+            events = tuple(map(bare_event, events))
+        return answer(EventList(items=events, next=following), headers=link_to(request, following))
 
-    def why(self, name: JobName) -> Response:
+    def why(self, name: JobName, request: Request) -> Response:
         """Why a job is where it is."""
-        view = self._view(name)
+        record = self._authority.record(name)
+        view = self._viewer()(record)
         verdict = self._services.verdict(name) if view.outcome is None else None
-        return answer(Why(name=name, state=view.state, verdict=verdict, words=words_of(view, verdict, self._nodes())))
+        words = words_of(view, verdict, self._nodes())
+        if not self._readable(request, record):
+            words = tuple(map(first_line, words))
+        return answer(Why(name=name, state=view.state, verdict=verdict, words=words))
 
     def logs(
         self,
@@ -108,7 +172,7 @@ class JobRoutes:
 
         By default the first group's first task in the newest attempt.
         """
-        view = self._view(name)
+        view = self._viewer()(self._authority.record(name))
         group = group or view.spec.task_groups[0].name
         attempt = attempt or view.attempt
         try:
@@ -116,24 +180,41 @@ class JobRoutes:
         except KeyError as error:
             why = "it has not started yet" if not attempt else f"attempt {attempt} has no task {group}/{index}"
             raise RefusedError(404, "no-log", f"Job {name} has no such log: {why}.", "See the job's tasks.") from error
-        return Response(
-            piece,
-            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
-            media_type="application/octet-stream",
-        )
+        return Response(piece, headers=BARE, media_type="application/octet-stream")
 
-    def cancel(self, name: JobName, request: Request) -> Response:
-        """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
-        self._record(name)
-        record = self._services.jobs.request_cancel(name, request.state.user)
-        self._services.wake()
-        return answer(self._viewer()(record))
+    def _handler(self, verb: str) -> Callable[[JobName, Request], Response]:
+        _, deed = VERBS[verb]
+
+        def handle(name: JobName, request: Request) -> Response:
+            record = deed(self._services.jobs, name, request.state.user)
+            self._services.wake()
+            return self._answer(request, record)
+
+        return handle
+
+    def _newest(self, after: JobName) -> Iterator[JobRecord]:
+        """Jobs from the newest, or from behind `after`, as long as somebody asks. Raises RefusedError for a bad cursor."""
+        last: JobName | None = after or None
+        while True:
+            try:
+                chunk = self._services.jobs.jobs(_CHUNK, last)
+            except UnknownJobError as error:
+                raise bad_cursor() from error
+            yield from chunk
+            if len(chunk) < _CHUNK:
+                return
+            last = chunk[-1].name
+
+    def _answer(self, request: Request, record: JobRecord) -> Response:
+        return answer(readable_view(self._viewer()(record), request.state.rights))
 
     def _viewer(self) -> Callable[[JobRecord], JobView]:
         return job_viewer(self._services.ledger, self._services.sighted())
 
-    def _view(self, name: JobName) -> JobView:
-        return self._viewer()(self._record(name))
+    @staticmethod
+    def _readable(request: Request, record: JobRecord) -> bool:
+        rights: Rights = request.state.rights
+        return rights.may("read-job", record.spec.queue, record.user)
 
     def _nodes(self) -> tuple[Node, ...]:
         try:
@@ -141,11 +222,3 @@ class JobRoutes:
         except NotReadyError:
             # What a job holds is known from the ledger before the first round has looked at the nodes.
             return ()
-
-    def _record(self, name: JobName) -> JobRecord:
-        try:
-            return self._services.jobs.job(name)
-        except UnknownJobError as error:
-            known = (record.name for record in self._services.jobs.jobs())
-            fix = did_you_mean(name, known) or "List the jobs to see their names; ended ones are among them."
-            raise RefusedError(404, "unknown-job", f"There is no job {name}.", fix) from error

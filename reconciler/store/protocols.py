@@ -138,6 +138,13 @@ class Event(Document, frozen=True):
     actor: str
 
 
+class KeptEvent(Document, frozen=True):
+    """An event and its number, which rises in the order in which events are kept."""
+
+    number: int
+    event: Event
+
+
 class JobSource(Protocol):
     """What wants to run."""
 
@@ -150,8 +157,8 @@ class JobSource(Protocol):
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
 
-    def jobs(self, limit: int = 1000) -> tuple[JobRecord, ...]:
-        """The newest jobs, live and ended, newest first."""
+    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
+        """The newest jobs, live and ended, newest first; with `after`, of those submitted before it. Raises UnknownJobError."""
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
         """Note that the job shall end; idempotent, and without effect on an ended one. Raises UnknownJobError."""
@@ -278,11 +285,20 @@ class History(Protocol):
     def round(self, number: int) -> RoundRecord:
         """One round, whole. Raises KeyError."""
 
-    def rounds(self, limit: int = 20) -> tuple[RoundSummary, ...]:
-        """The newest rounds, newest first."""
+    def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
+        """The newest rounds, newest first; with `before`, of those with a smaller number."""
 
     def record_event(self, event: Event) -> None:
         """Append an event."""
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """The newest events of a subject, oldest first."""
+
+    def events_before(self, subject: str, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """The newest events of a subject, oldest first; with `before`, of those with a smaller number."""
+
+    def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
+        """The oldest events with a larger number, oldest first; subject "": of all. None is ever added below one that was seen."""
+
+    def newest_event(self) -> int:
+        """The number of the newest event; 0 before the first."""

@@ -42,10 +42,16 @@ class SqlJobSource:
             rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None))).all()
         return tuple(sorted((self._record(row) for row in rows), key=lambda record: record.name))
 
-    def jobs(self, limit: int = 1000) -> tuple[JobRecord, ...]:
+    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
         """The newest jobs, newest first."""
+        wanted = select(jobs).order_by(jobs.c.number.desc()).limit(limit)
         with self._database.reading() as connection:
-            rows = connection.execute(select(jobs).order_by(jobs.c.number.desc()).limit(limit)).all()
+            if after is not None:
+                number = connection.execute(select(jobs.c.number).where(jobs.c.name == after)).scalar_one_or_none()
+                if number is None:
+                    raise UnknownJobError(f"there is no job {after}")
+                wanted = wanted.where(jobs.c.number < number)
+            rows = connection.execute(wanted).all()
         return tuple(self._record(row) for row in rows)
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
