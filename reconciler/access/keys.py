@@ -81,7 +81,7 @@ def _fetched(issuer: OidcIssuer) -> dict[str, jwt.PyJWK]:
             raise ValueError(f"its keys are at {url[:200]!r}, which is no https URL")
         keys = _document(http, url).get("keys")
     if not isinstance(keys, list):
-        raise ValueError("it answers without keys")
+        raise ValueError("it answers without keys")  # noqa: TRY004  (of the issuer, not of ours)
     return {key["kid"]: jwt.PyJWK(key, _SIGNING[key["kty"]]) for key in keys if _is_usable(key)}
 
 

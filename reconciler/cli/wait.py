@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 import click
@@ -20,7 +19,7 @@ from solver.world.quantities import Duration
 Goal = Literal["running", "ended"]
 
 POLL_S = 0.5
-"""Twice the pace of the loop, which acts at most once a second."""
+"""How often to ask for what no event tells of; twice the pace of the loop, which acts at most once a second."""
 
 
 @click.command(short_help="Wait until jobs run or have ended.")
@@ -74,19 +73,18 @@ def wait_for(client: Client, job: str, goal: Goal, until_s: float | None = None)
     Raises CommandFailedError at that time, and for a job that ended without success when it should run.
     """
     clock = SystemClock()
-    while True:
-        view = client.job(job)
+    view = client.job(job)
+    for view in client.changes(job, until_s):
         if view.outcome is not None and goal == "running" and view.state != "succeeded":
             raise CommandFailedError(f"it does not run: {state_line(view, clock.now())}", place=job)
         if view.outcome is not None or view.state == goal:
             return view
-        left_s = POLL_S if until_s is None else until_s - clock.monotonic_s()
-        if left_s <= 0:
-            fix = f"`quorate why {job}` says why."
-            raise CommandFailedError(
-                f"still {state_line(view, clock.now())}", place=job, fix=fix, exit_code=Exit.WAIT_TIMED_OUT
-            )
-        time.sleep(min(POLL_S, left_s))
+    raise CommandFailedError(
+        f"still {state_line(view, clock.now())}",
+        place=job,
+        fix=f"`quorate why {job}` says why.",
+        exit_code=Exit.WAIT_TIMED_OUT,
+    )
 
 
 def exit_code_of(view: JobView) -> int:

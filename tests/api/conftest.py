@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
@@ -22,7 +23,7 @@ from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import AboveMax
-from solver.rules.policy import Queue, Quota, policy_of
+from solver.rules.policy import Policy, Queue, Quota, policy_of
 from solver.solve import solve
 from solver.world.cluster import GpuType
 from solver.world.inflight import Intent
@@ -59,6 +60,8 @@ class Site:
     woken: int = 0
     sighted: Sighted = field(default_factory=lambda: Sighted({}, {}))
     metrics: Metrics = field(default_factory=Metrics)
+    policy: Policy = POLICY
+    access: AccessPolicy | None = None
 
     def services(self) -> Services:
         return Services(
@@ -68,7 +71,7 @@ class Site:
             logs=self,
             clock=SystemClock(),
             metrics=self.metrics,
-            policy=lambda: (REVISION, POLICY),
+            policy=lambda: (REVISION, self.policy),
             snapshot=self.snapshot,
             sighted=lambda: self.sighted,
             verdict=self.verdict,
@@ -81,6 +84,7 @@ class Site:
                 holder="test",
             ),
             wake=self.wake,
+            access=lambda: self.access,
         )
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
