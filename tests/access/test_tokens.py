@@ -61,7 +61,8 @@ def test_neither_is_a_link_or_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["secret ada", "sha256:12 ada", f"sha256:{'a' * 64}", f"sha256:{'a' * 64} a b c", f"sha256:{'a' * 64} a b,,c"]
+    "line",
+    ["secret ada", "sha256:12 ada", f"sha256:{'a' * 64}", f"sha256:{'a' * 64} a b c", f"sha256:{'a' * 64} a b,,c"],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "tokens"

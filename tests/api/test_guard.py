@@ -9,6 +9,9 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
+from reconciler.access.caller import Caller
+from reconciler.access.keys import IssuerUnreachableError
+from reconciler.access.oidc import BadTokenError
 from reconciler.api.app import create_app
 from reconciler.api.guard import Guard, InsecureBindingError
 from reconciler.api.serve import AddressError, ApiServer
@@ -105,3 +108,39 @@ def test_an_address_in_use_is_explained(site: Site, server: ApiServer) -> None:
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(AddressError, match=r"Address already in use.*Choose another with --listen"):
         ApiServer(site.services(), Guard(TOKEN, user="alice"), port=port)
+
+
+def test_other_tokens_are_those_that_somebody_knows(site: Site) -> None:
+    def identify(token: str) -> Caller:
+        if token == "away":
+            raise IssuerUnreachableError("The identity provider is away.")
+        if token == "ada":
+            return Caller("ada")
+        raise BadTokenError("the token is not valid: it has expired")
+
+    with ApiServer(site.services(), Guard(TOKEN, user="alice", identify=identify)) as server:
+
+        def ask(token: str) -> tuple[int, dict[str, str]]:
+            response = httpx2.get(f"{server.url}/v1/whoami", headers={"Authorization": f"Bearer {token}"})
+            return response.status_code, response.json()
+
+        assert [ask(token)[1]["user"] for token in (TOKEN, "ada")] == ["alice", "ada"]
+        assert ask("ada")[1]["owner"] is False
+        status, problem = ask("old")
+        assert (status, problem["detail"]) == (401, "Not authenticated: the token is not valid: it has expired.")
+        # Not 401: a client that threw its token away would be wrong to.
+        status, problem = ask("away")
+        assert (status, problem["code"]) == (503, "issuer-unreachable")
+
+
+def test_a_refusal_is_a_problem_of_rfc_9457(http: httpx2.Client) -> None:
+    response = http.get("/v1/jobs/none", headers=RIGHT)
+    assert response.headers["Content-Type"] == "application/problem+json"
+    problem = response.json()
+    assert {name: problem[name] for name in ("type", "title", "status", "detail", "instance")} == {
+        "type": "urn:quorate:problem:unknown-job",
+        "title": "Not Found",
+        "status": 404,
+        "detail": "There is no job none.",
+        "instance": "/v1/jobs/none",
+    }
