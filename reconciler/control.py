@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 from reconciler.backend import Backend, Logs
 from reconciler.clock import Clock
 from reconciler.operations import Operations
-from reconciler.store.protocols import History, JobSource, Ledger
+from reconciler.store.job_source import JobSource
+from reconciler.store.protocols import History, Ledger
 from solver.plan.plan import Plan
 from solver.rules.policy import Policy
 from solver.world.cluster import Node

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from reconciler.control import ControlPlane
+from reconciler.jobs.eligible import blocks
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import phase_of, state_of
@@ -32,21 +33,23 @@ def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord,
 def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], policy: Policy) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
-    served = plane.ledger.served()
+    served, now = plane.ledger.served(), plane.clock.now()
+    records = records_of(plane, claims)
     jobs = tuple(
         _jobs(
-            records_of(plane, claims),
+            records,
             {claim.job: claim for claim in claims},
             intents,
             attempts,
             plane.ledger.evictions(),
             served,
+            blocks(records, now),
         )
     )
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
-    now, nodes = plane.clock.now(), tuple(join(node, sighted.nodes.get(node.name)) for node in declared)
+    nodes = tuple(join(node, sighted.nodes.get(node.name)) for node in declared)
     return snapshot_of(
         now,
         nodes,
@@ -90,6 +93,7 @@ def _jobs(
     attempts: dict[JobName, int],
     evictions: dict[JobName, tuple[Instant, ...]],
     served: dict[JobName, int],
+    held_back: Collection[JobName],
 ) -> Iterable[Job]:
     for record in records:
         evicted_at = evictions.get(record.name, ())
@@ -106,7 +110,7 @@ def _jobs(
                 evicted_at=evicted_at,
                 served_gpu_ms=served.get(record.name, 0),
             )
-        elif not record.cancel_requested_by:
+        elif not record.cancel_requested_by and record.name not in held_back:
             yield _job(
                 record,
                 attempt=attempts.get(record.name, 0),

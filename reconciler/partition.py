@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from reconciler.backend import BackendUnreachableError, Epoch, PartitionGpu
 from reconciler.causes import geometry_of
 from reconciler.control import ControlPlane
-from reconciler.jobs.settle import RESEND_AFTER
 from reconciler.jobs.sighted import Sighted
+from reconciler.jobs.stopping import RESEND_AFTER
 from reconciler.store.protocols import ClaimRefusedError, Event
 from solver.plan.plan import Repartition
 from solver.world.inflight import Repartitioning

@@ -103,7 +103,7 @@ def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy
 def _asked(known: Concession, now: Instant, policy: Policy) -> Intent:
     job, until = known.job, now.after(policy.grace(known.job))
     if known.whole:
-        return Intent("stop", job.name, job.attempt, now, until, beneficiary=known.beneficiary, evicts=True)
+        return Intent("stop", job.name, job.attempt, now, until, beneficiary=known.beneficiary, purpose="evict")
     return Intent("shrink", job.name, job.attempt, now, until, known.tasks, known.beneficiary)
 
 

@@ -16,6 +16,7 @@ from reconciler.backend import BackendUnreachableError, Epoch, Order, PartitionG
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
+from reconciler.deeds import Deeds
 from reconciler.jobs import settle
 from reconciler.jobs.ground import Ground
 from reconciler.jobs.holding import Holding
@@ -57,14 +58,14 @@ def devices_are_released_before_the_stop_is_confirmed() -> Patches:
 def an_unanswered_start_counts_as_refused() -> Patches:
     """The order may have arrived all the same."""
 
-    def send(leader: Leader, order: Order) -> None:
+    def send(leader: Deeds, order: Order) -> None:
         try:
             leader.plane.backend.submit(order, leader.epoch)
         except BackendUnreachableError:
             if isinstance(order, StartGang):
                 leader.plane.ledger.release(leader.epoch, order.job, order.attempt, leader.plane.clock.now())
 
-    yield mock.patch.object(Leader, "_send", send)
+    yield mock.patch.object(Deeds, "send", send)
 
 
 def attempt_numbers_are_used_again() -> Patches:
@@ -94,7 +95,7 @@ def a_gang_is_started_before_it_is_claimed() -> Patches:
 
     def bind(leader: Leader, step: Bind) -> bool:
         spec = leader.plane.jobs.job(step.job).spec
-        leader._send(StartGang(step.job, step.attempt, step.tasks, spec))
+        leader.send(StartGang(step.job, step.attempt, step.tasks, spec))
         return sound(leader, step)
 
     yield mock.patch.object(Leader, "_bind", bind)
@@ -140,7 +141,7 @@ def a_task_that_joins_again_is_taken_for_its_former_life() -> Patches:
 def tasks_start_before_their_gpu_is_partitioned() -> Patches:
     """The instance was claimed, and is still to be made."""
     yield mock.patch.object(Ground, "under", return_value="there")
-    yield mock.patch.object(Leader, "_changing", return_value=set())
+    yield mock.patch.object(Deeds, "changing", return_value=set())
 
 
 def a_change_counts_as_made_once_it_is_asked_for() -> Patches:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from reconciler.backend import Backend, Epoch
-from reconciler.store.protocols import History, JobSource, Ledger
+from reconciler.store.job_source import JobSource
+from reconciler.store.protocols import History, Ledger
 from reconciler.store.sql.store import SqlStore
 from solver.world.workload import JobName
 

@@ -14,7 +14,7 @@ from reconciler.api.services import Services
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import UnknownJobError
+from reconciler.store.job_source import UnknownJobError
 from solver.rules.policy import Policy, policy_of
 from solver.world.workload import JobName, QueueName
 

@@ -19,7 +19,7 @@ from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
 from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import JobSource, UnknownJobError
+from reconciler.store.job_source import JobSource, UnknownJobError
 from solver.plan.advice import what_would_fit
 from solver.world.cluster import Node
 from solver.world.workload import JobName

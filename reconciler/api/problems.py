@@ -17,7 +17,8 @@ from reconciler.api.payloads import ApiProblem
 from reconciler.backend import BackendUnreachableError
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.store.protocols import DuplicateJobError, StoreUnusableError
+from reconciler.store.job_source import DuplicateJobError
+from reconciler.store.protocols import StoreUnusableError
 from reconciler.token_file import TokenFileError
 from solver.plan.reasons import AnyReason
 

@@ -11,7 +11,8 @@ from reconciler.backend import Logs
 from reconciler.clock import Clock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
-from reconciler.store.protocols import History, JobSource, Ledger
+from reconciler.store.job_source import JobSource
+from reconciler.store.protocols import History, Ledger
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy

@@ -21,7 +21,8 @@ from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import bare_event
 from reconciler.api.services import Services
 from reconciler.control import NoPolicyError
-from reconciler.store.protocols import Event, KeptEvent, StoreUnusableError, UnknownJobError
+from reconciler.store.job_source import UnknownJobError
+from reconciler.store.protocols import Event, KeptEvent, StoreUnusableError
 from solver.world.document import encode
 from solver.world.workload import JobName
 

@@ -115,16 +115,16 @@ class Holding:
     @property
     def culled(self) -> bool:
         """It was asked to stop because it was idle, and that ended it."""
-        return self.stop is not None and self.stop.culls and self._ended_by(self.stop)
+        return self.stop is not None and self.stop.purpose == "cull" and self._ended_by(self.stop)
 
     @property
-    def evicted(self) -> bool:
-        """It was asked to leave and wait again, and that ended it: no task had failed before, and some task did not end well.
+    def sent_back(self) -> bool:
+        """It was asked to leave and go on later, and that ended it: no task had failed before, and some task did not end well.
 
         A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
         """
         stays = self.stays
-        if self.stop is None or not self.stop.evicts or stays.all_succeeded(self.staying):
+        if self.stop is None or not self.stop.sends_back or stays.all_succeeded(self.staying):
             return False
         return stays.culprit is None or stays.culprit.at >= self.stop.asked_at
 

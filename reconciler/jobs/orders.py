@@ -11,7 +11,7 @@ from solver.world.quantities import Duration
 
 def order_of(intent: Intent, claim: Claim, record: JobRecord) -> Order:
     """What the backend is told for an intent of this claim."""
-    grace = Duration(intent.deadline - intent.asked_at)
+    grace = Duration(intent.deadline - (intent.staged_at or intent.asked_at))
     match intent.kind:
         case "start":
             return StartGang(intent.job, intent.attempt, intent.tasks, record.spec, claim.idle_limit)

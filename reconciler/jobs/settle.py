@@ -12,12 +12,10 @@ from collections.abc import Iterable
 from reconciler.backend import StopGang
 from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.holding import Holding
-from reconciler.jobs.orders import order_of
 from reconciler.jobs.outcome import describe
 from reconciler.jobs.record import TERMINAL, JobRecord, JobState
 from reconciler.jobs.replicas import settle_replicas
 from reconciler.jobs.settlements import (
-    AskToLeave,
     AskToStop,
     Cancel,
     ConfirmGrown,
@@ -27,24 +25,20 @@ from reconciler.jobs.settlements import (
     Fail,
     Forget,
     GiveBack,
-    Restart,
+    Retry,
     Send,
     Settlement,
     Succeed,
     TimeOut,
+    leads_to,
 )
 from reconciler.jobs.sighted import Attempt, Sighted
-from reconciler.jobs.states import require_transition, state_of
+from reconciler.jobs.states import require_transition, state_after, state_of
+from reconciler.jobs.stopping import STOP_GRACE, asked_by_people, resent, settle_stop
 from reconciler.store.protocols import Claim
 from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
+from solver.world.quantities import Instant
 from solver.world.workload import JobName
-
-RESEND_AFTER = Duration(2_000)
-"""An order without an effect for this long may have been lost. Orders are facts: one too many does no harm."""
-
-STOP_GRACE = Duration(30_000)
-"""Between asking a task to end and making it: what Kubernetes gives a pod (terminationGracePeriodSeconds)."""
 
 
 def settlements(
@@ -62,11 +56,11 @@ def settlements(
     for key, claim in claimed.items():
         own = tuple(intent for intent in intents if (intent.job, intent.attempt) == key)
         holding = Holding(by_name[claim.job], claim, own, sighted.attempt(*key), now, ground)
-        yield from _lawful(state_of(holding.record, claim, own), settle(holding))
+        yield from _lawful(holding.record, state_of(holding.record, claim, own), settle(holding))
     holders = {claim.job for claim in claimed.values()}
     for record in by_name.values():
         if record.cancel_requested_by and record.name not in holders and record.outcome is None:
-            yield from _lawful("queued", (Cancel(record.name, record.cancel_requested_by),))
+            yield from _lawful(record, "queued", (Cancel(record.name, record.cancel_requested_by),))
     for key in sorted(sighted.attempts.keys() - claimed.keys()):
         yield from _settle_unclaimed(*key, sighted.attempt(*key))
 
@@ -77,7 +71,7 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     if holding.goes_on:
         return _settle_live(holding)
     done = (GiveBack(job, attempt), Forget(job, attempt))
-    if holding.record.outcome is not None:
+    if holding.record.outcome is not None or holding.record.failed_in(attempt):
         return done
     limit = holding.claim.time_limit
     # A task that ends well because it was told to stop has not done what it was for.
@@ -85,7 +79,7 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
         return (TimeOut(job, limit), *done)
     if holding.claim.idle_limit is not None and holding.culled and not holding.record.cancel_requested_by:
         return (Cull(job, holding.claim.idle_limit), *done)
-    if holding.evicted and not holding.record.cancel_requested_by:
+    if holding.sent_back and not holding.record.cancel_requested_by:
         return done
     if not holding.is_service and stays.all_succeeded(holding.staying):
         return (Succeed(job), *done)
@@ -101,12 +95,13 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
 
 def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
     job, attempt, stays = holding.claim.job, holding.claim.attempt, holding.stays
-    if holding.stopping:
-        return tuple(_resent(holding, "stop"))
+    if holding.stop is not None:
+        return settle_stop(holding, holding.stop)
     if holding.record.outcome is not None:
         return (Send(StopGang(job, attempt, STOP_GRACE)),)
-    if holding.record.cancel_requested_by:
-        return (AskToStop(job, attempt, f"cancelled by {holding.record.cancel_requested_by}"),)
+    asked = asked_by_people(holding)
+    if asked is not None:
+        return (asked,)
     if not holding.is_service and stays.culprit is not None:
         return (AskToStop(job, attempt, f"{describe(stays.culprit)}; a gang runs whole or not at all"),)
     over = _ask_by_limit(holding)
@@ -121,7 +116,7 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
         since = max((task.at for task in stays.tasks), default=holding.now)
         return (ConfirmRunning(job, attempt, since, holding.unwatched),)
     return (
-        *(() if stays.knows_all(holding.staying) else _resent(holding, "start")),
+        *(() if stays.knows_all(holding.staying) else resent(holding, "start")),
         *_settle_growth(holding),
         *_settle_shrink(holding),
     )
@@ -133,7 +128,7 @@ def _ask_by_limit(holding: Holding) -> AskToStop | None:
     if holding.limit_reached:
         return AskToStop(claim.job, claim.attempt, f"its time limit of {claim.time_limit} is over")
     if holding.idle_limit_reached:
-        return AskToStop(claim.job, claim.attempt, f"it was idle for its idle limit of {claim.idle_limit}", culls=True)
+        return AskToStop(claim.job, claim.attempt, f"it was idle for its idle limit of {claim.idle_limit}", "cull")
     if holding.groundless:
         return AskToStop(claim.job, claim.attempt, "a GPU was not partitioned as it needs it")
     return None
@@ -146,7 +141,7 @@ def _settle_growth(holding: Holding) -> tuple[Settlement, ...]:
         return ()
     if holding.stays.all_run(joining):
         return (ConfirmGrown(holding.claim.job, holding.claim.attempt),)
-    return () if holding.stays.knows_all(joining) else tuple(_resent(holding, "grow"))
+    return () if holding.stays.knows_all(joining) else tuple(resent(holding, "grow"))
 
 
 def _settle_shrink(holding: Holding) -> tuple[Settlement, ...]:
@@ -154,16 +149,7 @@ def _settle_shrink(holding: Holding) -> tuple[Settlement, ...]:
         return ()
     if holding.has_left:
         return (ConfirmShrunk(holding.claim.job, holding.claim.attempt),)
-    return tuple(_resent(holding, "shrink"))
-
-
-def _resent(holding: Holding, kind: str) -> Iterable[Settlement]:
-    """What begins does so only where all it needs is there: the GPU may still have to be partitioned."""
-    for intent in holding.intents:
-        begins = kind in ("start", "grow")
-        due = intent.kind == kind and holding.now - intent.asked_at >= RESEND_AFTER
-        if due and not (begins and holding.ground.under(intent.tasks) != "there"):
-            yield Send(order_of(intent, holding.claim, holding.record))
+    return tuple(resent(holding, "shrink"))
 
 
 def _settle_unclaimed(job: JobName, attempt: int, known: Attempt) -> Iterable[Settlement]:
@@ -171,22 +157,15 @@ def _settle_unclaimed(job: JobName, attempt: int, known: Attempt) -> Iterable[Se
     yield Forget(job, attempt) if known.stopped else Send(StopGang(job, attempt, STOP_GRACE))
 
 
-def _lawful(state: JobState, decided: tuple[Settlement, ...]) -> tuple[Settlement, ...]:
+def _lawful(record: JobRecord, state: JobState, decided: tuple[Settlement, ...]) -> tuple[Settlement, ...]:
     """The settlements, if they lead a job only through states that may follow each other."""
+    waits_as: JobState | None = None
     for settlement in decided:
-        match settlement:
-            case ConfirmRunning(job):
-                state = require_transition(job, state, "running")
-            case AskToStop(job):
-                state = require_transition(job, state, "stopping")
-            case Succeed(job):
-                state = require_transition(job, state, "succeeded")
-            case Fail(job) | TimeOut(job):
-                state = require_transition(job, state, "failed")
-            case Cancel(job) | Cull(job):
-                state = require_transition(job, state, "cancelled")
-            case GiveBack(job) if state not in TERMINAL:
-                state = require_transition(job, state, "queued")
-            case GiveBack() | Forget() | Send() | ConfirmGrown() | ConfirmShrunk() | AskToLeave() | Restart():
-                pass
+        after = leads_to(settlement)
+        if isinstance(settlement, Retry):
+            waits_as = "retrying"
+        elif isinstance(settlement, GiveBack) and state not in TERMINAL:
+            after = "suspended" if record.suspended_by else waits_as or state_after(record, settlement.attempt)
+        if after is not None:
+            state = require_transition(record.name, state, after)
     return decided

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.backend import Order, TaskStatus
+from reconciler.jobs.failure import Failure
+from reconciler.jobs.record import JobState
+from solver.world.inflight import StopPurpose
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
 
@@ -21,12 +24,12 @@ class ConfirmRunning:
 
 @dataclass(frozen=True, slots=True)
 class AskToStop:
-    """The gang shall end, because of `cause`; `culls`: because it is idle."""
+    """The gang shall end, because of `cause`."""
 
     job: JobName
     attempt: int
     cause: str
-    culls: bool = False
+    purpose: StopPurpose = "end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,34 @@ class Cancel:
 
     job: JobName
     actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The gang has ended because of `failure`, and the job waits to begin once more."""
+
+    job: JobName
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class BeginSaving:
+    """The storage can take one more checkpoint: the gang, which is to stop, has `grace` to save its work."""
+
+    job: JobName
+    attempt: int
+    grace: Duration
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEnding:
+    """A gang that was to save its work first is told to end now, because of `cause`."""
+
+    job: JobName
+    attempt: int
+    grace: Duration
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,4 +159,24 @@ class Restart:
 
 Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
 End = Succeed | Fail | TimeOut | Cull | Cancel
-Settlement = Confirmation | AskToStop | AskToLeave | Restart | End | GiveBack | Forget | Send
+Stage = BeginSaving | BeginEnding
+Settlement = Confirmation | AskToStop | AskToLeave | Restart | Stage | Retry | End | GiveBack | Forget | Send
+
+
+def leads_to(settlement: Settlement) -> JobState | None:
+    """The state of a job once a settlement is true; None: as before, or (GiveBack) that depends on the job."""
+    match settlement:
+        case ConfirmRunning():
+            return "running"
+        case AskToStop(purpose=purpose):
+            return "stopping" if purpose in ("end", "cull") else "evicting"
+        case BeginSaving():
+            return "checkpointing"
+        case Succeed():
+            return "succeeded"
+        case Fail() | TimeOut():
+            return "failed"
+        case Cancel() | Cull():
+            return "cancelled"
+        case _:
+            return None

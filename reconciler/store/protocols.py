@@ -1,7 +1,7 @@
 """The three small protocols of storage. No one of them pretends to own everything.
 
-JobSource says what wants to run, Ledger who holds which device, History what happened. On one machine a single
-database implements all three (reconciler/store/sql); on Kubernetes the API server is source and ledger.
+JobSource (store/job_source.py) says what wants to run, Ledger who holds which device, History what happened. On one
+machine a single database implements all three (reconciler/store/sql); on Kubernetes the API server is source and ledger.
 Each has a conformance suite under tests/contracts that every implementation passes.
 """
 
@@ -11,7 +11,6 @@ from collections import Counter
 from typing import Protocol
 
 from reconciler.backend import Epoch
-from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.store.partitionings import Partitionings
 from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
@@ -20,19 +19,11 @@ from solver.world.document import Document, digest
 from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, JobSpec, TaskPlacement
+from solver.world.workload import JobName, TaskPlacement
 
 
 class StoreUnusableError(Exception):
     """The disk is full, the file is corrupt, the database is gone: a person must act; what was committed is kept."""
-
-
-class DuplicateJobError(Exception):
-    """A job of that name exists and is not the one this idempotency key submitted."""
-
-
-class UnknownJobError(KeyError):
-    """There is no job of that name."""
 
 
 class NotLeaderError(Exception):
@@ -129,13 +120,14 @@ def summarise(record: RoundRecord) -> RoundSummary:
 
 
 class Event(Document, frozen=True):
-    """One thing that happened, why, and by whom. `subject` is a job, node or revision."""
+    """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on."""
 
     time: Instant
     kind: str
     subject: str
     cause: str
     actor: str
+    state: str = ""
 
 
 class KeptEvent(Document, frozen=True):
@@ -143,28 +135,6 @@ class KeptEvent(Document, frozen=True):
 
     number: int
     event: Event
-
-
-class JobSource(Protocol):
-    """What wants to run."""
-
-    def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
-        """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
-
-    def job(self, name: JobName) -> JobRecord:
-        """One job, live or ended. Raises UnknownJobError."""
-
-    def live_jobs(self) -> tuple[JobRecord, ...]:
-        """Jobs without an outcome, sorted by name."""
-
-    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
-        """The newest jobs, live and ended, newest first; with `after`, of those submitted before it. Raises UnknownJobError."""
-
-    def request_cancel(self, name: JobName, actor: str) -> JobRecord:
-        """Note that the job shall end; idempotent, and without effect on an ended one. Raises UnknownJobError."""
-
-    def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
-        """Record how a job ended; the first outcome stays. Raises StaleEpochError, UnknownJobError."""
 
 
 class Ledger(Partitionings, Protocol):
@@ -179,7 +149,7 @@ class Ledger(Partitionings, Protocol):
     def claim(self, epoch: Epoch, claim: Claim, intent: Intent) -> None:
         """All devices of a gang, its attempt number and the start intent, in one transaction or not at all.
 
-        The job must be live and hold nothing, and the attempt be one above its last.
+        The job must be live, not suspended, and hold nothing, and the attempt be one above its last.
         Raises ClaimRefusedError, StaleEpochError.
         """
 
@@ -188,6 +158,12 @@ class Ledger(Partitionings, Protocol):
 
         One that `evicts` counts as an eviction. Without effect on an attempt that holds nothing: there is nothing left to
         stop. Raises StaleEpochError.
+        """
+
+    def stage(self, epoch: Epoch, intent: Intent) -> None:
+        """Put a stop that is further than the one of the same id in its place. Without effect where there is none.
+
+        Raises StaleEpochError.
         """
 
     def nominate(self, epoch: Epoch, intent: Intent) -> None:

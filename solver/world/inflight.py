@@ -15,12 +15,19 @@ from solver.world.workload import JobName, QueueName, TaskPlacement
 
 IntentKind = Literal["start", "stop", "nominate", "shrink", "grow"]
 
+StopPurpose = Literal["end", "cull", "evict", "suspend", "requeue"]
+"""Why a gang is to stop: `end`, and `cull` for having been idle, are for good. `evict`: others need what it holds, or a limit says
+so; `suspend` and `requeue`: a person says so."""
+
+StopStage = Literal["waits-to-save", "saves", "ends"]
+"""How far a stop is: it waits until its storage can take one more checkpoint, has been told to save its work, or to end."""
+
 
 class Intent(Document, frozen=True):
     """One thing asked of the backend whose outcome is not known yet.
 
-    The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. A `stop` that `evicts` sends
-    a job back to its queue, for a `beneficiary` or because a limit says so; one that `culls` ends it for having been idle.
+    The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. A `stop` has a `purpose` and a
+    `stage`, reached at `staged_at` (None: when it was asked); one that evicts may have a `beneficiary`.
     `nominate` promises a waiting job the devices that evictions free for it, or a job that moves those that it goes on with.
     `shrink` and `grow` are of some `tasks` of a running gang, which leave or join it.
     """
@@ -32,8 +39,19 @@ class Intent(Document, frozen=True):
     deadline: Instant
     tasks: tuple[TaskPlacement, ...] = ()
     beneficiary: JobName | None = None
-    evicts: bool = False
-    culls: bool = False
+    purpose: StopPurpose = "end"
+    stage: StopStage = "ends"
+    staged_at: Instant | None = None
+
+    @property
+    def evicts(self) -> bool:
+        """It sends a job back to its queue because a round said so."""
+        return self.purpose == "evict"
+
+    @property
+    def sends_back(self) -> bool:
+        """What ends by it has not ended for good: the job goes on later."""
+        return self.purpose in ("evict", "suspend", "requeue")
 
     @property
     def id(self) -> str:

@@ -100,4 +100,4 @@ def _leaving_apart(job: Job, shrink: Intent | None) -> Iterator[Job]:
 
 
 def _stop_of(shrink: Intent) -> Intent:
-    return msgspec.structs.replace(shrink, kind="stop", job=leaving_part(shrink.job), tasks=(), evicts=True)
+    return msgspec.structs.replace(shrink, kind="stop", job=leaving_part(shrink.job), tasks=(), purpose="evict")

@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import jwt
 import pytest
@@ -67,9 +68,7 @@ def test_a_good_token_says_who_and_which_groups(issuer: Issuer, verifier: OidcVe
         {"preferred_username": "a b"}, {"preferred_username": ["ada"]}, {"groups": "vision"},
     ],
 )  # fmt: skip
-def test_a_token_with_wrong_claims_is_refused(
-    issuer: Issuer, verifier: OidcVerifier, changes: dict[str, object]
-) -> None:
+def test_a_token_with_wrong_claims_is_refused(issuer: Issuer, verifier: OidcVerifier, changes: dict[str, Any]) -> None:
     with pytest.raises(BadTokenError):
         verifier.caller(issuer.token(time.time(), **changes), identity(issuer))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -120,7 +121,7 @@ def test_other_tokens_are_those_that_somebody_knows(site: Site) -> None:
 
     with ApiServer(site.services(), Guard(TOKEN, user="alice", identify=identify)) as server:
 
-        def ask(token: str) -> tuple[int, dict[str, str]]:
+        def ask(token: str) -> tuple[int, dict[str, Any]]:
             response = httpx2.get(f"{server.url}/v1/whoami", headers={"Authorization": f"Bearer {token}"})
             return response.status_code, response.json()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -52,7 +54,7 @@ def test_answers_are_as_described(furnished: ApiServer, route: str) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy())
-    def check(case: schemathesis.Case) -> None:
+    def check(case: schemathesis.Case[Any]) -> None:
         case.call_and_validate(headers=HEADERS, checks=CHECKS)
 
     check()

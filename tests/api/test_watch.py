@@ -85,7 +85,9 @@ def test_none_is_lost_and_none_comes_twice_while_others_write(site: Site, server
     writers = [Thread(target=write) for _ in range(2)]
     for writer in writers:
         writer.start()
-    last, numbers, told = 0, [], []
+    last = 0
+    numbers: list[int] = []
+    told: list[str] = []
     with httpx2.Client(base_url=server.url, headers=HEADERS) as http:
         while len(numbers) < 2 * many:
             # It breaks off after a few, as often as it takes.
@@ -197,7 +199,12 @@ def test_waiting_ends_with_the_job_or_the_time(site: Site, client: Client) -> No
     with pytest.raises(TimeoutError, match="job has not ended within"):
         client.wait("job", timeout_s=0.1)
     outcome = JobOutcome("succeeded", NOW)
-    finisher = Thread(target=lambda: (site.store.jobs.finish(site.epoch(), JobName("job"), outcome), record(site, "x")))
+
+    def finish() -> None:
+        site.store.jobs.finish(site.epoch(), JobName("job"), outcome)
+        record(site, "x")
+
+    finisher = Thread(target=finish)
     finisher.start()
     assert client.wait("job", timeout_s=30).outcome == outcome
     finisher.join()

@@ -13,7 +13,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Claim, History, JobSource, Ledger
+from reconciler.store.job_source import JobSource
+from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.sql.store import open_store
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent, IntentKind, Reservation

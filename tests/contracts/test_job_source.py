@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import DuplicateJobError, UnknownJobError
+from reconciler.store.job_source import DuplicateJobError, UnknownJobError
 from solver.world.workload import JobName, JobSpec, QueueName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 

@@ -328,7 +328,7 @@ def test_a_job_that_moves_is_promised_its_next_attempt_and_keeps_that_when_it_ha
     take(stores, epoch, claim_of("a", "g1"))
     next_attempt = msgspec.structs.replace(promise_to("a"), attempt=2)
     stores.ledger.nominate(epoch, next_attempt)
-    stop = msgspec.structs.replace(intent_of(claim_of("a", "g1"), "stop"), beneficiary=JobName("b"), evicts=True)
+    stop = msgspec.structs.replace(intent_of(claim_of("a", "g1"), "stop"), beneficiary=JobName("b"), purpose="evict")
     stores.ledger.ask(epoch, stop)
     stores.ledger.release(epoch, JobName("a"), 1, NOW)
     stores.reopen()
@@ -353,7 +353,7 @@ def test_evictions_are_remembered_over_attempts(stores: Stores) -> None:
     for attempt in (1, 2):
         take(stores, epoch, claim_of("a", "g1", attempt=attempt))
         stop = intent_of(claim_of("a", "g1", attempt=attempt), "stop")
-        asked = msgspec.structs.replace(stop, asked_at=NOW.after(attempt), beneficiary=JobName("b"), evicts=True)
+        asked = msgspec.structs.replace(stop, asked_at=NOW.after(attempt), beneficiary=JobName("b"), purpose="evict")
         stores.ledger.ask(epoch, asked)
         stores.ledger.ask(epoch, asked)
         stores.ledger.release(epoch, JobName("a"), attempt, NOW)

@@ -41,9 +41,6 @@ def test_who_may_submit_does_not_change_what_rounds_decide() -> None:
     assert reading(without).checked().operations.access is None
 
 
-ISSUER = "{issuer: %s, audience: q}"
-
-
 @pytest.mark.parametrize(
     ("spec", "problems"),
     [
@@ -54,13 +51,13 @@ ISSUER = "{issuer: %s, audience: q}"
         ("{roles: [{role: viewer, subjects: ['user:*']}]}", [("x.yaml:4:42", "malformed")]),
         ("{roles: [{role: viewer, subjects: []}]}", [("x.yaml:4:41", "out-of-range")]),
         ("{groups: {'a b': [ada]}}", [("x.yaml:4:17", "malformed")]),
-        ("{identity: {oidc: [%s]}}" % ISSUER % "'http://id.example'", [("x.yaml:4:35", "insecure-issuer")]),
-        ("{identity: {oidc: [%s]}}" % ISSUER % "'https://u@id.example'", [("x.yaml:4:35", "insecure-issuer")]),
-        ("{identity: {oidc: [%s]}}" % ISSUER % "'file:///keys'", [("x.yaml:4:35", "insecure-issuer")]),
-        ("{identity: {oidc: [%s]}}" % ISSUER % "'http://127.0.0.1:8'", []),
+        ("{identity: {oidc: [{issuer: 'http://id.example', audience: q}]}}", [("x.yaml:4:35", "insecure-issuer")]),
+        ("{identity: {oidc: [{issuer: 'https://u@id.example', audience: q}]}}", [("x.yaml:4:35", "insecure-issuer")]),
+        ("{identity: {oidc: [{issuer: 'file:///keys', audience: q}]}}", [("x.yaml:4:35", "insecure-issuer")]),
+        ("{identity: {oidc: [{issuer: 'http://127.0.0.1:8', audience: q}]}}", []),
         (
             "{identity: {oidc: [{issuer: 'https://i.example', audience: q, jwksUrl: 'http://i.example'}]}}",
-            [("x.yaml:4:79", "insecure-issuer")],
+            [("x.yaml:4:78", "insecure-issuer")],
         ),
         (
             "{identity: {oidc: [{issuer: 'https://i.example', audience: q}, {issuer: 'https://i.example', audience: q}]}}",

@@ -42,7 +42,7 @@ def test_borrowed_work_leaves_waits_again_and_the_owner_gets_its_devices(contend
     given_up = devices_of(site, "second")
     site.submit("owner", ("sleep", "forever"), gpus=4, queue="lender")
     site.one_pass()
-    assert (site.state("second"), site.state("owner")) == ("stopping", "queued")
+    assert (site.state("second"), site.state("owner")) == ("evicting", "reserved")
     assert [intent.job for intent in site.store.ledger.intents() if intent.kind == "nominate"] == ["owner"]
     site.one_pass(after_s=60)
     site.rest()
@@ -85,7 +85,7 @@ def test_who_finishes_before_the_order_to_leave_arrives_has_succeeded(contended:
     site.faults(lost=1.0)
     site.submit("owner", ("sleep", "forever"), gpus=4, queue="lender")
     site.one_pass()
-    assert site.state("short") == "stopping"
+    assert site.state("short") == "evicting"
     site.one_pass(after_s=30)
     assert site.state("short") == "succeeded"
 

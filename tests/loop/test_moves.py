@@ -58,7 +58,7 @@ def test_a_job_moves_and_the_one_it_moved_for_has_the_whole_node(scattered: Site
     (moved,) = (step.job for step in plan.steps if isinstance(step, Evict))
     stays = {"first": "second", "second": "first"}[moved]
     assert isinstance(verdict_on(plan, moved), Moves)
-    assert (site.state(moved), site.state(stays), site.state("wide")) == ("stopping", "running", "queued")
+    assert (site.state(moved), site.state(stays), site.state("wide")) == ("evicting", "running", "reserved")
     promises = {intent.job for intent in site.store.ledger.intents() if intent.kind == "nominate"}
     assert promises == {moved, "wide"}
     again = site.one_pass(after_s=0).plan

@@ -8,7 +8,7 @@ import pytest
 from reconciler.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
 from reconciler.jobs.idleness import NEWS_MAX
 from reconciler.jobs.record import TERMINAL, JobOutcome, JobRecord, JobState
-from reconciler.jobs.settle import RESEND_AFTER, STOP_GRACE, settlements
+from reconciler.jobs.settle import settlements
 from reconciler.jobs.settlements import (
     AskToStop,
     Cancel,
@@ -24,6 +24,7 @@ from reconciler.jobs.settlements import (
 )
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
+from reconciler.jobs.stopping import RESEND_AFTER, STOP_GRACE
 from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
 from solver.world.inflight import Intent
@@ -206,7 +207,7 @@ def test_nothing_follows_an_end(ended: JobState) -> None:
     assert FOLLOWERS[ended] == frozenset()
     for after in FOLLOWERS:
         with pytest.raises(IllegalTransitionError, match=f"job is {ended} and can't become {after}"):
-            require_transition("job", ended, after)
+            require_transition(JOB, ended, after)
 
 
 def test_states_are_derived() -> None:
@@ -234,11 +235,11 @@ def seen(index: int, activity: Activity | None = SEEN) -> TaskStatus:
     return msgspec.structs.replace(task(index, "running"), activity=activity)
 
 
-CULL = Intent("stop", JOB, 1, NOW.after(-1), NOW.after(STOP_GRACE), culls=True)
+CULL = Intent("stop", JOB, 1, NOW.after(-1), NOW.after(STOP_GRACE), purpose="cull")
 
 
 def test_idle_for_as_long_as_it_may_be_it_is_asked_to_stop() -> None:
-    asked = AskToStop(JOB, 1, "it was idle for its idle limit of 1h", culls=True)
+    asked = AskToStop(JOB, 1, "it was idle for its idle limit of 1h", "cull")
     assert idle(seen(0), seen(1)) == (asked,)
     assert idle(seen(0), seen(1), stop=CULL) == ()
     barely = Activity(SEEN.active_at.after(10_001), SEEN.seen_at)
@@ -270,7 +271,7 @@ def test_what_had_failed_before_it_was_asked_to_stop_has_failed() -> None:
 
 
 def test_what_was_asked_to_stop_for_another_reason_was_not_idle() -> None:
-    other = msgspec.structs.replace(CULL, culls=False)
+    other = msgspec.structs.replace(CULL, purpose="end")
     assert idle(task(0, "stopped"), task(1, "stopped"), stop=other) == END
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
 from reconciler.jobs.record import JobRecord
-from reconciler.jobs.settle import RESEND_AFTER, settlements
+from reconciler.jobs.settle import settlements
 from reconciler.jobs.settlements import (
     AskToStop,
     Cancel,
@@ -22,6 +22,7 @@ from reconciler.jobs.settlements import (
     Succeed,
 )
 from reconciler.jobs.sighted import Attempt, Sighted
+from reconciler.jobs.stopping import RESEND_AFTER
 from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
 from solver.world.inflight import Intent, IntentKind
@@ -55,7 +56,15 @@ def settled(
     """For a gang of two that runs, of which worker/1 is to leave or to join."""
     asked = NOW.after(-asked_ago)
     intents = [
-        Intent(kind, JOB, 1, asked, asked.after(GRACE), () if kind == "stop" else (CHANGES,), evicts=evicts)
+        Intent(
+            kind,
+            JOB,
+            1,
+            asked,
+            asked.after(GRACE),
+            () if kind == "stop" else (CHANGES,),
+            purpose="evict" if evicts else "end",
+        )
         for kind in kinds
     ]
     claim = Claim(JOB, 1, (STAYS, CHANGES), NOW.after(-OVER), NOW.after(-OVER), limit, growth)

@@ -9,8 +9,8 @@ import pytest
 from reconciler.act import Leader
 from reconciler.backend import StaleEpochError, StopGang
 from reconciler.jobs.record import JobOutcome
-from reconciler.jobs.settle import STOP_GRACE
 from reconciler.jobs.sighted import Sighted
+from reconciler.jobs.stopping import STOP_GRACE
 from reconciler.loop import one_pass
 from reconciler.store.protocols import Claim, NotLeaderError
 from solver.plan.plan import Bind

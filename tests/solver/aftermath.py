@@ -42,7 +42,9 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
     settled = {*binds, *(step.job for step in plan.steps if isinstance(step, Withdraw))}
     kept = [intent for intent in snapshot.in_flight.intents if intent.kind != "nominate" or intent.job not in settled]
     stops = [
-        Intent("stop", step.job, step.attempt, now, now.after(step.grace), beneficiary=step.beneficiary, evicts=True)
+        Intent(
+            "stop", step.job, step.attempt, now, now.after(step.grace), beneficiary=step.beneficiary, purpose="evict"
+        )
         for step in evicted.values()
     ]
     stops += [

@@ -77,5 +77,6 @@ class SqlHistory:
         with self._database.reading() as connection:
             rows = connection.execute(wanted).all()
         return tuple(
-            KeptEvent(row.number, Event(Instant(row.time), row.kind, row.subject, row.cause, row.actor)) for row in rows
+            KeptEvent(row.number, Event(Instant(row.time), row.kind, row.subject, row.cause, row.actor, row.state))
+            for row in rows
         )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
 from reconciler.backend import Epoch
+from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome, JobRecord
-from reconciler.store.protocols import DuplicateJobError, UnknownJobError
+from reconciler.store.job_source import DuplicateJobError, UnknownJobError
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import jobs, nominations, reservations
+from reconciler.store.sql.tables import failures, jobs, nominations, reservations
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
+
+_NAMES_MAX = 500
 
 
 class SqlJobSource:
@@ -39,8 +45,8 @@ class SqlJobSource:
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None))).all()
-        return tuple(sorted((self._record(row) for row in rows), key=lambda record: record.name))
+            rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
+            return self._records(connection, rows)
 
     def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
         """The newest jobs, newest first."""
@@ -52,14 +58,32 @@ class SqlJobSource:
                     raise UnknownJobError(f"there is no job {after}")
                 wanted = wanted.where(jobs.c.number < number)
             rows = connection.execute(wanted).all()
-        return tuple(self._record(row) for row in rows)
+            return self._records(connection, rows)
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
         """Note that the job shall end; the first who asks is remembered."""
-        with self._database.writing() as connection:
-            unasked = (jobs.c.name == name) & jobs.c.ended_at.is_(None) & (jobs.c.cancel_requested_by == "")
-            connection.execute(update(jobs).where(unasked).values(cancel_requested_by=actor))
-            return self._read(connection, name)
+        return self._note(name, jobs.c.cancel_requested_by == "", cancel_requested_by=actor)
+
+    def request_suspend(self, name: JobName, actor: str) -> JobRecord:
+        """Note that the job shall wait; the first who asks is remembered."""
+        return self._note(name, jobs.c.suspended_by == "", suspended_by=actor)
+
+    def resume(self, name: JobName) -> JobRecord:
+        """Let a suspended job go on."""
+        return self._note(name, jobs.c.suspended_by != "", suspended_by="")
+
+    def request_requeue(self, name: JobName, attempt: int, actor: str) -> JobRecord:
+        """Note that an attempt shall stop; the first who asks is remembered."""
+        return self._note(name, jobs.c.requeue_attempt < attempt, requeue_attempt=attempt, requeued_by=actor)
+
+    def retry(self, epoch: Epoch, name: JobName, failure: Failure) -> None:
+        """Record how an attempt failed; the first record of an attempt stays."""
+        with self._database.writing(epoch) as connection:
+            self._read(connection, name)
+            same = (failures.c.job == name) & (failures.c.attempt == failure.attempt)
+            if connection.execute(select(failures.c.job).where(same)).first() is None:
+                values = {"attempt": failure.attempt, "failure": encode(failure).decode()}
+                connection.execute(insert(failures).values(job=name, **values))
 
     def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
         """Record how a job ended; the first outcome stays."""
@@ -74,9 +98,30 @@ class SqlJobSource:
         row = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
         if row is None:
             raise UnknownJobError(f"there is no job {name}")
-        return self._record(row)
+        return self._records(connection, [row])[0]
 
-    def _record(self, row: Row[tuple[object, ...]]) -> JobRecord:
+    def _note(self, name: JobName, unless_done: ColumnElement[bool], **what: str | int) -> JobRecord:
+        """Note something that was asked of a live job, where it was not before."""
+        with self._database.writing() as connection:
+            live = (jobs.c.name == name) & jobs.c.ended_at.is_(None)
+            connection.execute(update(jobs).where(live & unless_done).values(**what))
+            return self._read(connection, name)
+
+    def _records(self, connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> tuple[JobRecord, ...]:
+        failed = self._failures(connection, [row.name for row in rows])
+        return tuple(self._record(row, failed.get(row.name, ())) for row in rows)
+
+    def _failures(self, connection: Connection, names: Sequence[str]) -> dict[str, tuple[Failure, ...]]:
+        """The failures of some jobs, in the order of their attempts."""
+        query = select(failures).order_by(failures.c.job, failures.c.attempt)
+        # A database takes only so many parameters; more jobs than that are asked for all together.
+        few = query.where(failures.c.job.in_(names)) if len(names) <= _NAMES_MAX else query
+        found: defaultdict[str, tuple[Failure, ...]] = defaultdict(tuple)
+        for row in connection.execute(few):
+            found[row.job] += (self._database.read_document(row.failure, Failure),)
+        return found
+
+    def _record(self, row: Row[tuple[object, ...]], failed: tuple[Failure, ...]) -> JobRecord:
         return JobRecord(
             name=JobName(row.name),
             spec=self._database.read_document(row.spec, JobSpec),
@@ -84,4 +129,8 @@ class SqlJobSource:
             submitted_at=Instant(row.submitted_at),
             cancel_requested_by=row.cancel_requested_by,
             outcome=self._database.read_document(row.outcome, JobOutcome) if row.outcome is not None else None,
+            suspended_by=row.suspended_by,
+            requeue_attempt=row.requeue_attempt,
+            requeued_by=row.requeued_by,
+            failures=failed,
         )

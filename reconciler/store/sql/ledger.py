@@ -81,6 +81,11 @@ class SqlLedger(SqlPartitions):
                     evicted = {"job": intent.job, "attempt": intent.attempt, "at": intent.asked_at}
                     connection.execute(insert(evictions).values(evicted))
 
+    def stage(self, epoch: Epoch, intent: Intent) -> None:
+        """A stop that is further takes the place of the one before."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(update(intents).where(intents.c.id == intent.id).values(intent=encode(intent).decode()))
+
     def nominate(self, epoch: Epoch, intent: Intent) -> None:
         """Promise a job devices for an attempt to come, in place of what it was promised before."""
         with self._database.writing(epoch) as connection:
@@ -259,9 +264,11 @@ class SqlLedger(SqlPartitions):
 
 
 def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
-    job = connection.execute(select(jobs.c.ended_at).where(jobs.c.name == claim.job)).one_or_none()
+    job = connection.execute(select(jobs.c.ended_at, jobs.c.suspended_by).where(jobs.c.name == claim.job)).one_or_none()
     if job is None or job.ended_at is not None:
         raise ClaimRefusedError(f"{claim.job} {'does not exist' if job is None else 'has ended'}")
+    if job.suspended_by:
+        raise ClaimRefusedError(f"{claim.job} was suspended by {job.suspended_by}")
     holds = connection.execute(select(claims.c.attempt).where(claims.c.job == claim.job)).scalar()
     if holds is not None:
         raise ClaimRefusedError(f"{claim.job} still holds the devices of attempt {holds}")

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -46,8 +46,19 @@ jobs = Table(
     Column("submitted_at", BigInteger, nullable=False),
     Column("idempotency_key", String, nullable=False),
     Column("cancel_requested_by", String, nullable=False, server_default=""),
+    Column("suspended_by", String, nullable=False, server_default=""),
+    Column("requeue_attempt", Integer, nullable=False, server_default="0"),
+    Column("requeued_by", String, nullable=False, server_default=""),
     Column("ended_at", BigInteger, index=True),  # absent, as is the outcome, while the job is live
     Column("outcome", Text),
+)
+
+failures = Table(
+    "failures",
+    metadata,
+    Column("job", String, ForeignKey("jobs.name"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("failure", Text, nullable=False),
 )
 
 attempts = Table(
@@ -168,5 +179,6 @@ events = Table(
     Column("subject", String, nullable=False),
     Column("cause", Text, nullable=False),
     Column("actor", String, nullable=False),
+    Column("state", String, nullable=False),  # what a job is from then on; empty: as before
     Index("events_subject", "subject", "number"),
 )

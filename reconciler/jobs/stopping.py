@@ -1,0 +1,49 @@
+"""What follows for a gang that people want to stop, or that was asked to: save its work, end, and be reminded of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reconciler.jobs.holding import Holding
+from reconciler.jobs.orders import order_of
+from reconciler.jobs.settlements import AskToStop, BeginEnding, Send, Settlement
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration
+
+STOP_GRACE = Duration(30_000)
+"""Between asking a task to end and making it: what Kubernetes gives a pod (terminationGracePeriodSeconds)."""
+
+RESEND_AFTER = Duration(2_000)
+"""An order without an effect for this long may have been lost. Orders are facts: one too many does no harm."""
+
+
+def asked_by_people(holding: Holding) -> AskToStop | None:
+    """What the job's owner or an operator wants of a gang that nothing has asked to stop yet."""
+    record, claim = holding.record, holding.claim
+    if record.cancel_requested_by:
+        return AskToStop(claim.job, claim.attempt, f"cancelled by {record.cancel_requested_by}")
+    if record.suspended_by:
+        return AskToStop(claim.job, claim.attempt, f"suspended by {record.suspended_by}", "suspend")
+    if record.requeue_attempt == claim.attempt:
+        return AskToStop(claim.job, claim.attempt, f"to begin anew, asked for by {record.requeued_by}", "requeue")
+    return None
+
+
+def settle_stop(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
+    """What follows for a gang that runs and has been asked to stop."""
+    claim, cancelled_by = holding.claim, holding.record.cancel_requested_by
+    if stop.stage != "ends" and cancelled_by:
+        cause = f"cancelled by {cancelled_by}: nobody needs what it would save"
+        return (BeginEnding(claim.job, claim.attempt, STOP_GRACE, cause),)
+    if stop.stage == "ends":
+        return tuple(resent(holding, "stop"))
+    return ()
+
+
+def resent(holding: Holding, kind: str) -> Iterable[Settlement]:
+    """What begins does so only where all it needs is there: the GPU may still have to be partitioned."""
+    for intent in holding.intents:
+        begins = kind in ("start", "grow")
+        due = intent.kind == kind and holding.now - intent.asked_at >= RESEND_AFTER
+        if due and not (begins and holding.ground.under(intent.tasks) != "there"):
+            yield Send(order_of(intent, holding.claim, holding.record))

@@ -1,0 +1,123 @@
+"""Makes settlements true, each idempotent: what is decided again after a crash does no harm a second time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.backend import StopGang
+from reconciler.causes import names_of, nodes_of
+from reconciler.deeds import Deeds
+from reconciler.jobs.orders import order_of
+from reconciler.jobs.outcome import outcome_of
+from reconciler.jobs.record import JobOutcome
+from reconciler.jobs.replicas import RESTART_DEADLINE
+from reconciler.jobs.settlements import (
+    AskToLeave,
+    AskToStop,
+    BeginEnding,
+    BeginSaving,
+    Cancel,
+    Confirmation,
+    ConfirmGrown,
+    ConfirmRunning,
+    ConfirmShrunk,
+    Cull,
+    Fail,
+    Forget,
+    GiveBack,
+    Restart,
+    Retry,
+    Send,
+    Settlement,
+    Succeed,
+    TimeOut,
+)
+from reconciler.jobs.states import state_after, stopping_state
+from reconciler.jobs.stopping import STOP_GRACE
+from solver.world.inflight import Intent, StopStage
+from solver.world.workload import JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Settler(Deeds):
+    """What a leader does about settlements."""
+
+    def apply(self, settlement: Settlement) -> None:
+        """Make one true."""
+        match settlement:
+            case ConfirmRunning() | ConfirmGrown() | ConfirmShrunk():
+                self._confirm(settlement)
+            case AskToStop() | AskToLeave() | Restart():
+                self._ask(settlement)
+            case Succeed() | Fail() | TimeOut() | Cull() | Cancel():
+                self._finish(settlement.job, outcome_of(settlement, self.plane.clock.now(), self.plane.logs))
+            case GiveBack():
+                self._give_back(settlement)
+            case BeginSaving() | BeginEnding():
+                self._stage(settlement)
+            case Retry(job, failure):
+                self.plane.jobs.retry(self.epoch, job, failure)
+                self.note("retried", job, f"{failure.message}; it begins again at {failure.not_before}")
+            case Forget(job, attempt):
+                self.forget(job, attempt)
+            case Send(order):
+                self.send(order)
+
+    def _confirm(self, seen: Confirmation) -> None:
+        match seen:
+            case ConfirmRunning(job, attempt, at, unwatched):
+                self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
+                self.note("running", job, f"all tasks of attempt {attempt} run", "running")
+                if unwatched:
+                    told = "nobody says what its tasks do: its idle limit is not kept as long as that is so"
+                    self.note("unwatched", job, told)
+            case ConfirmGrown(job, attempt):
+                self.plane.ledger.confirm_grown(self.epoch, job, attempt)
+                self.note("grown", job, f"all tasks that joined attempt {attempt} run")
+            case ConfirmShrunk(job, attempt):
+                self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
+                self.note("shrunk", job, f"nothing runs of the tasks that were to leave attempt {attempt}")
+
+    def _ask(self, wanted: AskToStop | AskToLeave | Restart) -> None:
+        match wanted:
+            case AskToStop(job, attempt, cause, purpose):
+                now = self.plane.clock.now()
+                self.stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE), purpose=purpose), cause)
+            case AskToLeave(job, attempt, tasks, cause):
+                now = self.plane.clock.now()
+                self.ask_to_leave(Intent("shrink", job, attempt, now, now.after(STOP_GRACE), tasks), cause)
+            case Restart():
+                self._restart(wanted)
+
+    def _restart(self, due: Restart) -> None:
+        now = self.plane.clock.now()
+        intent = Intent("grow", due.job, due.attempt, now, now.after(RESTART_DEADLINE), due.tasks)
+        claim = self.plane.ledger.restart(self.epoch, intent)
+        self.note("restarts", due.job, f"{names_of(due.tasks)} begin again on {nodes_of(due.tasks)}")
+        self.begin(order_of(intent, claim, self.plane.jobs.job(due.job)), due.tasks)
+
+    def _finish(self, job: JobName, outcome: JobOutcome) -> None:
+        attempt = self.plane.ledger.attempts().get(job, 0)
+        self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
+        self.note(outcome.state, job, outcome.message, outcome.state)
+
+    def _give_back(self, over: GiveBack) -> None:
+        self.plane.ledger.release(self.epoch, over.job, over.attempt, self.plane.clock.now())
+        record = self.plane.jobs.job(over.job)
+        state = None if record.outcome else state_after(record, over.attempt)
+        self.note("released", over.job, f"nothing of attempt {over.attempt} runs", state)
+
+    def _stage(self, reached: BeginSaving | BeginEnding) -> None:
+        """Let a stop go on; one that has been confirmed since is left alone."""
+        now, name = self.plane.clock.now(), f"stop/{reached.job}/{reached.attempt}"
+        stop = next((intent for intent in self.plane.ledger.intents() if intent.id == name), None)
+        if stop is None:
+            return
+        stage: StopStage = "saves" if isinstance(reached, BeginSaving) else "ends"
+        further = msgspec.structs.replace(stop, stage=stage, staged_at=now, deadline=now.after(reached.grace))
+        self.plane.ledger.stage(self.epoch, further)
+        self.note(stage, reached.job, reached.cause, stopping_state(further))
+        if stage == "ends":
+            self.send(StopGang(reached.job, reached.attempt, reached.grace))
