@@ -21,7 +21,8 @@ class InsecureBindingError(Exception):
     """The server was asked to listen to the network without authentication."""
 
 
-@dataclass(frozen=True, slots=True)
+# FastAPI hashes what it depends on; a guard is itself, whatever it holds.
+@dataclass(frozen=True, slots=True, eq=False)
 class Guard:
     """A FastAPI dependency. `token` None: anybody who reaches the server may ask (loopback only, and asked for by name).
 
