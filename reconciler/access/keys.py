@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -41,31 +42,33 @@ class IssuerKeys:
     issuer: OidcIssuer
     clock: Clock
     _keys: dict[str, jwt.PyJWK] = field(default_factory=dict, init=False)
-    _asked_s: float | None = field(default=None, init=False)
+    _asked_s: float = field(default=-math.inf, init=False)
+    _fetched_s: float = field(default=-math.inf, init=False)
     _failure: str = field(default="", init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
     def key(self, kid: str) -> jwt.PyJWK:
         """The key of that id. Raises UnknownKeyError, IssuerUnreachableError."""
         with self._lock:
-            age_s = None if self._asked_s is None else self.clock.monotonic_s() - self._asked_s
-            if age_s is None or age_s > KEPT_S or (age_s > AGAIN_AFTER_S and (kid not in self._keys or self._failure)):
-                self._ask(expired=age_s is None or age_s > KEPT_S)
+            now_s = self.clock.monotonic_s()
+            if now_s - self._fetched_s > KEPT_S:
+                self._keys = {}
+            if now_s - self._asked_s > AGAIN_AFTER_S and (kid not in self._keys or self._failure):
+                self._ask(now_s)
             if kid in self._keys:
                 return self._keys[kid]
             if self._failure:
                 raise IssuerUnreachableError(self._failure)
             raise UnknownKeyError(kid)
 
-    def _ask(self, expired: bool) -> None:
+    def _ask(self, now_s: float) -> None:
         """Keys that were fetched within the hour stay good while the issuer does not answer."""
-        self._asked_s = self.clock.monotonic_s()
+        self._asked_s = now_s
         try:
             self._keys, self._failure = _fetched(self.issuer), ""
+            self._fetched_s = now_s
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, jwt.PyJWTError) as error:
             self._failure = f"The identity provider {self.issuer.issuer} can't be asked for its keys ({error})."
-            if expired:
-                self._keys = {}
 
 
 def _fetched(issuer: OidcIssuer) -> dict[str, jwt.PyJWK]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from threading import Event as Flag
 from typing import Any
 
 import msgspec
 from fastapi import Depends, FastAPI, Response
 
+from reconciler.access.policy import OidcIssuer
 from reconciler.api import problems
 from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.authority import Authority
@@ -76,17 +78,26 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
 
     def openapi() -> Response:
         """This API, described."""
-        return answer(described(app, schemas))
+        access = services.access()
+        return answer(described(app, schemas, access.identity.oidc if access else ()))
 
     app.add_api_route("/v1/openapi.json", openapi, responses=_ITSELF)
     return app
 
 
-def described(app: FastAPI, schemas: dict[str, Any]) -> dict[str, Any]:
+def described(app: FastAPI, schemas: dict[str, Any], issuers: Iterable[OidcIssuer]) -> dict[str, Any]:
     """FastAPI's description of the routes, with the schemas of our own documents and how callers prove who they are."""
-    document = app.openapi()
-    components = document.setdefault("components", {})
-    components["schemas"] = {**components.get("schemas", {}), **schemas}
-    components["securitySchemes"] = {"bearer": _BEARER}
-    document["security"] = [{"bearer": []}]
+    schemes = {"bearer": _BEARER} | {
+        f"oidc-{number}": {
+            "type": "openIdConnect",
+            "openIdConnectUrl": f"{issuer.issuer.rstrip('/')}/.well-known/openid-configuration",
+        }
+        for number, issuer in enumerate(issuers, 1)
+    }
+    # FastAPI keeps what it gives out.
+    document = dict(app.openapi())
+    components = document.get("components", {})
+    all_schemas = {**components.get("schemas", {}), **schemas}
+    document["components"] = {**components, "schemas": all_schemas, "securitySchemes": schemes}
+    document["security"] = [{name: []} for name in schemes]
     return document

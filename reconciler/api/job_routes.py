@@ -40,7 +40,19 @@ VERBS: Final[dict[str, tuple[str, Callable[[JobSource, JobName, str], JobRecord]
 }
 """What can be asked of a job: POST /v1/jobs/NAME/VERB. Each needs a line in rules.py too."""
 
-_JOB_DOCUMENT = {"schema": {"type": "object", "description": "A Job document, as in schemas/job.json."}}
+_JOB_DOCUMENT = {
+    "schema": {"type": "object", "description": "A Job document, as in schemas/job.json."},
+    "example": {
+        "apiVersion": "quorate.dev/v1",
+        "kind": "Job",
+        "metadata": {"name": "training"},
+        "spec": {
+            "queue": "team",
+            "taskGroups": [{"name": "worker", "replicas": 2, "shape": {"gpus": 4}}],
+            "command": ["python", "train.py"],
+        },
+    },
+}
 _SUBMIT_BODY = {
     "requestBody": {
         "required": True,

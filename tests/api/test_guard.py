@@ -13,8 +13,10 @@ from fastapi.routing import APIRoute
 from reconciler.access.caller import Caller
 from reconciler.access.keys import IssuerUnreachableError
 from reconciler.access.oidc import BadTokenError
+from reconciler.access.policy import AccessPolicy, Identity, OidcIssuer
 from reconciler.api.app import create_app
 from reconciler.api.guard import Guard, InsecureBindingError
+from reconciler.api.rules import RULES
 from reconciler.api.serve import AddressError, ApiServer
 from tests.api.conftest import TOKEN, Site
 
@@ -39,7 +41,7 @@ def routes_of(http: httpx2.Client) -> list[tuple[str, str]]:
 def test_the_openapi_document_lists_every_route(site: Site, http: httpx2.Client) -> None:
     app = create_app(site.services(), Guard(TOKEN, user="alice"))
     served = flattened(app.router.routes)
-    assert len(served) == len(routes_of(http)) == 19
+    assert len(served) == len(routes_of(http)) == len(RULES)
 
 
 def flattened(routes: Iterable[object]) -> list[APIRoute]:
@@ -145,3 +147,16 @@ def test_a_refusal_is_a_problem_of_rfc_9457(http: httpx2.Client) -> None:
         "detail": "There is no job none.",
         "instance": "/v1/jobs/none",
     }
+
+
+def test_the_description_names_the_identity_providers(site: Site, http: httpx2.Client) -> None:
+    def ways() -> list[str]:
+        document = http.get("/v1/openapi.json", headers=RIGHT).json()
+        assert [[name] for name in document["components"]["securitySchemes"]] == [
+            list(way) for way in document["security"]
+        ]
+        return list(document["components"]["securitySchemes"])
+
+    assert ways() == ["bearer"]
+    site.access = AccessPolicy(Identity((OidcIssuer("https://id.example", "quorate"),)))
+    assert ways() == ["bearer", "oidc-1"]
