@@ -151,7 +151,19 @@ class Client:
 
     def cancel(self, name: str) -> JobView:
         """Ask for a job to end."""
-        return decode(self._transport.call("POST", f"{_job_path(name)}/cancel"), JobView)
+        return self._ask(name, "cancel")
+
+    def suspend(self, name: str) -> JobView:
+        """Let a job give back what it holds, and wait until it is resumed."""
+        return self._ask(name, "suspend")
+
+    def resume(self, name: str) -> JobView:
+        """Let a suspended job go on."""
+        return self._ask(name, "resume")
+
+    def requeue(self, name: str) -> JobView:
+        """Let a job give back what it holds, and begin anew. Not repeated: it may have begun anew by then."""
+        return self._ask(name, "requeue", repeatable=False)
 
     def queues(self) -> QueueList:
         """The queue tree and its use."""
@@ -212,6 +224,9 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _ask(self, name: str, verb: str, *, repeatable: bool = True) -> JobView:
+        return decode(self._transport.call("POST", f"{_job_path(name)}/{verb}", repeatable=repeatable), JobView)
 
     def _get(self, path: str, kind: type[T], **params: str | int | list[str]) -> T:
         return decode(self._transport.call("GET", path, params=params), kind)

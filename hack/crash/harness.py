@@ -13,7 +13,7 @@ from sqlalchemy import event
 from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.resizes import resize
-from hack.crash.workload import NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, workload
+from hack.crash.workload import NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, second_thoughts, workload
 from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
@@ -21,9 +21,10 @@ from reconciler.backends.simulated.clock import SIMULATION_START, VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND
 from reconciler.control import ControlPlane
+from reconciler.jobs.states import state_of
 from reconciler.loop import one_pass
 from reconciler.optimiser.recording import solver_with
-from reconciler.store.protocols import NotLeaderError
+from reconciler.store.protocols import Event, NotLeaderError
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
@@ -71,7 +72,8 @@ class Run:
 
     def __post_init__(self) -> None:
         chance = random.Random(self.seed)
-        self.happenings = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
+        planned = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
+        self.happenings = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
@@ -116,9 +118,24 @@ class Run:
             self.store.jobs.submit(name, happening.spec, "ada", self.clock.now(), f"key-of-{name}")
         elif happening.kind == "cancel":
             self.store.jobs.request_cancel(name, "ada")
+        elif happening.kind == "suspend":
+            self.store.jobs.request_suspend(name, "ada")
+        elif happening.kind == "resume":
+            self._resume(name)
+        elif happening.kind == "requeue":
+            attempt = next((claim.attempt for claim in self.store.ledger.claims() if claim.job == name), 0)
+            self.store.jobs.request_requeue(name, attempt, "ada")
         else:
             node = next(node.name for node in NODES if node.name == happening.subject)
             self.cluster.fail_node(node, self.clock.now(), happening.lasts)
+
+    def _resume(self, name: JobName) -> None:
+        """As the API does it: with a line on record."""
+        record, ledger = self.store.jobs.resume(name), self.store.ledger
+        claim = next((claim for claim in ledger.claims() if claim.job == name), None)
+        last = ledger.attempts().get(name, 0)
+        state = state_of(record, claim, ledger.intents(), ledger.reservations(), last)
+        self.store.history.record_event(Event(self.clock.now(), "resume-asked", name, "", "ada", state))
 
     def _pass(self) -> None:
         self.passes += 1
@@ -190,6 +207,8 @@ class Run:
         self.problems += judge.lost_jobs(submitted, records)
         self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
         self.problems += judge.leftovers(ran, self.store.ledger)
+        if not self.kills and not self.pauses:
+            self.problems += judge.unlawful_lives(submitted, self.store.history)
 
 
 def random_fate(seed: int) -> Fate:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from hack.crash.doors import TaskName
 from reconciler.backends.simulated.cluster import Interval
 from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import Ledger
+from reconciler.jobs.states import FOLLOWERS
+from reconciler.store.protocols import History, Ledger
 from solver.world.cluster import DeviceId
 from solver.world.mig import mig_model
 from solver.world.workload import JobName
 
 _MODEL = mig_model("H100-80GB")
 """What the GPUs of the workload are."""
+
+
+_FOLLOWERS: dict[str, Container[str]] = dict(FOLLOWERS.items())
 
 
 def double_owners(ran: Iterable[Interval]) -> Iterable[str]:
@@ -111,6 +115,18 @@ def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:
 
 def _least(record: JobRecord) -> int:
     return sum(group.least for group in record.spec.task_groups)
+
+
+def unlawful_lives(jobs: Iterable[JobName], history: History) -> Iterable[str]:
+    """Jobs of which the record says that they went from one state to another that can't follow it.
+
+    Of runs without a crash: one between a deed and its line on record loses the line.
+    """
+    for job in jobs:
+        states = ["queued", *(event.state for event in history.events(job, 10_000) if event.state)]
+        for before, after in pairwise(states):
+            if before != after and after not in _FOLLOWERS[before]:
+                yield f"unlawful: {job} went from {before} to {after}"
 
 
 def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:

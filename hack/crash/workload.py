@@ -47,7 +47,7 @@ class Happening:
     """Something that comes from outside: a job, a cancellation, or the death of a node for `lasts`."""
 
     at: Instant
-    kind: Literal["submit", "cancel", "node-dies"]
+    kind: Literal["submit", "cancel", "suspend", "resume", "requeue", "node-dies"]
     subject: str
     spec: JobSpec | None = None
     lasts: Duration = Duration(0)  # noqa: RUF009  (an int: can't be changed)
@@ -84,6 +84,20 @@ def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[H
         at, node = start.after(chance.randint(0, USERS_BUSY_MS)), chance.choice(NODES).name
         happenings.append(Happening(at, "node-dies", node, lasts=Duration(chance.randint(1_000, 30_000))))
     return tuple(sorted(happenings, key=lambda happening: (happening.at, happening.kind, happening.subject)))
+
+
+def second_thoughts(chance: random.Random, happenings: tuple[Happening, ...]) -> tuple[Happening, ...]:
+    """The same, and some jobs are suspended for a while, or made to begin anew."""
+    more = []
+    for happening in happenings:
+        if happening.kind == "submit" and chance.random() < 0.4:
+            at = happening.at.after(chance.randint(0, USERS_BUSY_MS // 2))
+            if chance.random() < 0.5:
+                more.append(Happening(at, "requeue", happening.subject))
+            else:
+                more.append(Happening(at, "suspend", happening.subject))
+                more.append(Happening(at.after(chance.randint(100, 20_000)), "resume", happening.subject))
+    return tuple(sorted((*happenings, *more), key=lambda happening: (happening.at, happening.kind, happening.subject)))
 
 
 def names(happenings: tuple[Happening, ...], kind: str) -> set[JobName]:

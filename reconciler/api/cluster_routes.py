@@ -80,7 +80,7 @@ class ClusterRoutes:
 
     def status(self) -> Response:
         """Conditions, revisions, the leader, and how many jobs are in which state."""
-        view = job_viewer(self._services.ledger, self._services.sighted())
+        view = job_viewer(self._services)
         states = Counter(view(record).state for record in self._services.jobs.live_jobs())
         return answer(msgspec.structs.replace(self._services.status(), live_jobs=dict(states)))
 

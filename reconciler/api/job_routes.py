@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
@@ -19,7 +19,8 @@ from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
 from reconciler.jobs.record import JobRecord
-from reconciler.store.job_source import JobSource, UnknownJobError
+from reconciler.store.job_source import UnknownJobError
+from reconciler.store.protocols import Event
 from solver.plan.advice import what_would_fit
 from solver.world.cluster import Node
 from solver.world.workload import JobName
@@ -31,14 +32,6 @@ LOOKED_AT_MAX = 10_000
 """Jobs that one request looks at in search of those it is asked for; a page may be short, and `next` goes on."""
 
 _CHUNK = 500
-
-VERBS: Final[dict[str, tuple[str, Callable[[JobSource, JobName, str], JobRecord]]]] = {
-    "cancel": (
-        "Ask for a job to end; harmless to repeat, without effect on one that has ended.",
-        lambda jobs, name, user: jobs.request_cancel(name, user),
-    ),
-}
-"""What can be asked of a job: POST /v1/jobs/NAME/VERB. Each needs a line in rules.py too."""
 
 _JOB_DOCUMENT = {
     "schema": {"type": "object", "description": "A Job document, as in schemas/job.json."},
@@ -87,16 +80,9 @@ class JobRoutes:
         add("/{name}/why", self.why, responses=answers(Why, refuses(404)))
         log = {"description": "A piece of the log.", "content": {"application/octet-stream": {}}}
         add("/{name}/logs", self.logs, responses={200: log, **refuses(404)}, response_class=Response)
-        for verb, (meaning, _) in VERBS.items():
-            handler = self._handler(verb)
-            add(
-                f"/{{name}}/{verb}",
-                handler,
-                methods=["POST"],
-                name=verb,
-                description=meaning,
-                responses=answers(JobView, refuses(404)),
-            )
+        # Each needs a line in rules.py too.
+        for verb in (self.cancel, self.suspend, self.resume, self.requeue):
+            add(f"/{{name}}/{verb.__name__}", verb, methods=["POST"], responses=answers(JobView, refuses(404)))
 
     def submit(
         self,
@@ -113,9 +99,12 @@ class JobRoutes:
             raise RefusedError(
                 422, "inadmissible", f"{name} could never run: {told}.", what_would_fit(reasons), reasons
             )
-        record = self._services.jobs.submit(name, spec, request.state.user, self._services.clock.now(), idempotency_key)
+        now, user = self._services.clock.now(), request.state.user
+        record = self._services.jobs.submit(name, spec, user, now, idempotency_key)
         # The same key from somebody else finds a job that is not theirs.
         self._authority.require(request, "see-job", record.spec.queue, record)
+        if record.submitted_at == now:
+            self._services.history.record_event(Event(now, "submitted", name, f"to {spec.queue}", user, "queued"))
         self._services.wake()
         return self._answer(request, record)
 
@@ -194,15 +183,37 @@ class JobRoutes:
             raise RefusedError(404, "no-log", f"Job {name} has no such log: {why}.", "See the job's tasks.") from error
         return Response(piece, headers=BARE, media_type="application/octet-stream")
 
-    def _handler(self, verb: str) -> Callable[[JobName, Request], Response]:
-        _, deed = VERBS[verb]
+    def cancel(self, name: JobName, request: Request) -> Response:
+        """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
+        return self._asked(self._services.jobs.request_cancel(name, request.state.user), "cancel", request)
 
-        def handle(name: JobName, request: Request) -> Response:
-            record = deed(self._services.jobs, name, request.state.user)
-            self._services.wake()
-            return self._answer(request, record)
+    def suspend(self, name: JobName, request: Request) -> Response:
+        """Let a job give back what it holds, and wait until it is resumed; harmless to repeat."""
+        return self._asked(self._services.jobs.request_suspend(name, request.state.user), "suspend", request)
 
-        return handle
+    def resume(self, name: JobName, request: Request) -> Response:
+        """Let a suspended job go on; harmless to repeat."""
+        return self._asked(self._services.jobs.resume(name), "resume", request)
+
+    def requeue(self, name: JobName, request: Request) -> Response:
+        """Let a job that holds devices give them back and begin anew; harmless to repeat, without effect on one that waits."""
+        attempt = next((claim.attempt for claim in self._services.ledger.claims() if claim.job == name), 0)
+        return self._asked(self._services.jobs.request_requeue(name, attempt, request.state.user), "requeue", request)
+
+    def _asked(self, record: JobRecord, verb: str, request: Request) -> Response:
+        """Put on record who asked for what, and let the loop know."""
+        view = self._viewer()(record)
+        event = Event(
+            self._services.clock.now(),
+            f"{verb}-asked",
+            record.name,
+            f"{verb} was asked for",
+            request.state.user,
+            view.state,
+        )
+        self._services.history.record_event(event)
+        self._services.wake()
+        return answer(readable_view(view, request.state.rights))
 
     def _newest(self, after: JobName) -> Iterator[JobRecord]:
         """Jobs from the newest, or from behind `after`, as long as somebody asks. Raises RefusedError for a bad cursor."""
@@ -221,7 +232,7 @@ class JobRoutes:
         return answer(readable_view(self._viewer()(record), request.state.rights))
 
     def _viewer(self) -> Callable[[JobRecord], JobView]:
-        return job_viewer(self._services.ledger, self._services.sighted())
+        return job_viewer(self._services)
 
     @staticmethod
     def _readable(request: Request, record: JobRecord) -> bool:

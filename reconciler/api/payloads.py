@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 from reconciler.backend import Activity, Epoch
 from reconciler.documents.problem import Problem
+from reconciler.jobs.eligible import Block
+from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome, JobState
 from reconciler.store.protocols import Event, RoundSummary
 from solver.plan.plan import Verdict
@@ -29,6 +31,7 @@ class Payload(Document, frozen=True, omit_defaults=False):
 class JobView(Payload, frozen=True, kw_only=True):
     """A job as submitted, and where it stands. `tasks` is what it holds, `time_limit` and `idle_limit` what it was started under.
 
+    `failures`: attempts that failed and were followed by another. `block`: what keeps rounds from being asked about it.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
     `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
@@ -47,6 +50,9 @@ class JobView(Payload, frozen=True, kw_only=True):
     tasks: tuple[TaskPlacement, ...] = ()
     cancel_requested_by: str = ""
     outcome: JobOutcome | None = None
+    suspended_by: str = ""
+    failures: tuple[Failure, ...] = ()
+    block: Block | None = None
     redacted: bool = False
 
 

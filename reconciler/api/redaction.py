@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.access.rights import Rights
 from reconciler.api.payloads import JobView
+from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event, RoundRecord
 from solver.world.snapshot import Snapshot
@@ -19,7 +20,18 @@ def readable_view(view: JobView, rights: Rights) -> JobView:
     if rights.may("read-job", view.spec.queue, view.user):
         return view
     outcome = view.outcome and bare_outcome(view.outcome)
-    return msgspec.structs.replace(view, spec=bare_spec(view.spec), outcome=outcome, redacted=True)
+    return msgspec.structs.replace(
+        view,
+        spec=bare_spec(view.spec),
+        outcome=outcome,
+        failures=tuple(map(bare_failure, view.failures)),
+        redacted=True,
+    )
+
+
+def bare_failure(failure: Failure) -> Failure:
+    """Without the last lines of the log that follow what happened."""
+    return msgspec.structs.replace(failure, message=first_line(failure.message))
 
 
 def bare_spec(spec: JobSpec) -> JobSpec:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
+from reconciler.api.services import Services
 from reconciler.backend import Activity
+from reconciler.jobs.eligible import blocks
 from reconciler.jobs.idleness import activity_of, idle_for
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
-from reconciler.store.protocols import Claim, Ledger
+from reconciler.store.protocols import Claim
 from solver.extent import extent_of
 from solver.plan.extent import Extent
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
@@ -21,23 +23,41 @@ from solver.rules.tree import Line, QueueTree
 from solver.rules.type_weights import weights_of
 from solver.solve import standing
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.inflight import Intent
 from solver.world.quantities import Cpu, Memory, MilliGpu
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
 
 
-def job_viewer(ledger: Ledger, sighted: Sighted) -> Callable[[JobRecord], JobView]:
-    """Views of jobs under one reading of the ledger and one look at the backend."""
+def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
+    """Views of jobs under one reading of the stores and one look at the backend."""
+    ledger, sighted = services.ledger, services.sighted()
     claims = {claim.job: claim for claim in ledger.claims()}
-    intents, attempts = ledger.intents(), ledger.attempts()
+    intents, reservations, attempts = ledger.intents(), ledger.reservations(), ledger.attempts()
+    blocked = blocks(services.jobs.live_jobs(), services.clock.now())
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0
-        claim = claims.get(record.name)
-        activity = _activity(claim, sighted) if claim else None
-        return _job_view(record, claim, intents, attempts.get(record.name, ended_in), activity)
+        claim, attempt = claims.get(record.name), attempts.get(record.name, ended_in)
+        return JobView(
+            name=record.name,
+            spec=record.spec,
+            user=record.user,
+            submitted_at=record.submitted_at,
+            state=state_of(record, claim, intents, reservations, attempt),
+            attempt=claim.attempt if claim else attempt,
+            since=claim.since if claim else None,
+            running_since=claim.running_since if claim else None,
+            time_limit=claim.time_limit if claim else None,
+            idle_limit=claim.idle_limit if claim else None,
+            activity=_activity(claim, sighted) if claim else None,
+            tasks=claim.tasks if claim else (),
+            cancel_requested_by=record.cancel_requested_by,
+            outcome=record.outcome,
+            suspended_by=record.suspended_by,
+            failures=record.failures,
+            block=None if claim else blocked.get(record.name),
+        )
 
     return view
 
@@ -49,27 +69,6 @@ def _activity(claim: Claim, sighted: Sighted) -> Activity | None:
     return activity_of(known, claim.tasks, claim.running_since)
 
 
-def _job_view(
-    record: JobRecord, claim: Claim | None, intents: Iterable[Intent], attempt: int, activity: Activity | None
-) -> JobView:
-    return JobView(
-        name=record.name,
-        spec=record.spec,
-        user=record.user,
-        submitted_at=record.submitted_at,
-        state=state_of(record, claim, intents),
-        attempt=claim.attempt if claim else attempt,
-        since=claim.since if claim else None,
-        running_since=claim.running_since if claim else None,
-        time_limit=claim.time_limit if claim else None,
-        idle_limit=claim.idle_limit if claim else None,
-        activity=activity,
-        tasks=claim.tasks if claim else (),
-        cancel_requested_by=record.cancel_requested_by,
-        outcome=record.outcome,
-    )
-
-
 def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> tuple[str, ...]:
     """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known."""
     if view.outcome is not None:
@@ -79,6 +78,8 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
         apart = (f"its tasks are {extent}",) if extent else ()
         return (f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}", *apart, *_idle_words(view))
+    if view.block is not None:
+        return (str(view.block),)
     return _words_of(verdict) if verdict else ("no round has looked at it yet",)
 
 

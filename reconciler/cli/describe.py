@@ -61,6 +61,13 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     yield "State", state_line(job, SystemClock().now())
     if job.cancel_requested_by:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
+    if job.suspended_by:
+        yield "Suspended", f"by {job.suspended_by}"
+    for failure in job.failures:
+        yield (
+            f"Attempt {failure.attempt}",
+            f"failed: {failure.message.splitlines()[0] if failure.message else failure.kind}",
+        )
     yield spec.type.capitalize(), size_of(spec)
     for group in spec.task_groups:
         tasks = str(group.replicas) if group.least == group.replicas else f"{group.least} to {group.replicas}"

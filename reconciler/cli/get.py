@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 import click
 
@@ -15,8 +16,9 @@ from reconciler.cli.wording import class_of, nodes_of, standing, with_idleness
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.documents.problem import did_you_mean
+from reconciler.jobs.record import JobState
 
-STATES = ("queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled")
+STATES = get_args(JobState)
 
 
 @click.command(short_help="List jobs.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.backend import StaleEpochError
+from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.job_source import DuplicateJobError, UnknownJobError
 from solver.world.workload import JobName, JobSpec, QueueName
@@ -106,3 +107,50 @@ def test_jobs_submitted_before_one(stores: Stores) -> None:
     assert stores.jobs.jobs(after=JobName("a")) == ()
     with pytest.raises(UnknownJobError):
         stores.jobs.jobs(after=JobName("x"))
+
+
+def test_the_first_who_suspends_is_remembered_until_it_is_resumed(stores: Stores) -> None:
+    submit(stores, "a")
+    assert stores.jobs.request_suspend(JobName("a"), "ada").suspended_by == "ada"
+    assert stores.jobs.request_suspend(JobName("a"), "bob").suspended_by == "ada"
+    stores.reopen()
+    assert stores.jobs.job(JobName("a")).suspended_by == "ada"
+    assert stores.jobs.resume(JobName("a")).suspended_by == ""
+    assert stores.jobs.resume(JobName("a")).suspended_by == ""
+
+
+def test_an_attempt_is_requeued_by_the_first_who_asks(stores: Stores) -> None:
+    submit(stores, "a")
+    asked = stores.jobs.request_requeue(JobName("a"), 2, "ada")
+    assert (asked.requeue_attempt, asked.requeued_by) == (2, "ada")
+    assert stores.jobs.request_requeue(JobName("a"), 2, "bob") == asked
+    assert stores.jobs.request_requeue(JobName("a"), 1, "bob") == asked
+    assert stores.jobs.request_requeue(JobName("a"), 3, "bob").requeued_by == "bob"
+
+
+def test_nothing_is_asked_of_an_ended_job(stores: Stores) -> None:
+    stores.jobs.finish(lead(stores), submit(stores, "a"), DONE)
+    before = stores.jobs.job(JobName("a"))
+    assert stores.jobs.request_suspend(JobName("a"), "ada") == before
+    assert stores.jobs.request_requeue(JobName("a"), 1, "ada") == before
+
+
+def test_the_first_failure_of_an_attempt_stays(stores: Stores) -> None:
+    epoch, first = lead(stores), Failure(1, "node", NOW, NOW.after(10_000), False, None, "node n0 is gone")
+    second = Failure(2, "exit", NOW.after(1), NOW.after(20_000), True, 3, "exit code 3")
+    submit(stores, "a")
+    submit(stores, "b")
+    stores.jobs.retry(epoch, JobName("a"), first)
+    stores.jobs.retry(epoch, JobName("a"), Failure(1, "exit", NOW, NOW))
+    stores.jobs.retry(epoch, JobName("a"), second)
+    stores.reopen()
+    assert stores.jobs.job(JobName("a")).failures == (first, second)
+    assert [record.failures for record in stores.jobs.live_jobs()] == [(first, second), ()]
+
+
+def test_failures_of_more_jobs_than_a_query_may_name_are_found(stores: Stores) -> None:
+    epoch = lead(stores)
+    for number in range(510):
+        submit(stores, f"job-{number:03}")
+    stores.jobs.retry(epoch, JobName("job-509"), Failure(1, "exit", NOW, NOW))
+    assert [record.name for record in stores.jobs.live_jobs() if record.failures] == ["job-509"]

@@ -89,7 +89,27 @@ class Site:
     def state(self, name: str) -> JobState:
         """Where a job stands."""
         claim = next((claim for claim in self.store.ledger.claims() if claim.job == name), None)
-        return state_of(self.store.jobs.job(JobName(name)), claim, self.store.ledger.intents())
+        ledger, record = self.store.ledger, self.store.jobs.job(JobName(name))
+        last = ledger.attempts().get(record.name, 0)
+        return state_of(record, claim, ledger.intents(), ledger.reservations(), last)
+
+    def passes(self, number: int) -> None:
+        """Some passes, a second apart."""
+        for _ in range(number):
+            self.one_pass()
+
+    def until(self, name: str, state: JobState) -> None:
+        """Passes until a job is in a state; a minute of them is long enough for anything."""
+        for _ in range(60):
+            if self.state(name) == state:
+                return
+            self.one_pass()
+        raise AssertionError(f"{name} is {self.state(name)}, not {state}")
+
+    def states(self, name: str) -> list[str]:
+        """The states of a job, one after another, as its events say."""
+        said = [event.state for event in self.store.history.events(name, 1_000) if event.state]
+        return [state for place, state in enumerate(said) if not place or said[place - 1] != state]
 
     def ran(self, name: str) -> list[TaskState]:
         """How the tasks of a job that ever began stand, in the order in which they began."""

@@ -1,0 +1,76 @@
+"""`quorate cancel`, `suspend`, `resume` and `requeue`: what people ask of jobs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import click
+
+from reconciler.api.payloads import JobList, JobView
+from reconciler.cli.connection import connected, server_option
+from reconciler.cli.output import output_option, print_json
+from reconciler.client import Client
+
+
+class Verb(NamedTuple):
+    """What is asked of each job, and the words for it."""
+
+    ask: Callable[[Client, str], JobView]
+    summary: str
+    explanation: str
+    asked: str
+
+
+_REPEATED = """
+
+    Nothing is asked of any of them if one of the names does not exist. Repeating it is harmless."""
+
+VERBS: Final = {
+    "cancel": Verb(
+        Client.cancel,
+        "Ask for jobs to end.",
+        "Ask for every JOB to end: a queued one never starts, a running one is asked to stop and after a grace made to."
+        " `quorate wait` waits for the end.",
+        "asked to end",
+    ),
+    "suspend": Verb(
+        Client.suspend,
+        "Let jobs give back what they hold, until they are resumed.",
+        "Let every JOB give back what it holds, as an eviction does, and wait until somebody resumes it.",
+        "asked to wait until it is resumed",
+    ),
+    "resume": Verb(
+        Client.resume,
+        "Let suspended jobs go on.",
+        "Let every suspended JOB wait for its turn again; one that has saved its work goes on from there.",
+        "resumed",
+    ),
+    "requeue": Verb(
+        Client.requeue,
+        "Let running jobs begin anew.",
+        "Let every JOB that holds devices give them back, as an eviction does, and wait for its turn again.",
+        "asked to begin anew",
+    ),
+}
+
+
+def _command(name: str, verb: Verb) -> click.Command:
+    @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+    @output_option("text", "json")
+    @server_option
+    def ask(jobs: tuple[str, ...], output: str, server: str | None) -> None:
+        with connected(server) as client:
+            for job in jobs:
+                client.job(job)
+            views = tuple(verb.ask(client, job) for job in jobs)
+        if output == "json":
+            print_json(JobList(items=views))
+            return
+        for view in views:
+            click.echo(f"{view.name}: {'has ended already: ' + view.state if view.outcome else verb.asked}")
+
+    return click.command(name, help=verb.explanation + _REPEATED, short_help=verb.summary)(ask)
+
+
+cancel, suspend, resume, requeue = (_command(name, verb) for name, verb in VERBS.items())
