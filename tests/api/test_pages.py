@@ -79,7 +79,7 @@ def test_events_in_pages(site: Site, client: Client) -> None:
         if not page.next:
             break
         page = client.events("job", 2, page.next)
-    assert found == events
+    assert found[1:] == events  # the first says that it was submitted
 
 
 def test_rounds_in_pages(site: Site, client: Client) -> None:
