@@ -1,21 +1,18 @@
-"""The one module that speaks HTTP to a server: typed calls, and errors sorted by who must act."""
+"""A typed client of the API, for the command line, programs and notebooks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from urllib.parse import quote
 
-import httpx2
-import msgspec
-
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
-    ApiProblem,
     CheckpointList,
     EventList,
     Health,
@@ -26,39 +23,34 @@ from reconciler.api.payloads import (
     QueueList,
     RoundList,
     Status,
+    WhoAmI,
     Why,
 )
 from reconciler.api.top import Top
-from reconciler.store.protocols import RoundRecord
+from reconciler.client_transport import (
+    DEFAULT_PORT,
+    DEFAULT_SERVER,
+    ApiError,
+    NotAuthorisedError,
+    ServerUnreachableError,
+    Transport,
+)
+from reconciler.client_watch import Watching
+from reconciler.jobs.record import JobState
+from reconciler.store.protocols import KeptEvent, RoundRecord, RoundSummary
 from reconciler.token_file import default_token_file, read_token
 from solver.world.document import API_VERSION, decode, encode
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec
 
-DEFAULT_PORT: Final = 7717
-DEFAULT_SERVER: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
-
-_TIMEOUT_S = 30.0
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+__all__ = [
+    "DEFAULT_PORT", "DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect",
+]  # fmt: skip
 
 T = TypeVar("T")
 
-
-class ServerUnreachableError(Exception):
-    """No server answers there."""
-
-
-class ApiError(Exception):
-    """The server refused; `problem` says why and what to do, with reasons and problems one by one."""
-
-    def __init__(self, status: int, problem: ApiProblem) -> None:
-        super().__init__(f"{problem.message} {problem.fix}".strip())
-        self.status = status
-        self.problem = problem
-
-
-class NotAuthorisedError(ApiError):
-    """The token is missing or wrong, or does not allow this."""
+SILENCE_S: Final = 2.0
+"""A job that is waited for is looked at again after so long without an event: it may change a moment after its event is told."""
 
 
 class Client:
@@ -68,15 +60,8 @@ class Client:
     """
 
     def __init__(self, server: str, token: str | None) -> None:
-        self.server = server.rstrip("/")
-        url = _parsed(self.server)
-        self._http = httpx2.Client(
-            base_url=url,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=_TIMEOUT_S,
-            # A proxy of the environment can't reach our own machine.
-            trust_env=url.host not in _LOOPBACK,
-        )
+        self._transport = Transport(server, token)
+        self.server = self._transport.server
 
     def submit(self, name: JobName, spec: JobSpec, idempotency_key: str = "") -> JobView:
         """Submit a job; with a key, repeating it is harmless."""
@@ -85,17 +70,15 @@ class Client:
 
     def submit_document(self, document: bytes, idempotency_key: str = "") -> JobView:
         """Submit a Job document, YAML or JSON, as its owner wrote it."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return decode(self._call("POST", "/v1/jobs", content=document, headers=headers), JobView)
+        return decode(self._submitted("/v1/jobs", document, idempotency_key), JobView)
 
     def submit_group(self, document: bytes, idempotency_key: str = "") -> GroupView:
         """Submit an array (a Job document with one) or a Pipeline document, YAML or JSON, whole or not at all."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return decode(self._call("POST", "/v1/groups", content=document, headers=headers), GroupView)
+        return decode(self._submitted("/v1/groups", document, idempotency_key), GroupView)
 
     def test(self, document: bytes) -> TrialList:
         """What would become of a Job or Pipeline document if it were submitted now. Nothing is kept."""
-        return decode(self._call("POST", "/v1/jobs:test", content=document), TrialList)
+        return decode(self._transport.call("POST", "/v1/jobs:test", content=document), TrialList)
 
     def group(self, name: str) -> GroupView:
         """One array or pipeline with its jobs."""
@@ -103,11 +86,35 @@ class Client:
 
     def cancel_group(self, name: str) -> GroupView:
         """Ask for every job of an array or pipeline to end."""
-        return decode(self._call("POST", f"{_group_path(name)}/cancel"), GroupView)
+        return decode(self._transport.call("POST", f"{_group_path(name)}/cancel"), GroupView)
 
-    def jobs(self, limit: int = 1_000) -> JobList:
-        """The newest jobs."""
-        return self._get("/v1/jobs", JobList, limit=limit)
+    def jobs(
+        self,
+        limit: int = 1_000,
+        cursor: str = "",
+        *,
+        queue: str = "",
+        user: str = "",
+        states: Iterable[JobState] = (),
+        prefix: str = "",
+    ) -> JobList:
+        """A page of the newest jobs that the caller may see: of a queue and those below it, of a user, in one of these states,
+        with a name that begins so. `next` of a page is the cursor of the one after it.
+        """
+        named = {"cursor": cursor, "queue": queue, "user": user, "prefix": prefix}
+        given = {name: value for name, value in named.items() if value}
+        return self._get("/v1/jobs", JobList, limit=limit, state=list(states), **given)
+
+    def all_jobs(
+        self, *, queue: str = "", user: str = "", states: Iterable[JobState] = (), prefix: str = ""
+    ) -> Iterator[JobView]:
+        """All of these, page by page, newest first."""
+        wanted = tuple(states)
+        page = self.jobs(queue=queue, user=user, states=wanted, prefix=prefix)
+        yield from page.items
+        while page.next:
+            page = self.jobs(cursor=page.next, queue=queue, user=user, states=wanted, prefix=prefix)
+            yield from page.items
 
     def job(self, name: str) -> JobView:
         """One job."""
@@ -117,9 +124,33 @@ class Client:
         """What runs now."""
         return self._get("/v1/top", Top)
 
-    def events(self, name: str, limit: int = 100) -> EventList:
-        """What happened to a job."""
-        return self._get(f"{_job_path(name)}/events", EventList, limit=limit)
+    def events(self, name: str, limit: int = 100, cursor: str = "") -> EventList:
+        """What happened to a job: the newest, oldest first. `next` is the cursor of those before them."""
+        return self._get(f"{_job_path(name)}/events", EventList, limit=limit, **_cursor(cursor))
+
+    def watch(self, subject: str = "", after: int | None = None) -> Iterator[KeptEvent]:
+        """Events as they happen, of all or of one job, node or revision: from now on, or from behind a number.
+
+        It has no end, and outlives connections and restarts of the server: no event comes twice, none is left out.
+        """
+        return Watching(self._transport, subject, after).events()
+
+    def changes(self, name: str, until_s: float | None = None) -> Iterator[JobView]:
+        """A job now, and again whenever it may have changed, until a time of the monotonic clock."""
+        left_s = None if until_s is None else until_s - time.monotonic()
+        silence_s = SILENCE_S if left_s is None else max(0.05, min(SILENCE_S, left_s))
+        for _ in Watching(self._transport, name, silence_s=silence_s).signs():
+            yield self.job(name)
+            if until_s is not None and time.monotonic() >= until_s:
+                return
+
+    def wait(self, name: str, timeout_s: float | None = None) -> JobView:
+        """The job once it has ended, however it did. Raises TimeoutError."""
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        for view in self.changes(name, until_s):
+            if view.outcome is not None:
+                return view
+        raise TimeoutError(f"{name} has not ended within {timeout_s} seconds")
 
     def checkpoints(self, name: str) -> CheckpointList:
         """What a job has saved."""
@@ -139,7 +170,7 @@ class Client:
         asked: dict[str, str | int] = {
             "group": group, "index": index, "attempt": attempt, "offset": offset, "limit": limit
         }  # fmt: skip
-        return self._call("GET", f"{_job_path(name)}/logs", params=asked)
+        return self._transport.call("GET", f"{_job_path(name)}/logs", params=asked)
 
     def cancel(self, name: str) -> JobView:
         """Ask for a job to end."""
@@ -154,8 +185,8 @@ class Client:
         return self._ask(name, "resume")
 
     def requeue(self, name: str) -> JobView:
-        """Let a job give back what it holds, and begin anew."""
-        return self._ask(name, "requeue")
+        """Let a job give back what it holds, and begin anew. Not repeated: it may have begun anew by then."""
+        return self._ask(name, "requeue", repeatable=False)
 
     def queues(self) -> QueueList:
         """The queue tree and its use."""
@@ -165,9 +196,17 @@ class Client:
         """Every node and who holds its devices."""
         return self._get("/v1/nodes", NodeList)
 
-    def rounds(self, limit: int = 20) -> RoundList:
-        """The newest rounds."""
-        return self._get("/v1/rounds", RoundList, limit=limit)
+    def rounds(self, limit: int = 20, cursor: str = "") -> RoundList:
+        """A page of the newest rounds; `next` is the cursor of the one after it."""
+        return self._get("/v1/rounds", RoundList, limit=limit, **_cursor(cursor))
+
+    def all_rounds(self) -> Iterator[RoundSummary]:
+        """Every round, page by page, newest first."""
+        page = self.rounds(1_000)
+        yield from page.items
+        while page.next:
+            page = self.rounds(1_000, page.next)
+            yield from page.items
 
     def round(self, number: int) -> RoundRecord:
         """One round, whole."""
@@ -191,11 +230,15 @@ class Client:
 
     def metrics(self) -> str:
         """Figures in Prometheus's text format."""
-        return self._call("GET", "/metrics").decode()
+        return self._transport.call("GET", "/metrics").decode()
+
+    def who_am_i(self) -> WhoAmI:
+        """Whose the token is, and where they may submit."""
+        return self._get("/v1/whoami", WhoAmI)
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -205,29 +248,15 @@ class Client:
     ) -> None:
         self.close()
 
-    def _ask(self, name: str, verb: str) -> JobView:
-        return decode(self._call("POST", f"{_job_path(name)}/{verb}"), JobView)
+    def _submitted(self, path: str, document: bytes, key: str) -> bytes:
+        headers = {"Idempotency-Key": key} if key else {}
+        return self._transport.call("POST", path, content=document, headers=headers, repeatable=bool(key))
 
-    def _get(self, path: str, kind: type[T], **params: int) -> T:
-        return decode(self._call("GET", path, params=params), kind)
+    def _ask(self, name: str, verb: str, *, repeatable: bool = True) -> JobView:
+        return decode(self._transport.call("POST", f"{_job_path(name)}/{verb}", repeatable=repeatable), JobView)
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str | int] | None = None,
-        content: bytes = b"",
-        headers: dict[str, str] | None = None,
-    ) -> bytes:
-        try:
-            response = self._http.request(method, path, params=params, content=content, headers=headers)
-        except httpx2.TransportError as error:
-            raise ServerUnreachableError(
-                f"{self.server}: no answer ({error}). Start it with `quorate run`, or name another with --server"
-            ) from error
-        if response.is_success:
-            return response.content
-        raise _error(response)
+    def _get(self, path: str, kind: type[T], **params: str | int | list[str]) -> T:
+        return decode(self._transport.call("GET", path, params=params), kind)
 
 
 def connect(server: str | None = None) -> Client:
@@ -245,14 +274,8 @@ def _token() -> str | None:
     return read_token(path) if path.exists() else None
 
 
-def _parsed(server: str) -> httpx2.URL:
-    try:
-        url = httpx2.URL(server)
-    except httpx2.InvalidURL as error:
-        raise ServerUnreachableError(f"{server}: not a URL ({error}). Write it like {DEFAULT_SERVER}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ServerUnreachableError(f"{server}: not an http or https URL. Write it like {DEFAULT_SERVER}")
-    return url
+def _cursor(cursor: str) -> dict[str, str]:
+    return {"cursor": cursor} if cursor else {}
 
 
 def _job_path(name: str) -> str:
@@ -261,16 +284,3 @@ def _job_path(name: str) -> str:
 
 def _group_path(name: str) -> str:
     return f"/v1/groups/{quote(name, safe='')}"
-
-
-def _error(response: httpx2.Response) -> ApiError:
-    try:
-        problem = decode(response.content, ApiProblem)
-    except msgspec.MsgspecError:
-        problem = ApiProblem(
-            code="not-quorate",
-            message=f"{response.url} answered {response.status_code} in words that are not Quorate's.",
-            fix="Check the server's URL.",
-        )
-    kind = NotAuthorisedError if response.status_code in (401, 403) else ApiError
-    return kind(response.status_code, problem)

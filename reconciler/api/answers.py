@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 from fastapi import Response
 
 from solver.world.document import encode
 
+Responses = dict[int | str, dict[str, Any]]
+"""For a route's `responses`: what OpenAPI says of each status."""
 
-def answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+BARE: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+"""Answers name jobs and people: no cache on the way keeps them."""
+
+
+def answer(
+    document: object,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    media_type: str = "application/json",
+) -> Response:
     """A document in its one JSON form."""
-    # Answers name jobs and people: no cache on the way keeps them.
-    kept = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
-    return Response(encode(document), status, kept, media_type="application/json")
+    return Response(encode(document), status, {**BARE, **(headers or {})}, media_type=media_type)
 
 
-def answers(kind: type[msgspec.Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """For a route's `responses`: this kind of document."""
+def answers(kind: type[msgspec.Struct], *also: Responses) -> Responses:
+    """This kind of document with status 200, and what else there is."""
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}
-    return {status: {"description": (kind.__doc__ or "").partition("\n")[0], "content": content}}
+    joined: Responses = {200: {"description": (kind.__doc__ or "").partition("\n")[0], "content": content}}
+    for responses in also:
+        joined |= responses
+    return joined
 
 
-def schemas_of(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Any]:
-    """Documents by name, each with its fields, for OpenAPI's `components`; schemas/ has the whole of those in Git.
-
-    Not msgspec's own generator: it can't write a default that is a quantity.
-    """
-    return {kind.__name__: _outline(kind) for kind in kinds}
+def refuses(*statuses: int) -> Responses:
+    """A problem with each of these statuses."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ApiProblem"}}}
+    return {status: {"description": _MEANING[status], "content": content} for status in statuses}
 
 
-def _outline(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    fields = msgspec.structs.fields(kind)
-    return {
-        "type": "object",
-        "description": kind.__doc__ or "",
-        "properties": {field.encode_name: {} for field in fields},
-        "required": [field.encode_name for field in fields if field.required],
-    }
+_MEANING: Final = {
+    401: "Who asks has not proved who they are.",
+    403: "The caller may not do this, or comes from where nobody may.",
+    404: "There is no such thing.",
+    409: "A job of that name exists.",
+    413: "The body is too large.",
+    422: "A parameter or the document is wrong, or the job could never run.",
+    500: "The server failed; its log says how.",
+    503: "Not now: the store, the policy, the backend or the identity provider is not there.",
+}
+
+ALWAYS: Final = refuses(401, 403, 422, 500, 503)
+"""What any route may answer."""

@@ -1,16 +1,21 @@
-"""The REST API as one FastAPI application: every route behind the guard, described by one OpenAPI document."""
+"""The REST API as one FastAPI application: every route behind guard and authority, described by one OpenAPI document."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from threading import Event as Flag
 from typing import Any
 
 import msgspec
 from fastapi import Depends, FastAPI, Response
 
+from reconciler.access.policy import OidcIssuer
 from reconciler.api import problems
-from reconciler.api.answers import answer, schemas_of
+from reconciler.api.answers import ALWAYS, Responses, answer
+from reconciler.api.authority import Authority
 from reconciler.api.checkpoint_routes import CheckpointRoutes
 from reconciler.api.cluster_routes import ClusterRoutes
+from reconciler.api.described import schemas_of
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
@@ -27,46 +32,83 @@ from reconciler.api.payloads import (
     QueueList,
     RoundList,
     Status,
+    WatchEnd,
+    WatchStart,
+    WhoAmI,
     Why,
 )
 from reconciler.api.services import Services
 from reconciler.api.top import Top
 from reconciler.api.top_routes import TopRoutes
 from reconciler.api.trial_routes import TrialRoutes
+from reconciler.api.watch_routes import WatchRoutes
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    ApiProblem, CheckpointList, EventList, GroupView, Health, JobList, JobView, NodeList,
-    PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Top, TrialList, Why,
+    ApiProblem, CheckpointList, EventList, GroupView, Health, JobList, JobView, NodeList, PolicyView, QueueList, RoundList,
+    RoundRecord, Snapshot, Status, Top, TrialList, WatchEnd, WatchStart, WhoAmI, Why,
 ]  # fmt: skip
 
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "The token of the server's state folder, one of its token file, or a JWT of an OpenID Connect issuer that the "
+    "AccessPolicy names.",
+}
+_ITSELF: Responses = {
+    200: {"description": "OpenAPI 3.1.", "content": {"application/json": {"schema": {"type": "object"}}}}
+}
 
-def create_app(services: Services, guard: Guard) -> FastAPI:
-    """The application. The guard is a dependency of the app and so of every route, the OpenAPI document included."""
+
+def create_app(services: Services, guard: Guard, closing: Flag | None = None) -> FastAPI:
+    """The application. Guard and authority are dependencies of the app and so of every route, the OpenAPI document included.
+
+    Streams end when `closing` is set.
+    """
+    authority = Authority(services)
     app = FastAPI(
-        title="Quorate", version="v1", dependencies=[Depends(guard)], openapi_url=None, docs_url=None, redoc_url=None
+        title="Quorate",
+        version="v1",
+        description="A GPU-cluster scheduler whose whole policy lives in Git.",
+        dependencies=[Depends(guard), Depends(authority)],
+        responses=ALWAYS,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
     )
     problems.install(app)
-    app.include_router(JobRoutes(services).router)
-    app.include_router(GroupRoutes(services).router)
-    app.include_router(TrialRoutes(services).router)
+    app.include_router(JobRoutes(services, authority).router)
+    app.include_router(GroupRoutes(services, authority).router)
+    app.include_router(TrialRoutes(services, authority).router)
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(TopRoutes(services).router)
+    app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
     schemas = schemas_of(_DESCRIBED)
 
     def openapi() -> Response:
         """This API, described."""
-        return answer(described(app, schemas))
+        access = services.access()
+        return answer(described(app, schemas, access.identity.oidc if access else ()))
 
-    app.add_api_route("/v1/openapi.json", openapi)
+    app.add_api_route("/v1/openapi.json", openapi, responses=_ITSELF)
     return app
 
 
-def described(app: FastAPI, schemas: dict[str, Any]) -> dict[str, Any]:
-    """FastAPI's description of the routes, with the schemas of our own documents beside its own."""
-    document = app.openapi()
-    components = document.setdefault("components", {}).setdefault("schemas", {})
-    components |= schemas
+def described(app: FastAPI, schemas: dict[str, Any], issuers: Iterable[OidcIssuer]) -> dict[str, Any]:
+    """FastAPI's description of the routes, with the schemas of our own documents and how callers prove who they are."""
+    schemes = {"bearer": _BEARER} | {
+        f"oidc-{number}": {
+            "type": "openIdConnect",
+            "openIdConnectUrl": f"{issuer.issuer.rstrip('/')}/.well-known/openid-configuration",
+        }
+        for number, issuer in enumerate(issuers, 1)
+    }
+    # FastAPI keeps what it gives out.
+    document = dict(app.openapi())
+    components = document.get("components", {})
+    all_schemas = {**components.get("schemas", {}), **schemas}
+    document["components"] = {**components, "schemas": all_schemas, "securitySchemes": schemes}
+    document["security"] = [{name: []} for name in schemes]
     return document

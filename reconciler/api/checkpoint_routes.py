@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from reconciler.api.answers import answer, answers
-from reconciler.api.payloads import ApiProblem, CheckpointList
-from reconciler.api.problems import RefusedError
+from reconciler.api.answers import answer, answers, refuses
+from reconciler.api.payloads import CheckpointList
 from reconciler.api.services import Services
-from reconciler.store.job_source import UnknownJobError
 from solver.world.workload import JobName
 
 
@@ -17,14 +15,9 @@ class CheckpointRoutes:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=answers(ApiProblem, 404))
-        self.router.add_api_route("/{name}/checkpoints", self.list, responses=answers(CheckpointList))
+        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+        self.router.add_api_route("/{name}/checkpoints", self.list, responses=answers(CheckpointList, refuses(404)))
 
     def list(self, name: JobName) -> Response:
         """A job's checkpoints, newest first, the deleted ones among them."""
-        try:
-            self._services.jobs.job(name)
-        except UnknownJobError as error:
-            fix = "List the jobs to see their names; ended ones are among them."
-            raise RefusedError(404, "unknown-job", f"There is no job {name}.", fix) from error
         return answer(CheckpointList(items=self._services.checkpoints.of(name)))

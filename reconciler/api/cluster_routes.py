@@ -6,16 +6,23 @@ from collections import Counter
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
-from reconciler.api.answers import answer, answers
-from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status
+from reconciler.access.caller import Caller
+from reconciler.access.rights import Rights
+from reconciler.api.answers import Responses, answer, answers, refuses
+from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
+from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
 from reconciler.api.problems import RefusedError
+from reconciler.api.redaction import readable_round, readable_snapshot
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, node_views, queue_views
 from reconciler.metrics import CONTENT_TYPE
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
+
+_TEXT: Responses = {200: {"description": "Prometheus's text format.", "content": {"text/plain": {}}}}
+_UNCHANGED: Responses = {304: {"description": "The policy is the one of that ETag."}}
 
 
 class ClusterRoutes:
@@ -28,11 +35,12 @@ class ClusterRoutes:
         add("/v1/queues", self.queues, responses=answers(QueueList))
         add("/v1/nodes", self.nodes, responses=answers(NodeList))
         add("/v1/rounds", self.rounds, responses=answers(RoundList))
-        add("/v1/rounds/{number}", self.round, responses=answers(RoundRecord))
+        add("/v1/rounds/{number}", self.round, responses=answers(RoundRecord, refuses(404)))
         add("/v1/snapshot", self.snapshot, responses=answers(Snapshot))
         add("/v1/status", self.status, responses=answers(Status))
-        add("/v1/policy", self.policy, responses=answers(PolicyView))
-        add("/metrics", self.metrics, responses={200: {"content": {"text/plain": {}}}})
+        add("/v1/policy", self.policy, responses=answers(PolicyView, _UNCHANGED))
+        add("/metrics", self.metrics, responses=_TEXT, response_class=Response)
+        add("/v1/whoami", self.who_am_i, responses=answers(WhoAmI))
         add("/healthz", self.health, responses=answers(Health))
 
     def queues(self) -> Response:
@@ -44,21 +52,31 @@ class ClusterRoutes:
         """Every node and who holds its devices."""
         return answer(NodeList(items=node_views(self._services.snapshot())))
 
-    def rounds(self, limit: Annotated[int, Query(ge=1, le=10_000)] = 20) -> Response:
-        """The newest rounds, a line each."""
-        return answer(RoundList(items=self._services.history.rounds(limit)))
+    def rounds(
+        self,
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 20,
+        cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
+    ) -> Response:
+        """The newest rounds, a line each, page by page."""
+        # One more than wanted says whether there is another page.
+        found = self._services.history.rounds(limit + 1, number_of(cursor))
+        following = cursor_of(found[limit - 1].number) if len(found) > limit else ""
+        return answer(RoundList(items=found[:limit], next=following), headers=link_to(request, following))
 
-    def round(self, number: int) -> Response:
-        """One round, whole: enough to solve it again."""
+    def round(self, number: Annotated[int, Path(ge=1, lt=2**63)], request: Request) -> Response:
+        """One round, whole: enough to solve it again. Commands and environments of jobs are there for their own teams."""
+        rights: Rights = request.state.rights
         try:
-            return answer(self._services.history.round(number))
+            return answer(readable_round(self._services.history.round(number), rights))
         except KeyError as error:
             fix = "List the rounds to see their numbers."
             raise RefusedError(404, "unknown-round", f"There is no round {number}.", fix) from error
 
-    def snapshot(self) -> Response:
-        """The world as last observed."""
-        return answer(self._services.snapshot())
+    def snapshot(self, request: Request) -> Response:
+        """The world as last observed. Commands and environments of jobs are there for their own teams."""
+        rights: Rights = request.state.rights
+        return answer(readable_snapshot(self._services.snapshot(), rights))
 
     def status(self) -> Response:
         """Conditions, revisions, the leader, and how many jobs are in which state."""
@@ -66,10 +84,28 @@ class ClusterRoutes:
         states = Counter(view(record).state for record in self._services.jobs.live_jobs())
         return answer(msgspec.structs.replace(self._services.status(), live_jobs=dict(states)))
 
-    def policy(self) -> Response:
-        """The policy in force."""
+    def policy(self, if_none_match: Annotated[str, Header()] = "") -> Response:
+        """The policy in force; with If-None-Match only if it is another than the one of that ETag."""
         revision, policy = self._services.policy()
-        return answer(PolicyView(revision=revision, digest=policy.digest, policy=policy))
+        tag = f'"{revision}"'
+        # It may be kept by whoever asked, and asked for again.
+        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+        if tag in (each.strip() for each in if_none_match.split(",")):
+            return Response(status_code=304, headers=headers)
+        return answer(PolicyView(revision=revision, digest=policy.digest, policy=policy), headers=headers)
+
+    def who_am_i(self, request: Request) -> Response:
+        """Whose the token is, and in which queues they may submit."""
+        caller: Caller = request.state.caller
+        rights: Rights = request.state.rights
+        return answer(
+            WhoAmI(
+                user=caller.user,
+                groups=tuple(sorted(caller.groups)),
+                owner=caller.owner,
+                submits_to=rights.queues_for("submit"),
+            )
+        )
 
     def metrics(self) -> Response:
         """Figures for Prometheus."""

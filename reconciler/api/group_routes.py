@@ -7,10 +7,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 
-from reconciler.api.answers import answer, answers
+from reconciler.access.rights import Action
+from reconciler.api.answers import answer, answers, refuses
+from reconciler.api.authority import Authority
 from reconciler.api.group_payloads import GroupView, MemberView
 from reconciler.api.job_routes import bounded_body
-from reconciler.api.payloads import ApiProblem, JobView
+from reconciler.api.payloads import JobView
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies
@@ -28,13 +30,14 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCU
 class GroupRoutes:
     """The endpoints; `router` has them all."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, authority: Authority) -> None:
         self._services = services
-        self.router = APIRouter(prefix="/v1/groups", tags=["jobs"], responses=answers(ApiProblem, 404))
+        self._authority = authority
+        self.router = APIRouter(prefix="/v1/groups", tags=["jobs"])
         add = self.router.add_api_route
-        add("", self.submit, methods=["POST"], responses=answers(GroupView), openapi_extra=_BODY)
-        add("/{name}", self.get, responses=answers(GroupView))
-        add("/{name}/cancel", self.cancel, methods=["POST"], responses=answers(GroupView))
+        add("", self.submit, methods=["POST"], responses=answers(GroupView, refuses(409, 413)), openapi_extra=_BODY)
+        add("/{group}", self.get, responses=answers(GroupView, refuses(404)))
+        add("/{group}/cancel", self.cancel, methods=["POST"], responses=answers(GroupView, refuses(404)))
 
     def submit(
         self,
@@ -47,26 +50,38 @@ class GroupRoutes:
         if not batch.groups:
             message = "This is a job alone, neither an array nor a pipeline."
             raise RefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")
+        for queue in sorted({job.spec.queue for job in batch.jobs}):
+            self._authority.require(request, "submit", queue)
         require_admissible(self._services, batch.jobs)
         require_known_dependencies(self._services, batch.jobs)
         now, user = self._services.clock.now(), request.state.user
         group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        # The same key from somebody else finds jobs that are not theirs.
+        self._require_all(request, "see-job", group.name)
         if group.submitted_at == now:
             self._note("submitted", group.name, f"{group.kind} of {len(batch.jobs)} jobs", user)
         self._services.wake()
         return answer(self._view(group))
 
-    def get(self, name: JobName) -> Response:
+    def get(self, group: JobName, request: Request) -> Response:
         """One array or pipeline with its jobs."""
-        return answer(self._view(self._group(name)))
+        found = self._group(group)
+        self._require_all(request, "see-job", group)
+        return answer(self._view(found))
 
-    def cancel(self, name: JobName, request: Request) -> Response:
+    def cancel(self, group: JobName, request: Request) -> Response:
         """Ask for every job of it to end; harmless to repeat, without effect on those that have ended."""
-        group = self._group(name)
-        self._services.jobs.request_cancel_all(name, request.state.user)
-        self._note("cancel-asked", name, "cancel was asked for all its jobs", request.state.user)
+        found = self._group(group)
+        self._require_all(request, "steer-job", group)
+        self._services.jobs.request_cancel_all(group, request.state.user)
+        self._note("cancel-asked", group, "cancel was asked for all its jobs", request.state.user)
         self._services.wake()
-        return answer(self._view(group))
+        return answer(self._view(found))
+
+    def _require_all(self, request: Request, action: Action, group: JobName) -> None:
+        """Raises RefusedError if the caller may not do this to one of its jobs."""
+        for record in self._services.jobs.members(group):
+            self._authority.require(request, action, record.spec.queue, record)
 
     def _note(self, kind: str, name: JobName, cause: str, user: str) -> None:
         """One line on record of the group as a whole: its jobs have histories of their own."""

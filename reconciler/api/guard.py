@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from reconciler.access.caller import Caller
+from reconciler.access.oidc import BadTokenError
 from reconciler.api.problems import RefusedError
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -18,23 +21,26 @@ class InsecureBindingError(Exception):
     """The server was asked to listen to the network without authentication."""
 
 
-@dataclass(frozen=True, slots=True)
+# FastAPI hashes what it depends on; a guard is itself, whatever it holds.
+@dataclass(frozen=True, slots=True, eq=False)
 class Guard:
     """A FastAPI dependency. `token` None: anybody who reaches the server may ask (loopback only, and asked for by name).
 
-    `user` is who holds the token: the owner of the file it lies in. `hosts` are the names this server answers to.
+    `user` is who holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
+    answers to. `identify` says whose any other token is, or raises BadTokenError; None: there are no others.
     """
 
     token: str | None
     user: str
     hosts: frozenset[str] = LOOPBACK_NAMES
+    identify: Callable[[str], Caller] | None = None
 
     def __call__(self, request: Request) -> None:
-        """Let the request pass, with the caller's name in its state; raises RefusedError."""
+        """Let the request pass, with the caller in its state; raises RefusedError, IssuerUnreachableError, TokenFileError."""
         self._check_names(request)
-        if self.token is not None:
-            self._check_token(request, self.token)
-        request.state.user = self.user
+        owner = Caller(self.user, owner=True)
+        caller = owner if self.token is None else self._identified(request, self.token, owner)
+        request.state.caller, request.state.user = caller, caller.user
 
     def _check_names(self, request: Request) -> None:
         """A page of another site can make a browser call us (DNS rebinding); it can't forge these two headers."""
@@ -46,12 +52,19 @@ class Guard:
         if origin is not None and urlsplit(origin).netloc != host:
             raise RefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
 
-    @staticmethod
-    def _check_token(request: Request, token: str) -> None:
+    def _identified(self, request: Request, token: str, owner: Caller) -> Caller:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), token.encode()):
-            fix = "Set QUORATE_TOKEN, or run as the user who owns the server's token file."
-            raise RefusedError(401, "not-authenticated", "A valid bearer token is missing.", fix)
+        why = "A valid bearer token is missing."
+        if scheme.lower() == "bearer" and given:
+            if secrets.compare_digest(given.encode(), token.encode()):
+                return owner
+            try:
+                if self.identify is not None:
+                    return self.identify(given)
+            except BadTokenError as error:
+                why = f"Not authenticated: {error}."
+        fix = "Set QUORATE_TOKEN, or run as the user who owns the server's token file."
+        raise RefusedError(401, "not-authenticated", why, fix)
 
 
 def check_binding(host: str, guard: Guard) -> None:

@@ -1,20 +1,24 @@
-"""Jobs over HTTP: submit, look, ask why, read logs, cancel."""
+"""Jobs over HTTP: submit, look, ask why, read logs, and the verbs that change one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from reconciler.api.answers import answer, answers
-from reconciler.api.payloads import LOG_BYTES_MAX, ApiProblem, EventList, JobList, JobView, Why
+from reconciler.access.rights import Rights
+from reconciler.api.answers import BARE, answer, answers, refuses
+from reconciler.api.authority import Authority
+from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
+from reconciler.api.job_filters import JobFilter
+from reconciler.api.payloads import LOG_BYTES_MAX, EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError, RefusedError
+from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
-from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.groups import NewJob
 from reconciler.jobs.record import JobRecord
 from reconciler.store.job_source import UnknownJobError
@@ -25,7 +29,24 @@ from solver.world.workload import JobName
 BODY_BYTES_MAX = 1_000_000
 """A job of a hundred groups, each with a long command, has some 100 kB."""
 
-_JOB_DOCUMENT = {"schema": {"type": "object", "description": "A Job document, as in schemas/job.json."}}
+LOOKED_AT_MAX = 10_000
+"""Jobs that one request looks at in search of those it is asked for; a page may be short, and `next` goes on."""
+
+_CHUNK = 500
+
+_JOB_DOCUMENT = {
+    "schema": {"type": "object", "description": "A Job document, as in schemas/job.json."},
+    "example": {
+        "apiVersion": "quorate.dev/v1",
+        "kind": "Job",
+        "metadata": {"name": "training"},
+        "spec": {
+            "queue": "team",
+            "taskGroups": [{"name": "worker", "replicas": 2, "shape": {"gpus": 4}}],
+            "command": ["python", "train.py"],
+        },
+    },
+}
 _SUBMIT_BODY = {
     "requestBody": {
         "required": True,
@@ -47,18 +68,22 @@ async def bounded_body(request: Request) -> bytes:
 class JobRoutes:
     """The endpoints; `router` has them all."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, authority: Authority) -> None:
         self._services = services
-        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=answers(ApiProblem, 404))
+        self._authority = authority
+        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
         add = self.router.add_api_route
-        add("", self.submit, methods=["POST"], responses=answers(JobView), openapi_extra=_SUBMIT_BODY)
+        submitted = answers(JobView, refuses(409, 413))
+        add("", self.submit, methods=["POST"], responses=submitted, openapi_extra=_SUBMIT_BODY)
         add("", self.list, responses=answers(JobList))
-        add("/{name}", self.get, responses=answers(JobView))
-        add("/{name}/events", self.events, responses=answers(EventList))
-        add("/{name}/why", self.why, responses=answers(Why))
-        add("/{name}/logs", self.logs, responses={200: {"content": {"application/octet-stream": {}}}})
+        add("/{name}", self.get, responses=answers(JobView, refuses(404)))
+        add("/{name}/events", self.events, responses=answers(EventList, refuses(404)))
+        add("/{name}/why", self.why, responses=answers(Why, refuses(404)))
+        log = {"description": "A piece of the log.", "content": {"application/octet-stream": {}}}
+        add("/{name}/logs", self.logs, responses={200: log, **refuses(404)}, response_class=Response)
+        # Each needs a line in rules.py too.
         for verb in (self.cancel, self.suspend, self.resume, self.requeue):
-            add(f"/{{name}}/{verb.__name__}", verb, methods=["POST"], responses=answers(JobView))
+            add(f"/{{name}}/{verb.__name__}", verb, methods=["POST"], responses=answers(JobView, refuses(404)))
 
     def submit(
         self,
@@ -68,6 +93,7 @@ class JobRoutes:
     ) -> Response:
         """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
         name, spec = read_job(body, "job")
+        self._authority.require(request, "submit", spec.queue)
         if spec.array is not None:
             message = f"{name} is an array: many jobs, and no single one."
             raise RefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
@@ -76,30 +102,64 @@ class JobRoutes:
         require_known_dependencies(self._services, [job])
         now, user = self._services.clock.now(), request.state.user
         record = self._services.jobs.submit(name, spec, user, now, idempotency_key)
+        # The same key from somebody else finds a job that is not theirs.
+        self._authority.require(request, "see-job", record.spec.queue, record)
         if record.submitted_at == now:
             self._services.history.record_event(Event(now, "submitted", name, f"to {spec.queue}", user, "queued"))
         self._services.wake()
-        return answer(self._viewer()(record))
+        return self._answer(request, record)
 
-    def list(self, limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000) -> Response:
-        """The newest jobs, live and ended."""
-        view = self._viewer()
-        return answer(JobList(items=tuple(view(record) for record in self._services.jobs.jobs(limit))))
+    def list(
+        self,
+        request: Request,
+        asked: Annotated[JobFilter, Depends()],
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+        cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
+    ) -> Response:
+        """The newest jobs, live and ended, that the caller may see, page by page."""
+        rights: Rights = request.state.rights
+        view, wanted = self._viewer(), asked.test(self._services.policy)
+        items: list[JobView] = []
+        last, more = "", False
+        for looked_at, record in enumerate(self._newest(JobName(place_of(cursor)))):
+            if len(items) == limit or looked_at == LOOKED_AT_MAX:
+                more = True
+                break
+            last = record.name
+            if rights.may("see-job", record.spec.queue, record.user) and wanted(seen := view(record)):
+                items.append(readable_view(seen, rights))
+        following = cursor_of(last) if more else ""
+        return answer(JobList(items=tuple(items), next=following), headers=link_to(request, following))
 
-    def get(self, name: JobName) -> Response:
+    def get(self, name: JobName, request: Request) -> Response:
         """One job."""
-        return answer(self._view(name))
+        return self._answer(request, self._authority.record(name))
 
-    def events(self, name: JobName, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
-        """What happened to a job."""
-        self._record(name)
-        return answer(EventList(items=self._services.history.events(name, limit)))
+    def events(
+        self,
+        name: JobName,
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+        cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
+    ) -> Response:
+        """What happened to a job: the newest events, oldest first; the next page has those before them."""
+        # One more than wanted says whether there is another page.
+        kept = self._services.history.events_before(name, number_of(cursor), limit + 1)
+        following = cursor_of(kept[1].number) if len(kept) > limit else ""
+        events = tuple(each.event for each in kept[-limit:])
+        if not self._readable(request, self._authority.record(name)):
+            events = tuple(map(bare_event, events))
+        return answer(EventList(items=events, next=following), headers=link_to(request, following))
 
-    def why(self, name: JobName) -> Response:
+    def why(self, name: JobName, request: Request) -> Response:
         """Why a job is where it is."""
-        view = self._view(name)
+        record = self._authority.record(name)
+        view = self._viewer()(record)
         verdict = self._services.verdict(name) if view.outcome is None else None
-        return answer(Why(name=name, state=view.state, verdict=verdict, words=words_of(view, verdict, self._nodes())))
+        words = words_of(view, verdict, self._nodes())
+        if not self._readable(request, record):
+            words = tuple(map(first_line, words))
+        return answer(Why(name=name, state=view.state, verdict=verdict, words=words))
 
     def logs(
         self,
@@ -114,7 +174,7 @@ class JobRoutes:
 
         By default the first group's first task in the newest attempt.
         """
-        view = self._view(name)
+        view = self._viewer()(self._authority.record(name))
         group = group or view.spec.task_groups[0].name
         attempt = attempt or view.attempt
         try:
@@ -122,30 +182,22 @@ class JobRoutes:
         except KeyError as error:
             why = "it has not started yet" if not attempt else f"attempt {attempt} has no task {group}/{index}"
             raise RefusedError(404, "no-log", f"Job {name} has no such log: {why}.", "See the job's tasks.") from error
-        return Response(
-            piece,
-            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
-            media_type="application/octet-stream",
-        )
+        return Response(piece, headers=BARE, media_type="application/octet-stream")
 
     def cancel(self, name: JobName, request: Request) -> Response:
         """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
-        self._record(name)
         return self._asked(self._services.jobs.request_cancel(name, request.state.user), "cancel", request)
 
     def suspend(self, name: JobName, request: Request) -> Response:
         """Let a job give back what it holds, and wait until it is resumed; harmless to repeat."""
-        self._record(name)
         return self._asked(self._services.jobs.request_suspend(name, request.state.user), "suspend", request)
 
     def resume(self, name: JobName, request: Request) -> Response:
         """Let a suspended job go on; harmless to repeat."""
-        self._record(name)
         return self._asked(self._services.jobs.resume(name), "resume", request)
 
     def requeue(self, name: JobName, request: Request) -> Response:
         """Let a job that holds devices give them back and begin anew; harmless to repeat, without effect on one that waits."""
-        self._record(name)
         attempt = next((claim.attempt for claim in self._services.ledger.claims() if claim.job == name), 0)
         return self._asked(self._services.jobs.request_requeue(name, attempt, request.state.user), "requeue", request)
 
@@ -162,13 +214,31 @@ class JobRoutes:
         )
         self._services.history.record_event(event)
         self._services.wake()
-        return answer(view)
+        return answer(readable_view(view, request.state.rights))
+
+    def _newest(self, after: JobName) -> Iterator[JobRecord]:
+        """Jobs from the newest, or from behind `after`, as long as somebody asks. Raises RefusedError for a bad cursor."""
+        last: JobName | None = after or None
+        while True:
+            try:
+                chunk = self._services.jobs.jobs(_CHUNK, last)
+            except UnknownJobError as error:
+                raise bad_cursor() from error
+            yield from chunk
+            if len(chunk) < _CHUNK:
+                return
+            last = chunk[-1].name
+
+    def _answer(self, request: Request, record: JobRecord) -> Response:
+        return answer(readable_view(self._viewer()(record), request.state.rights))
 
     def _viewer(self) -> Callable[[JobRecord], JobView]:
         return job_viewer(self._services)
 
-    def _view(self, name: JobName) -> JobView:
-        return self._viewer()(self._record(name))
+    @staticmethod
+    def _readable(request: Request, record: JobRecord) -> bool:
+        rights: Rights = request.state.rights
+        return rights.may("read-job", record.spec.queue, record.user)
 
     def _nodes(self) -> tuple[Node, ...]:
         try:
@@ -176,11 +246,3 @@ class JobRoutes:
         except NotReadyError:
             # What a job holds is known from the ledger before the first round has looked at the nodes.
             return ()
-
-    def _record(self, name: JobName) -> JobRecord:
-        try:
-            return self._services.jobs.job(name)
-        except UnknownJobError as error:
-            known = (record.name for record in self._services.jobs.jobs())
-            fix = did_you_mean(name, known) or "List the jobs to see their names; ended ones are among them."
-            raise RefusedError(404, "unknown-job", f"There is no job {name}.", fix) from error

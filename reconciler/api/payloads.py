@@ -34,6 +34,7 @@ class JobView(Payload, frozen=True, kw_only=True):
 
     `failures`: attempts that failed and were followed by another. `block`: what keeps rounds from being asked about it.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
+    `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
 
     name: JobName
@@ -55,18 +56,21 @@ class JobView(Payload, frozen=True, kw_only=True):
     block: Block | None = None
     array: ArrayElement | None = None
     pipeline: str = ""
+    redacted: bool = False
 
 
 class JobList(Payload, frozen=True, kw_only=True):
-    """Jobs, newest first."""
+    """Jobs, newest first. `next`: the cursor of the page after this one; "": there is none."""
 
     items: tuple[JobView, ...]
+    next: str = ""
 
 
 class EventList(Payload, frozen=True, kw_only=True):
-    """What happened to one subject, oldest first."""
+    """What happened to one subject, oldest first. `next`: the cursor of the events before these; "": there are none."""
 
     items: tuple[Event, ...]
+    next: str = ""
 
 
 class CheckpointList(Payload, frozen=True, kw_only=True):
@@ -155,9 +159,10 @@ class NodeList(Payload, frozen=True, kw_only=True):
 
 
 class RoundList(Payload, frozen=True, kw_only=True):
-    """Rounds, newest first."""
+    """Rounds, newest first. `next`: the cursor of the page after this one; "": there is none."""
 
     items: tuple[RoundSummary, ...]
+    next: str = ""
 
 
 class PolicyView(Payload, frozen=True, kw_only=True):
@@ -192,6 +197,28 @@ class Status(Payload, frozen=True, kw_only=True):
     live_jobs: dict[JobState, int] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
 
+class WhoAmI(Payload, frozen=True, kw_only=True):
+    """Who asked. `owner`: holds the state folder's token, and may do everything."""
+
+    user: str
+    groups: tuple[str, ...]
+    owner: bool
+    submits_to: tuple[QueueName, ...]
+
+
+class WatchStart(Payload, frozen=True, kw_only=True):
+    """The first message of a stream: events follow whose number is larger."""
+
+    number: int
+
+
+class WatchEnd(Payload, frozen=True, kw_only=True):
+    """The last message of a stream that the server ends."""
+
+    reason: str
+    message: str
+
+
 class Health(Payload, frozen=True, kw_only=True):
     """The server answers. `ready`: its loop decides rounds; where it does not, `message` says why."""
 
@@ -201,10 +228,17 @@ class Health(Payload, frozen=True, kw_only=True):
 
 
 class ApiProblem(Payload, frozen=True, kw_only=True):
-    """Why a request was refused: a stable code, the problem, what to do, and for jobs and documents every detail."""
+    """Why a request was refused, as RFC 9457 has it: `type`, `title`, `status`, `detail` (the problem), `instance` (the path).
+
+    Beside them a stable `code`, what to do (`fix`), and for jobs and documents every detail.
+    """
 
     code: str
-    message: str
+    detail: str
+    status: int = 0
+    title: str = ""
+    type: str = "about:blank"
+    instance: str = ""
     fix: str = ""
     reasons: tuple[AnyReason, ...] = ()
     problems: tuple[Problem, ...] = ()

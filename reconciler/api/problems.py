@@ -1,14 +1,17 @@
-"""Every refusal in one JSON form: code, message, fix."""
+"""Every refusal in one JSON form, application/problem+json of RFC 9457: what is wrong, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import Final
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from reconciler.access.keys import IssuerUnreachableError
 from reconciler.api.answers import answer
 from reconciler.api.payloads import ApiProblem
 from reconciler.backend import BackendUnreachableError
@@ -16,7 +19,10 @@ from reconciler.control import NoPolicyError
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.store.job_source import DuplicateJobError
 from reconciler.store.protocols import StoreUnusableError
+from reconciler.token_file import TokenFileError
 from solver.plan.reasons import AnyReason
+
+MEDIA_TYPE: Final = "application/problem+json"
 
 
 class RefusedError(Exception):
@@ -27,7 +33,7 @@ class RefusedError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.problem = ApiProblem(code=code, message=message, fix=fix, reasons=reasons)
+        self.problem = ApiProblem(code=code, detail=message, fix=fix, reasons=reasons)
 
 
 class NotReadyError(Exception):
@@ -40,6 +46,8 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (NoPolicyError, 503, "no-policy", "`quorate status` says why. Try again once a revision is in force."),
     (NotReadyError, 503, "not-ready", "Try again in a moment."),
     (BackendUnreachableError, 503, "backend-unreachable", "Try again in a moment."),
+    (IssuerUnreachableError, 503, "issuer-unreachable", "Try again in a minute, or use a token of the token file."),
+    (TokenFileError, 503, "token-file-unusable", "Whoever runs the server has to mend its token file."),
 )
 
 
@@ -54,37 +62,54 @@ def install(app: FastAPI) -> None:
     app.exception_handler(Exception)(_unforeseen)
 
 
+def problem_answer(
+    request: Request, problem: ApiProblem, status: int, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer, with what every problem of that status and code has."""
+    complete = msgspec.structs.replace(
+        problem,
+        status=status,
+        title=HTTPStatus(status).phrase,
+        type=f"urn:quorate:problem:{problem.code}",
+        instance=request.url.path,
+    )
+    return answer(complete, status, headers, MEDIA_TYPE)
+
+
 def _always(status: int, code: str, fix: str) -> Callable[[Request, Exception], Response]:
-    def handle(_: Request, error: Exception) -> Response:
+    def handle(request: Request, error: Exception) -> Response:
         # str() of a KeyError is its message in quotes.
         message = str(error.args[0]) if error.args else code
-        return answer(ApiProblem(code=code, message=message, fix=fix), status)
+        return problem_answer(request, ApiProblem(code=code, detail=message, fix=fix), status)
 
     return handle
 
 
-def _refused(_: Request, error: RefusedError) -> Response:
+def _refused(request: Request, error: RefusedError) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == HTTPStatus.UNAUTHORIZED else {}
-    return answer(error.problem, error.status, headers)
+    return problem_answer(request, error.problem, error.status, headers)
 
 
-def _invalid_document(_: Request, error: InvalidDocumentsError) -> Response:
+def _invalid_document(request: Request, error: InvalidDocumentsError) -> Response:
     first = error.problems[0]
-    problem = ApiProblem(code="invalid-document", message=str(first), fix=first.fix, problems=error.problems)
-    return answer(problem, 422)
+    problem = ApiProblem(code="invalid-document", detail=str(first), fix=first.fix, problems=error.problems)
+    return problem_answer(request, problem, 422)
 
 
-def _invalid_parameter(_: Request, error: RequestValidationError) -> Response:
+def _invalid_parameter(request: Request, error: RequestValidationError) -> Response:
     told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-    return answer(ApiProblem(code="invalid-parameter", message=told, fix="See /v1/openapi.json."), 422)
+    problem = ApiProblem(code="invalid-parameter", detail=told, fix="See /v1/openapi.json.")
+    return problem_answer(request, problem, 422)
 
 
-def _by_status(_: Request, error: HTTPException) -> Response:
+def _by_status(request: Request, error: HTTPException) -> Response:
     status = HTTPStatus(error.status_code)
     code = status.phrase.lower().replace(" ", "-")
-    return answer(ApiProblem(code=code, message=str(error.detail), fix="See /v1/openapi.json."), status, error.headers)
+    problem = ApiProblem(code=code, detail=str(error.detail), fix="See /v1/openapi.json.")
+    return problem_answer(request, problem, status, error.headers)
 
 
-def _unforeseen(_: Request, __: Exception) -> Response:
+def _unforeseen(request: Request, __: Exception) -> Response:
     """What went wrong is for the server's log, where the error is raised again; the caller learns nothing of the inside."""
-    return answer(ApiProblem(code="internal", message="The server failed.", fix="See the server's log."), 500)
+    problem = ApiProblem(code="internal", detail="The server failed.", fix="See the server's log.")
+    return problem_answer(request, problem, 500)

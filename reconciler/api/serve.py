@@ -29,7 +29,8 @@ class ApiServer:
 
     def __init__(self, services: Services, guard: Guard, host: str = "127.0.0.1", port: int = 0) -> None:
         check_binding(host, guard)
-        app = create_app(services, guard)
+        self._closing = Event()
+        app = create_app(services, guard, self._closing)
         self._socket = _listen(host, port)
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._socket.getsockname()[1]}"
@@ -47,7 +48,8 @@ class ApiServer:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Finish the requests in progress, then stop listening."""
+        """Finish the requests in progress, end streams, then stop listening."""
+        self._closing.set()
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()

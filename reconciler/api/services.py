@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.api.payloads import Status
 from reconciler.backend import Logs
 from reconciler.clock import Clock
@@ -28,7 +29,8 @@ class Services:
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
     said for it, nothing before that. `policy`, `operations` and `admit` raise
-    NoPolicyError. `wake` tells the loop that there is something new.
+    NoPolicyError. `wake` tells the loop that there is something new. `access` is the AccessPolicy in force;
+    None where there is none, or no policy yet.
     """
 
     jobs: JobSource
@@ -46,3 +48,4 @@ class Services:
     wake: Callable[[], None]
     checkpoints: CheckpointRegistry
     operations: Callable[[], Operations]
+    access: Callable[[], AccessPolicy | None] = lambda: None

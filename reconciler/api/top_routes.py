@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from reconciler.api.answers import answer, answers
 from reconciler.api.payloads import JobView
@@ -24,11 +24,12 @@ class TopRoutes:
         self.router = APIRouter(tags=["jobs"])
         self.router.add_api_route("/v1/top", self.top, responses=answers(Top))
 
-    def top(self) -> Response:
-        """What runs, how far it is, and what memory it has."""
-        sighted = self._services.sighted()
-        view = job_viewer(self._services)
-        held = [job for job in map(view, self._services.jobs.live_jobs()) if job.tasks]
+    def top(self, request: Request) -> Response:
+        """What runs of what the caller may see, how far it is, and what memory it has."""
+        sighted, rights = self._services.sighted(), request.state.rights
+        view, live = job_viewer(self._services), self._services.jobs.live_jobs()
+        seen = (view(record) for record in live if rights.may("see-job", record.spec.queue, record.user))
+        held = [job for job in seen if job.tasks]
         lines = [line_of(job, sighted) for job in held]
         return answer(Top(items=tuple(sorted(lines, key=lambda line: (-line.gpus, line.name)))))
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from reconciler.api.answers import answer, answers
+from reconciler.api.answers import answer, answers, refuses
+from reconciler.api.authority import Authority
 from reconciler.api.group_payloads import TrialList
 from reconciler.api.job_routes import bounded_body
-from reconciler.api.payloads import ApiProblem
 from reconciler.api.services import Services
 from reconciler.api.submission import batch_of
 from reconciler.api.trials import tried
@@ -22,14 +22,18 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCU
 class TrialRoutes:
     """The one endpoint; `router` has it."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, authority: Authority) -> None:
         self._services = services
-        self.router = APIRouter(tags=["jobs"], responses=answers(ApiProblem, 422))
-        responses = answers(TrialList)
+        self._authority = authority
+        self.router = APIRouter(tags=["jobs"])
+        responses = answers(TrialList, refuses(409, 413))
         self.router.add_api_route(
             "/v1/jobs:test", self.test, methods=["POST"], responses=responses, openapi_extra=_BODY
         )
 
     def test(self, request: Request, body: Annotated[bytes, Depends(bounded_body)]) -> Response:
         """What would become of a Job, an array or a Pipeline if it were submitted now. Nothing is kept."""
-        return answer(tried(self._services, batch_of(read_submission(body, "job")), request.state.user))
+        batch = batch_of(read_submission(body, "job"))
+        for queue in sorted({job.spec.queue for job in batch.jobs}):
+            self._authority.require(request, "submit", queue)
+        return answer(tried(self._services, batch, request.state.user))

@@ -40,4 +40,4 @@ def _refused(error: ApiError, exit_code: Exit) -> CommandFailedError:
     """What the server said: its message, which has the first problem of a document, and the others below it."""
     problem = error.problem
     others = (str(other) for other in problem.problems[1:])
-    return CommandFailedError("\n  ".join([problem.message, *others]), fix=problem.fix, exit_code=exit_code)
+    return CommandFailedError("\n  ".join([problem.detail, *others]), fix=problem.fix, exit_code=exit_code)

@@ -106,6 +106,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     idle_limit = job.idle_limit or spec.idle_limit
     if idle_limit:
         yield "Idle limit", f"{idle_limit}{_idleness(job)}"
+    if job.redacted:
+        yield "Left out", "command, environment and output: they are for the job's own team"
     yield "Why", "\n".join(description.why.words)
 
 

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
+    "token": Subcommand("reconciler.cli.token:token", "Give a user a token for the API."),
     "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
     "get": Subcommand("reconciler.cli.get:get", "List jobs."),
     "describe": Subcommand("reconciler.cli.describe:describe", "Show everything about a job."),

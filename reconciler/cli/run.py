@@ -34,6 +34,12 @@ from solver.world.quantities import Duration
     help="Where the API listens; port 0: any.",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to.")
+@click.option(
+    "--tokens",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The token file of users, as `quorate token create` writes it (mode 0600). What they may do is in the AccessPolicy.",
+)
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
     policies_repo: str,
@@ -42,6 +48,7 @@ def run(
     state: Path | None,
     listen: Address,
     allow_host: tuple[str, ...],
+    tokens: Path | None,
     insecure_no_auth: bool,
 ) -> None:
     """Follow a policy repository, decide rounds, and run jobs as processes of this machine on its declared GPUs.
@@ -62,6 +69,7 @@ def run(
         poll=poll,
         hosts=allow_host,
         authenticate=not insecure_no_auth,
+        tokens=tokens,
     )
     configure_logs()
     try:

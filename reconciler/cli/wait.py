@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Literal
 
 import click
@@ -22,7 +23,7 @@ from solver.world.quantities import Duration
 Goal = Literal["running", "ended"]
 
 POLL_S = 0.5
-"""Twice the pace of the loop, which acts at most once a second."""
+"""How often to ask for what no event tells of; twice the pace of the loop, which acts at most once a second."""
 
 
 @click.command(short_help="Wait until jobs run or have ended.")
@@ -80,16 +81,24 @@ def wait_for(client: Client, job: str, goal: Goal, until_s: float | None = None)
 
     Raises CommandFailedError at that time, and for a job that ended without success when it should run.
     """
-    clock = SystemClock()
-    while True:
-        view = find(client, job)
+    view = found = find(client, job)
+    for view in _looks(client, found, until_s):
         if _reached(view, goal):
             return view
-        left_s = POLL_S if until_s is None else until_s - clock.monotonic_s()
-        if left_s <= 0:
-            fix = f"`quorate why {job}` says why." if isinstance(view, JobView) else ""
-            raise CommandFailedError(f"still {_words(view)}", place=job, fix=fix, exit_code=Exit.WAIT_TIMED_OUT)
-        time.sleep(min(POLL_S, left_s))
+    fix = f"`quorate why {job}` says why." if isinstance(view, JobView) else ""
+    raise CommandFailedError(f"still {_words(view)}", place=job, fix=fix, exit_code=Exit.WAIT_TIMED_OUT)
+
+
+def _looks(client: Client, view: Named, until_s: float | None) -> Iterator[Named]:
+    """The job or group now, and again whenever it may have changed, until a time of the monotonic clock."""
+    yield view
+    if isinstance(view, JobView):
+        yield from client.changes(view.name, until_s)
+        return
+    clock = SystemClock()
+    while until_s is None or clock.monotonic_s() < until_s:
+        time.sleep(POLL_S if until_s is None else max(0.0, min(POLL_S, until_s - clock.monotonic_s())))
+        yield find(client, view.name)
 
 
 def _reached(view: Named, goal: Goal) -> bool:

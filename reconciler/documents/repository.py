@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from reconciler.documents.access import access_problems
 from reconciler.documents.checkpoints import checkpoint_problems
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
@@ -71,6 +72,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
     yield from checkpoint_problems(found.checkpoints)
     yield from retry_problems(found.retries)
+    yield from access_problems(found.access, found.known("Queue"))
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
 
 
@@ -117,4 +119,5 @@ def _operations(found: Gathered) -> Operations:
     return Operations(
         tuple(sorted((known.value for known in found.checkpoints), key=lambda known: known.name)),
         tuple(sorted((known.value for known in found.retries), key=lambda known: known.name)),
+        found.access[0].value if found.access else None,
     )

@@ -25,6 +25,7 @@ FOLDER_OF_KIND: Final = {
     "Reservation": "policies",
     "CheckpointPolicy": "policies",
     "RetryPolicy": "policies",
+    "AccessPolicy": "policies",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }

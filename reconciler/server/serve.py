@@ -8,10 +8,15 @@ import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.access.authenticator import Authenticator
+from reconciler.access.oidc import OidcVerifier
+from reconciler.access.policy import AccessPolicy
+from reconciler.access.tokens import TokenFile
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
@@ -44,7 +49,7 @@ class ServerEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to."""
+    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file."""
 
     policies: str
     branch: str
@@ -54,6 +59,7 @@ class Settings:
     poll: Duration
     hosts: Collection[str] = ()
     authenticate: bool = True
+    tokens: Path | None = None
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:
@@ -65,8 +71,8 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
         parts = _assemble(settings, log, closing)
-        guard = _guard(settings)
         services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics)
+        guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
         crew = Crew()
         with _told_by_signals(crew.dismiss):
@@ -152,11 +158,16 @@ class Reporter:
             say(status.condition, **({"message": status.message} if status.message else {}))
 
 
-def _guard(settings: Settings) -> Guard:
+def _guard(settings: Settings, access: Callable[[], AccessPolicy | None]) -> Guard:
+    tokens = TokenFile(settings.tokens) if settings.tokens is not None else None
+    if tokens is not None:
+        # Better found wrong now than by the first who comes.
+        tokens.check()
     token = read_or_make_token(settings.folder.token) if settings.authenticate else None
     wildcard = settings.host in ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened to)
     own_name = () if wildcard else (settings.host,)
-    return Guard(token, _user_name(), LOOPBACK_NAMES.union(own_name, settings.hosts))
+    identify = Authenticator(access, OidcVerifier(SystemClock()), tokens)
+    return Guard(token, _user_name(), LOOPBACK_NAMES.union(own_name, settings.hosts), identify)
 
 
 def _user_name() -> str:

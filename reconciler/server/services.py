@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.api.payloads import LEADING, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch
-from reconciler.control import ControlPlane, PolicyInForce
+from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
 from reconciler.loop import Pass
@@ -45,6 +46,7 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         runner.wake,
         plane.checkpoints,
         watch.operations,
+        watch.access,
     )
 
 
@@ -65,6 +67,13 @@ class Watch:
     def operations(self) -> Operations:
         """What the revision in force says beside what rounds decide. Raises NoPolicyError."""
         return self._standing.current().operations
+
+    def access(self) -> AccessPolicy | None:
+        """The AccessPolicy in force; None where there is none, or no policy yet."""
+        try:
+            return self._standing.current().operations.access
+        except NoPolicyError:
+            return None
 
     def snapshot(self) -> Snapshot:
         """What the last pass saw. Raises NotReadyError."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Event, History, RoundRecord, RoundSummary, summarise
+from reconciler.store.protocols import Event, History, KeptEvent, RoundRecord, RoundSummary, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class ToldHistory:
         """As kept."""
         return self.kept.round(number)
 
-    def rounds(self, limit: int = 20) -> tuple[RoundSummary, ...]:
+    def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """As kept."""
-        return self.kept.rounds(limit)
+        return self.kept.rounds(limit, before)
 
     def record_event(self, event: Event) -> None:
         """Append an event, and say it."""
@@ -51,3 +51,15 @@ class ToldHistory:
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """As kept."""
         return self.kept.events(subject, limit)
+
+    def events_before(self, subject: str, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """As kept."""
+        return self.kept.events_before(subject, before, limit)
+
+    def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
+        """As kept."""
+        return self.kept.events_since(number, subject, limit)
+
+    def newest_event(self) -> int:
+        """As kept."""
+        return self.kept.newest_event()

@@ -51,8 +51,8 @@ class JobSource(Protocol):
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
 
-    def jobs(self, limit: int = 1000) -> tuple[JobRecord, ...]:
-        """The newest jobs, live and ended, newest first."""
+    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
+        """The newest jobs, live and ended, newest first; with `after`, of those submitted before it. Raises UnknownJobError."""
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
         """Note that the job shall end; idempotent, and without effect on an ended one. Raises UnknownJobError."""

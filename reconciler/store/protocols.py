@@ -130,6 +130,13 @@ class Event(Document, frozen=True):
     state: str = ""
 
 
+class KeptEvent(Document, frozen=True):
+    """An event and its number, which rises in the order in which events are kept."""
+
+    number: int
+    event: Event
+
+
 class Ledger(Partitionings, Protocol):
     """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
@@ -254,11 +261,20 @@ class History(Protocol):
     def round(self, number: int) -> RoundRecord:
         """One round, whole. Raises KeyError."""
 
-    def rounds(self, limit: int = 20) -> tuple[RoundSummary, ...]:
-        """The newest rounds, newest first."""
+    def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
+        """The newest rounds, newest first; with `before`, of those with a smaller number."""
 
     def record_event(self, event: Event) -> None:
         """Append an event."""
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """The newest events of a subject, oldest first."""
+
+    def events_before(self, subject: str, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """The newest events of a subject, oldest first; with `before`, of those with a smaller number."""
+
+    def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
+        """The oldest events with a larger number, oldest first; subject "": of all. None is ever added below one that was seen."""
+
+    def newest_event(self) -> int:
+        """The number of the newest event; 0 before the first."""

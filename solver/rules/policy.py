@@ -44,6 +44,13 @@ class Quota(Document, frozen=True):
     origin: str = ""
 
 
+class QueueAccess(Document, frozen=True):
+    """Who may submit to a queue, and who administers it: subjects such as `group:vision`. Rounds do not read it."""
+
+    submitters: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+
+
 class Queue(Document, frozen=True):
     """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class.
 
@@ -62,6 +69,7 @@ class Queue(Document, frozen=True):
     reclaim_within: Duration | None = None
     ordering: Ordering | None = None
     convergence: Convergence | None = None
+    access: QueueAccess = QueueAccess()
     origin: str = ""
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:
@@ -156,7 +164,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
 
     @property
     def digest(self) -> str:
-        """Names the policy by its meaning: where a line stands in a file does not count."""
+        """Names the policy by its meaning for rounds: where a line stands in a file, and who may submit, do not count."""
         return digest(_without_origins(self))
 
     @property
@@ -251,6 +259,7 @@ def _sorted_inside(queue: Queue) -> Queue:
         queue,
         quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)),
         priority_classes=None if classes is None else tuple(sorted(classes)),
+        access=QueueAccess(tuple(sorted(queue.access.submitters)), tuple(sorted(queue.access.admins))),
     )
 
 
@@ -259,7 +268,9 @@ def _without_origins(policy: Policy) -> Policy:
         return msgspec.structs.replace(document, origin="")
 
     queues = tuple(
-        msgspec.structs.replace(queue, origin="", quota=tuple(bare(entry) for entry in queue.quota))
+        msgspec.structs.replace(
+            queue, origin="", access=QueueAccess(), quota=tuple(bare(entry) for entry in queue.quota)
+        )
         for queue in policy.queues
     )
     return msgspec.structs.replace(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
@@ -24,7 +25,7 @@ from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import AboveMax
-from solver.rules.policy import Queue, Quota, policy_of
+from solver.rules.policy import Policy, Queue, Quota, policy_of
 from solver.solve import solve
 from solver.world.cluster import GpuType
 from solver.world.inflight import Intent
@@ -63,6 +64,8 @@ class Site:
     sighted: Sighted = field(default_factory=lambda: Sighted({}, {}))
     metrics: Metrics = field(default_factory=Metrics)
     operations: Operations = OPERATIONS
+    policy: Policy = POLICY
+    access: AccessPolicy | None = None
 
     def services(self) -> Services:
         return Services(
@@ -72,7 +75,7 @@ class Site:
             logs=self,
             clock=SystemClock(),
             metrics=self.metrics,
-            policy=lambda: (REVISION, POLICY),
+            policy=lambda: (REVISION, self.policy),
             snapshot=self.snapshot,
             sighted=lambda: self.sighted,
             verdict=self.verdict,
@@ -87,6 +90,7 @@ class Site:
             wake=self.wake,
             checkpoints=self.store.checkpoints,
             operations=lambda: self.operations,
+            access=lambda: self.access,
         )
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:

@@ -273,7 +273,7 @@ def test_a_parameter_out_of_range_is_explained(server: ApiServer) -> None:
     response = httpx2.get(f"{server.url}/v1/jobs?limit=0", headers={"Authorization": f"Bearer {TOKEN}"})
     assert response.status_code == 422
     assert response.json()["code"] == "invalid-parameter"
-    assert "query.limit" in response.json()["message"]
+    assert "query.limit" in response.json()["detail"]
 
 
 def test_errors_are_sorted_by_who_must_act(server: ApiServer) -> None:

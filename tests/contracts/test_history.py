@@ -91,3 +91,29 @@ def test_events_of_a_subject_are_read_oldest_first(stores: Stores) -> None:
     assert stores.history.events("a") == tuple(events)
     assert stores.history.events("a", limit=2) == tuple(events[3:])
     assert stores.history.events("c") == ()
+
+
+def test_events_are_numbered_in_the_order_in_which_they_are_kept(stores: Stores) -> None:
+    history = stores.history
+    assert history.newest_event() == 0
+    told = [Event(NOW, "kind", subject, cause, "loop") for subject, cause in (("a", "1"), ("b", "2"), ("a", "3"))]
+    for event in told:
+        history.record_event(event)
+    kept = history.events_since(0)
+    assert [each.event for each in kept] == told
+    first, second, third = (each.number for each in kept)
+    assert 0 < first < second < third == history.newest_event()
+    assert history.events_since(first) == kept[1:]
+    assert history.events_since(0, "a") == (kept[0], kept[2])
+    assert history.events_since(0, limit=2) == kept[:2]
+    assert history.events_since(third) == ()
+    assert history.events_before("a") == (kept[0], kept[2])
+    assert history.events_before("a", third) == kept[:1]
+    assert history.events_before("a", limit=1) == kept[2:]
+
+
+def test_rounds_before_one(stores: Stores) -> None:
+    epoch = lead(stores)
+    numbers = [stores.history.record_round(epoch, record_of(revision)) for revision in ("x", "y", "z")]
+    assert [line.revision for line in stores.history.rounds(before=numbers[2])] == ["y", "x"]
+    assert stores.history.rounds(before=numbers[0]) == ()

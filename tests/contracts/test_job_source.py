@@ -99,6 +99,16 @@ def test_only_the_leader_may_finish_a_job(stores: Stores) -> None:
     assert stores.jobs.job(JobName("a")).outcome is None
 
 
+def test_jobs_submitted_before_one(stores: Stores) -> None:
+    for name in ("a", "c", "b"):
+        submit(stores, name)
+    assert [job.name for job in stores.jobs.jobs(after=JobName("b"))] == ["c", "a"]
+    assert [job.name for job in stores.jobs.jobs(limit=1, after=JobName("b"))] == ["c"]
+    assert stores.jobs.jobs(after=JobName("a")) == ()
+    with pytest.raises(UnknownJobError):
+        stores.jobs.jobs(after=JobName("x"))
+
+
 def test_the_first_who_suspends_is_remembered_until_it_is_resumed(stores: Stores) -> None:
     submit(stores, "a")
     assert stores.jobs.request_suspend(JobName("a"), "ada").suspended_by == "ada"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
@@ -36,6 +37,7 @@ INTERNAL = {
     DeclaredReservation: {"name", "origin"},
     CheckpointPolicy: {"name", "origin"},
     RetryPolicy: {"name", "origin"},
+    AccessPolicy: {"origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -63,6 +65,7 @@ SPECS = {
     "Reservation": DeclaredReservation,
     "CheckpointPolicy": CheckpointPolicy,
     "RetryPolicy": RetryPolicy,
+    "AccessPolicy": AccessPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

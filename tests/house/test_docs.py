@@ -25,8 +25,8 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.house.tracked import ROOT, objections, tracked
 
-WITHOUT_JSON = {"init", "logs", "run"}
-"""One writes files, one prints a task's own bytes, one runs until it is stopped: none has a result to print."""
+WITHOUT_JSON = {"init", "logs", "run", "token"}
+"""One writes files, one prints a task's own bytes, one runs until it is stopped, one has subcommands: none has a result."""
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select
+from sqlalchemy import Select, func, insert, select
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Event, RoundRecord, RoundSummary, summarise
+from reconciler.store.protocols import Event, KeptEvent, RoundRecord, RoundSummary, summarise
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import events, rounds
+from reconciler.store.sql.tables import events, leadership, rounds
 from solver.world.document import encode
 from solver.world.quantities import Instant
 
@@ -37,23 +38,45 @@ class SqlHistory:
             raise KeyError(f"there is no round {number}")
         return msgspec.structs.replace(self._database.read_document(stored, RoundRecord), number=number)
 
-    def rounds(self, limit: int = 20) -> tuple[RoundSummary, ...]:
+    def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """The newest rounds, newest first."""
         columns = [rounds.c[name] for name in RoundSummary.__struct_fields__]
+        wanted = select(*columns).order_by(rounds.c.number.desc()).limit(limit)
         with self._database.reading() as connection:
-            rows = connection.execute(select(*columns).order_by(rounds.c.number.desc()).limit(limit)).all()
+            rows = connection.execute(wanted if before is None else wanted.where(rounds.c.number < before)).all()
         return tuple(RoundSummary(**{**row._asdict(), "time": Instant(row.time)}) for row in rows)
 
     def record_event(self, event: Event) -> None:
         """Append an event."""
         with self._database.writing() as connection:
+            # Numbers are given before they are committed: with this, writers come one after the other, in their order.
+            connection.execute(select(leadership.c.epoch).with_for_update())
             connection.execute(insert(events).values(**msgspec.structs.asdict(event)))
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """The newest events of a subject, oldest first."""
+        return tuple(kept.event for kept in self.events_before(subject, limit=limit))
+
+    def events_before(self, subject: str, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """The newest events of a subject, oldest first."""
         newest = select(events).where(events.c.subject == subject).order_by(events.c.number.desc()).limit(limit)
+        found = self._kept(newest if before is None else newest.where(events.c.number < before))
+        return tuple(reversed(found))
+
+    def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
+        """The oldest events with a larger number, oldest first."""
+        oldest = select(events).where(events.c.number > number).order_by(events.c.number).limit(limit)
+        return self._kept(oldest.where(events.c.subject == subject) if subject else oldest)
+
+    def newest_event(self) -> int:
+        """The number of the newest event; 0 before the first."""
         with self._database.reading() as connection:
-            rows = connection.execute(newest).all()
+            return connection.execute(select(func.max(events.c.number))).scalar_one() or 0
+
+    def _kept(self, wanted: Select[Any]) -> tuple[KeptEvent, ...]:
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted).all()
         return tuple(
-            Event(Instant(row.time), row.kind, row.subject, row.cause, row.actor, row.state) for row in reversed(rows)
+            KeptEvent(row.number, Event(Instant(row.time), row.kind, row.subject, row.cause, row.actor, row.state))
+            for row in rows
         )

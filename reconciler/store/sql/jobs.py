@@ -85,10 +85,16 @@ class SqlJobSource:
             rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
             return self._records(connection, rows)
 
-    def jobs(self, limit: int = 1000) -> tuple[JobRecord, ...]:
+    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
         """The newest jobs, newest first."""
+        wanted = select(jobs).order_by(jobs.c.number.desc()).limit(limit)
         with self._database.reading() as connection:
-            rows = connection.execute(select(jobs).order_by(jobs.c.number.desc()).limit(limit)).all()
+            if after is not None:
+                number = connection.execute(select(jobs.c.number).where(jobs.c.name == after)).scalar_one_or_none()
+                if number is None:
+                    raise UnknownJobError(f"there is no job {after}")
+                wanted = wanted.where(jobs.c.number < number)
+            rows = connection.execute(wanted).all()
             return self._records(connection, rows)
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:

@@ -1,0 +1,32 @@
+"""Whose a bearer token is: of the token file, or of an identity provider that the AccessPolicy names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reconciler.access.caller import Caller
+from reconciler.access.oidc import BadTokenError, OidcVerifier
+from reconciler.access.policy import AccessPolicy
+from reconciler.access.tokens import TokenFile
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticator:
+    """Asks each in turn. `access` is the policy in force; None where there is none. `tokens` None: no token file."""
+
+    access: Callable[[], AccessPolicy | None]
+    verifier: OidcVerifier
+    tokens: TokenFile | None = None
+
+    def __call__(self, token: str) -> Caller:
+        """Who the token belongs to. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""
+        identity = (self.access() or AccessPolicy()).identity
+        if self.tokens is not None and identity.tokens == "file":
+            known = self.tokens.caller(token)
+            if known is not None:
+                return known
+        # Two dots make a JWT; what has none is a token of ours that nobody has.
+        if not identity.oidc or token.count(".") != 2:
+            raise BadTokenError("nobody has this token")
+        return self.verifier.caller(token, identity)

@@ -1,0 +1,51 @@
+"""The AccessPolicy document: how people prove who they are, which groups they are in, and which roles that gives them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from solver.world.document import Document
+from solver.world.workload import QueueName
+
+Role = Literal["viewer", "submitter", "operator", "admin"]
+UserClaim = Literal["preferred_username", "email", "sub"]
+
+ANYBODY: Final = "group:*"
+"""The subject that is everybody who has proved who they are."""
+
+
+class OidcIssuer(Document, frozen=True):
+    """An identity provider whose signed tokens (JWT) are taken. `jwks_url` "": where its discovery document says.
+
+    `groups_claim` "": its tokens put nobody into groups.
+    """
+
+    issuer: str
+    audience: str
+    user_claim: UserClaim = "preferred_username"
+    groups_claim: str = ""
+    jwks_url: str = ""
+
+
+class Identity(Document, frozen=True):
+    """How callers prove who they are, beside the state folder's token. `tokens` file: also by lines of the token file."""
+
+    oidc: tuple[OidcIssuer, ...] = ()
+    tokens: Literal["file", "none"] = "file"
+
+
+class RoleBinding(Document, frozen=True):
+    """Gives a role to users and groups, in these queues and all below them; `queues` None: everywhere."""
+
+    role: Role
+    subjects: tuple[str, ...]
+    queues: tuple[QueueName, ...] | None = None
+
+
+class AccessPolicy(Document, frozen=True):
+    """Who may ask for what. `groups`: members by name, beside the groups that tokens state."""
+
+    identity: Identity = Identity()
+    groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    roles: tuple[RoleBinding, ...] = ()
+    origin: str = ""

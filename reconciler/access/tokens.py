@@ -1,0 +1,120 @@
+"""The token file: who may come in by a bearer token, one line each, with a hash where the token would be.
+
+A line is `sha256:HEX USER GROUP,GROUP`; the groups may be left out, and what begins with # is a comment. Who reads the file
+learns no token from it: they are random, so that nobody can find one by its hash.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, TextIO
+
+from reconciler.access.caller import Caller
+from reconciler.token_file import TokenFileError
+
+_TOKEN_BYTES: Final = 32
+_BYTES_MAX: Final = 10_000_000
+_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_PRINCIPAL: Final = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+:/-]{0,199}")
+
+
+class _Seen(NamedTuple):
+    """What tells one content of the file from the next."""
+
+    inode: int
+    changed_ns: int
+    size: int
+
+
+def is_principal(name: object) -> bool:
+    """Whether this may be the name of a user or group: as `principal` of schemas/common.json."""
+    return isinstance(name, str) and _PRINCIPAL.fullmatch(name) is not None
+
+
+def hash_of(token: str) -> str:
+    """What stands in the file for a token."""
+    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
+
+
+@dataclass
+class TokenFile:
+    """Reads the file anew whenever it has changed. Threads may share it: what was read is replaced whole."""
+
+    path: Path
+    _read: tuple[_Seen, dict[str, Caller]] | None = field(default=None, init=False, repr=False)
+
+    def caller(self, token: str) -> Caller | None:
+        """Whose token this is; None: nobody's. Raises TokenFileError for a file that is not its owner's alone, or wrong."""
+        # Looking up a hash says by its time at most something of the hash, from which no token follows.
+        return self._callers().get(hash_of(token))
+
+    def check(self) -> None:
+        """Raises TokenFileError for a file that can't be used."""
+        self._callers()
+
+    def _callers(self) -> dict[str, Caller]:
+        with _opened(self.path, os.O_RDONLY) as file:
+            found = os.fstat(file.fileno())
+            seen = _Seen(found.st_ino, found.st_mtime_ns, found.st_size)
+            if self._read is None or self._read[0] != seen:
+                self._read = seen, dict(_lines(self.path, file.read(_BYTES_MAX)))
+            return self._read[1]
+
+
+def create_token(path: Path, user: str, groups: tuple[str, ...] = ()) -> str:
+    """A fresh token; its hash is appended to the file, which is made if there is none. Raises TokenFileError.
+
+    The line is on the disk before the token is known to anybody.
+    """
+    for name in (user, *groups):
+        if not is_principal(name):
+            raise TokenFileError(
+                f"{name!r} can't be a user or group: letters, digits and . _ @ + : / - only, at most 200 characters"
+            )
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    line = " ".join([hash_of(token), user, *([",".join(groups)] if groups else [])])
+    with _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        text = file.read(_BYTES_MAX)
+        dict(_lines(path, text))
+        file.write(f"{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return token
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[TextIO]:
+    try:
+        # A link could lead to a file whose permissions are somebody else's to change.
+        handle = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise TokenFileError(f"{path}: the token file can't be opened: {error.strerror}") from error
+    with os.fdopen(handle, "r" if flags == os.O_RDONLY else "r+", encoding="ascii", errors="replace") as file:
+        found = os.fstat(handle)
+        if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
+            raise TokenFileError(f"{path}: others can read or own this token file. Run: chmod 600 {path}")
+        yield file
+
+
+def _lines(path: Path, text: str) -> Iterator[tuple[str, Caller]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        groups = words[2].split(",") if len(words) == 3 else []
+        if not 2 <= len(words) <= 3 or not _HASH.fullmatch(words[0]) or not all(map(is_principal, [words[1], *groups])):
+            raise TokenFileError(
+                f"{path}:{number}: this is no line of a token file. "
+                "Write `sha256:HEX USER GROUP,GROUP`, or let `quorate token create` write it"
+            )
+        yield words[0], Caller(words[1], frozenset(groups))

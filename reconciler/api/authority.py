@@ -1,0 +1,96 @@
+"""Judges every request by the rule of its route, before the route sees it; routes ask it for what a rule can't know."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import Request
+
+from reconciler.access.caller import Caller
+from reconciler.access.rights import Action, Rights
+from reconciler.api.problems import RefusedError
+from reconciler.api.rules import RULES
+from reconciler.api.services import Services
+from reconciler.control import NoPolicyError
+from reconciler.documents.problem import did_you_mean
+from reconciler.jobs.record import JobRecord
+from reconciler.store.job_source import UnknownJobError
+from solver.rules.policy import Policy, policy_of
+from solver.world.workload import JobName, QueueName
+
+_SAID: Final[dict[Action, str]] = {
+    "look": "see this cluster",
+    "see-job": "see the job",
+    "read-job": "read the logs of the job",
+    "submit": "submit",
+    "steer-job": "change the job",
+    "operate": "operate on the job",
+}
+
+
+class Authority:
+    """A FastAPI dependency, to stand behind the guard. It leaves the caller's rights in the request's state."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def __call__(self, request: Request) -> None:
+        """Let the request pass if its rule does. Raises RefusedError, NoPolicyError."""
+        rule = RULES.get(f"{request.method} {request.scope['route'].path}")
+        if rule is None:
+            raise RefusedError(
+                403, "no-rule", "Nobody may use this route.", "Report it: the server has no rule for it."
+            )
+        rights = request.state.rights = self.rights(request.state.caller)
+        if rule == "anybody":
+            return
+        if "name" in request.path_params and rule != "look":
+            # A name that does not exist is answered as such to everybody who may look: names are no secret, since submitting
+            # one that is taken is refused.
+            self._require_look(rights, request.state.caller)
+            record = self.record(JobName(request.path_params["name"]))
+            self.require(request, rule, record.spec.queue, record)
+        elif rule != "submit":
+            self._require_look(rights, request.state.caller)
+
+    def rights(self, caller: Caller) -> Rights:
+        """What a caller may do under the policy in force. Raises NoPolicyError."""
+        return Rights(caller, self._policy(caller), self._services.access())
+
+    def require(self, request: Request, action: Action, queue: QueueName, record: JobRecord | None = None) -> None:
+        """Raises RefusedError if the caller may not do this in the queue, or to this job of it."""
+        rights: Rights = request.state.rights
+        if rights.may(action, queue, record.user if record else ""):
+            return
+        caller: Caller = request.state.caller
+        what = f"{_SAID[action]} {record.name} of" if record else f"{_SAID[action]} to"
+        may = ", ".join(rights.queues_for(action))
+        fix = (
+            f"{caller.user} may in: {may}."
+            if may and not record
+            else "Ask an admin of the queue; roles are in the AccessPolicy."
+        )
+        raise RefusedError(403, "not-allowed", f"{caller.user} may not {what} queue {queue}.", fix)
+
+    def record(self, name: JobName) -> JobRecord:
+        """A job. Raises RefusedError where there is none of that name."""
+        try:
+            return self._services.jobs.job(name)
+        except UnknownJobError as error:
+            known = (record.name for record in self._services.jobs.jobs())
+            fix = did_you_mean(name, known) or "List the jobs to see their names; ended ones are among them."
+            raise RefusedError(404, "unknown-job", f"There is no job {name}.", fix) from error
+
+    def _policy(self, caller: Caller) -> Policy:
+        try:
+            return self._services.policy()[1]
+        except NoPolicyError:
+            if caller.owner:
+                return policy_of(())
+            raise
+
+    @staticmethod
+    def _require_look(rights: Rights, caller: Caller) -> None:
+        if not rights.may_look():
+            fix = "Ask whoever keeps the AccessPolicy for the role viewer."
+            raise RefusedError(403, "not-allowed", f"{caller.user} has no role here.", fix)

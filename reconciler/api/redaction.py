@@ -1,0 +1,74 @@
+"""Leaves out of an answer what only a job's own team may read: commands, environments, and what tasks wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from reconciler.access.rights import Rights
+from reconciler.api.payloads import JobView
+from reconciler.jobs.failure import Failure
+from reconciler.jobs.record import JobOutcome
+from reconciler.store.protocols import Event, RoundRecord
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, JobSpec
+
+
+def readable_view(view: JobView, rights: Rights) -> JobView:
+    """The view as the caller may see it."""
+    if rights.may("read-job", view.spec.queue, view.user):
+        return view
+    outcome = view.outcome and bare_outcome(view.outcome)
+    return msgspec.structs.replace(
+        view,
+        spec=bare_spec(view.spec),
+        outcome=outcome,
+        failures=tuple(map(bare_failure, view.failures)),
+        redacted=True,
+    )
+
+
+def bare_failure(failure: Failure) -> Failure:
+    """Without the last lines of the log that follow what happened."""
+    return msgspec.structs.replace(failure, message=first_line(failure.message))
+
+
+def bare_spec(spec: JobSpec) -> JobSpec:
+    """Without commands and environment."""
+    groups = tuple(msgspec.structs.replace(group, command=()) for group in spec.task_groups)
+    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={})
+
+
+def bare_outcome(outcome: JobOutcome) -> JobOutcome:
+    """Without the last lines of the log that follow what happened."""
+    return msgspec.structs.replace(outcome, message=first_line(outcome.message))
+
+
+def bare_event(event: Event) -> Event:
+    """Without the output of a task that its cause may end with."""
+    return msgspec.structs.replace(event, cause=first_line(event.cause))
+
+
+def readable_snapshot(snapshot: Snapshot, rights: Rights) -> Snapshot:
+    """Jobs of others without their commands. It has another digest than the whole one."""
+    return msgspec.structs.replace(snapshot, jobs=tuple(map(_readable_job(rights), snapshot.jobs)))
+
+
+def readable_round(record: RoundRecord, rights: Rights) -> RoundRecord:
+    """The same for a round. One with something left out solves to the same steps, under another digest of its snapshot."""
+    return msgspec.structs.replace(record, snapshot=readable_snapshot(record.snapshot, rights))
+
+
+def first_line(text: str) -> str:
+    """Below it there may be what a task wrote."""
+    return next(iter(text.splitlines()), "")
+
+
+def _readable_job(rights: Rights) -> Callable[[Job], Job]:
+    def readable(job: Job) -> Job:
+        if rights.may("read-job", job.spec.queue, job.user):
+            return job
+        return msgspec.structs.replace(job, spec=bare_spec(job.spec))
+
+    return readable

@@ -1,0 +1,43 @@
+"""Which route needs which right: one line each. A route without a line answers nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from reconciler.access.rights import Action
+
+Rule = Action | Literal["anybody"]
+"""anybody: whoever has proved who they are. The actions on a job are judged by the job that the path names; `submit` by
+the document in the body, where the route reads it; who may do what to the jobs of a group, by the route for each of them."""
+
+RULES: Final[Mapping[str, Rule]] = {
+    "POST /v1/jobs": "submit",
+    "GET /v1/jobs": "look",
+    "GET /v1/jobs/{name}": "see-job",
+    "GET /v1/jobs/{name}/events": "see-job",
+    "GET /v1/jobs/{name}/why": "see-job",
+    "GET /v1/jobs/{name}/logs": "read-job",
+    "POST /v1/jobs/{name}/cancel": "steer-job",
+    "POST /v1/jobs/{name}/suspend": "steer-job",
+    "POST /v1/jobs/{name}/resume": "steer-job",
+    "POST /v1/jobs/{name}/requeue": "steer-job",
+    "GET /v1/jobs/{name}/checkpoints": "read-job",
+    "POST /v1/jobs:test": "submit",
+    "POST /v1/groups": "submit",
+    "GET /v1/groups/{group}": "look",
+    "POST /v1/groups/{group}/cancel": "look",
+    "GET /v1/top": "look",
+    "GET /v1/queues": "look",
+    "GET /v1/nodes": "look",
+    "GET /v1/rounds": "look",
+    "GET /v1/rounds/{number}": "look",
+    "GET /v1/snapshot": "look",
+    "GET /v1/status": "look",
+    "GET /v1/policy": "look",
+    "GET /v1/watch": "look",
+    "GET /v1/whoami": "anybody",
+    "GET /v1/openapi.json": "anybody",
+    "GET /metrics": "look",
+    "GET /healthz": "anybody",
+}

@@ -1,0 +1,137 @@
+"""HTTP to one server: errors sorted by who must act, and what may be repeated repeated a few times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import httpx2
+import msgspec
+
+from reconciler.api.payloads import ApiProblem
+from solver.world.document import decode
+
+DEFAULT_PORT: Final = 7717
+DEFAULT_SERVER: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
+
+_TIMEOUT_S = 30.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+_PAUSES_S: Final = (0.1, 0.4)
+"""Between tries of a call that may be repeated."""
+
+_BROKEN: Final = (httpx2.ConnectError, httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
+"""The connection failed. Not a server that takes long: asking it again would make it take longer."""
+
+Params = Mapping[str, str | int | list[str]]
+
+
+class ServerUnreachableError(Exception):
+    """No server answers there."""
+
+
+class ApiError(Exception):
+    """The server refused; `problem` says why and what to do, with reasons and problems one by one."""
+
+    def __init__(self, status: int, problem: ApiProblem) -> None:
+        super().__init__(f"{problem.detail} {problem.fix}".strip())
+        self.status = status
+        self.problem = problem
+
+
+class NotAuthorisedError(ApiError):
+    """The token is missing or wrong, or does not allow this."""
+
+
+class SilentError(Exception):
+    """Nothing came on a stream for as long as was to be waited."""
+
+
+class Transport:
+    """Calls one server. Raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+
+    def __init__(self, server: str, token: str | None) -> None:
+        self.server = server.rstrip("/")
+        url = _parsed(self.server)
+        self._http = httpx2.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=_TIMEOUT_S,
+            # A proxy of the environment can't reach our own machine.
+            trust_env=url.host not in _LOOPBACK,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        content: bytes = b"",
+        headers: dict[str, str] | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> bytes:
+        """The body of the answer. A repeatable call is made again, three times in all, while the connection fails."""
+        pauses = iter(_PAUSES_S if repeatable else ())
+        while True:
+            try:
+                response = self._http.request(method, path, params=params, content=content, headers=headers)
+            except httpx2.TransportError as error:
+                pause_s = next(pauses, None) if isinstance(error, _BROKEN) else None
+                if pause_s is None:
+                    raise self._unreachable(error) from error
+                time.sleep(pause_s)
+                continue
+            if response.is_success:
+                return response.content
+            raise _error(response)
+
+    @contextmanager
+    def lines(self, path: str, params: Params, headers: dict[str, str], silence_s: float) -> Iterator[Iterator[str]]:
+        """The lines of an answer as they come. Raises SilentError where none comes for so long."""
+        try:
+            with self._http.stream(
+                "GET", path, params=params, headers=headers, timeout=httpx2.Timeout(_TIMEOUT_S, read=silence_s)
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error(response)
+                yield response.iter_lines()
+        except httpx2.ReadTimeout as error:
+            raise SilentError from error
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> ServerUnreachableError:
+        return ServerUnreachableError(
+            f"{self.server}: no answer ({error}). Start it with `quorate run`, or name another with --server"
+        )
+
+
+def _parsed(server: str) -> httpx2.URL:
+    try:
+        url = httpx2.URL(server)
+    except httpx2.InvalidURL as error:
+        raise ServerUnreachableError(f"{server}: not a URL ({error}). Write it like {DEFAULT_SERVER}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ServerUnreachableError(f"{server}: not an http or https URL. Write it like {DEFAULT_SERVER}")
+    return url
+
+
+def _error(response: httpx2.Response) -> ApiError:
+    try:
+        problem = decode(response.content, ApiProblem)
+    except msgspec.MsgspecError:
+        problem = ApiProblem(
+            code="not-quorate",
+            detail=f"{response.url} answered {response.status_code} in words that are not Quorate's.",
+            fix="Check the server's URL.",
+        )
+    kind = NotAuthorisedError if response.status_code in (401, 403) else ApiError
+    return kind(response.status_code, problem)

@@ -1,0 +1,59 @@
+"""What is wrong with AccessPolicy documents beside the others: more than one, queues that do not exist, unsafe issuers."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from reconciler.access.policy import AccessPolicy
+from reconciler.documents.declared import Declared
+from reconciler.documents.problem import Path, Problem, did_you_mean
+
+
+def access_problems(documents: Sequence[Declared[AccessPolicy]], queues: set[str] | None) -> Iterator[Problem]:
+    """`queues`: the names of all; None where some are unreadable."""
+    for access in documents[1:]:
+        message = f"there is an AccessPolicy already, at {documents[0].origin}"
+        yield access.problem(("kind",), "second-access-policy", message, "A repository has one: merge them.")
+    for access in documents:
+        yield from _issuer_problems(access)
+        for index, binding in enumerate(access.value.roles):
+            for place, queue in enumerate(binding.queues or ()):
+                if queues is not None and queue not in queues:
+                    at: Path = ("spec", "roles", index, "queues", place)
+                    fix = did_you_mean(queue, queues)
+                    yield access.problem(at, "unknown-queue", f"there is no Queue {queue}", fix)
+
+
+def _issuer_problems(access: Declared[AccessPolicy]) -> Iterator[Problem]:
+    first: dict[tuple[str, str], int] = {}
+    for index, issuer in enumerate(access.value.identity.oidc):
+        at: Path = ("spec", "identity", "oidc", index)
+        if first.setdefault((issuer.issuer, issuer.audience), index) != index:
+            message = f"the issuer {issuer.issuer} is listed twice for the same audience"
+            yield access.problem((*at, "issuer"), "duplicate-issuer", message, "Delete one of them.")
+        for key, url in (("issuer", issuer.issuer), ("jwksUrl", issuer.jwks_url)):
+            if url and not is_safe_url(url):
+                message = "whoever is between could sign tokens: it is no https URL"
+                fix = "Write it as https://HOST/...; http is for loopback alone."
+                yield access.problem((*at, key), "insecure-issuer", message, fix)
+
+
+def is_safe_url(url: str) -> bool:
+    """Whether what is read from a URL comes from who it names: by TLS, or from this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.username is not None or parts.fragment or not host:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""Who callers are, and what they may."""

@@ -1,0 +1,32 @@
+"""Nothing gets into a job's specification without somebody deciding who may read it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.api.redaction import bare_spec
+from solver.world.document import encode
+from solver.world.shape import Shape
+from solver.world.workload import JobSpec, QueueName, TaskGroup
+
+OPEN = {
+    "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type", "data",
+    "idle_limit",
+}  # fmt: skip
+OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology"}
+"""What everybody may read who sees the job. What is the team's own is left out by reconciler/api/redaction.py."""
+
+
+def test_every_field_of_a_job_is_open_or_left_out() -> None:
+    private = set(JobSpec.__struct_fields__) - OPEN
+    private_in_groups = set(TaskGroup.__struct_fields__) - OPEN_IN_GROUPS
+    assert (private, private_in_groups) == ({"command", "env"}, {"command"}), (
+        "say in OPEN or in bare_spec who may read it"
+    )
+
+
+def test_what_is_left_out_is_gone() -> None:
+    group = TaskGroup("worker", 1, Shape(), command=("s3cret",))
+    spec = JobSpec(QueueName("q"), (group,), command=("s3cret",), env={"s3cret": "s3cret"})
+    assert b"s3cret" not in encode(bare_spec(spec))
+    assert bare_spec(spec).task_groups == (msgspec.structs.replace(group, command=()),)

@@ -1,0 +1,165 @@
+"""Role by route, for a job of one's own, of one's team and of another: every route of the API stands in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx2
+import msgspec
+import pytest
+
+from reconciler.api.rules import RULES
+from reconciler.api.serve import ApiServer
+from reconciler.client import ApiError, Client, NotAuthorisedError
+from reconciler.jobs.record import JobOutcome
+from reconciler.store.protocols import Event
+from solver.world.document import encode
+from solver.world.workload import JobName, TaskPlacement
+from tests.api.conftest import NOW, TOKEN, Site, spec
+from tests.api.people import client_of, serving
+from tests.contracts.simulated_worlds import NODES
+
+JOB = JobName("job")
+SECRET = "s3cret"
+EVERYBODY = {"nobody", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
+WITH_A_ROLE = EVERYBODY - {"nobody"}
+SEE = WITH_A_ROLE - {"stranger"}
+READ = {"mate", "mine", "operator", "lead", "admin", "alice"}
+STEER = {"mine", "lead", "admin", "alice"}
+
+TABLE = {
+    "POST /v1/jobs": {"mate", "mine", "lead", "admin", "alice"},
+    "GET /v1/jobs": WITH_A_ROLE,
+    "GET /v1/jobs/{name}": SEE,
+    "GET /v1/jobs/{name}/events": SEE,
+    "GET /v1/jobs/{name}/why": SEE,
+    "GET /v1/jobs/{name}/logs": READ,
+    "POST /v1/jobs/{name}/cancel": STEER,
+    "POST /v1/jobs/{name}/suspend": STEER,
+    "POST /v1/jobs/{name}/resume": STEER,
+    "POST /v1/jobs/{name}/requeue": STEER,
+    "GET /v1/queues": WITH_A_ROLE,
+    "GET /v1/nodes": WITH_A_ROLE,
+    "GET /v1/rounds": WITH_A_ROLE,
+    "GET /v1/rounds/{number}": WITH_A_ROLE,
+    "GET /v1/snapshot": WITH_A_ROLE,
+    "GET /v1/status": WITH_A_ROLE,
+    "GET /v1/policy": WITH_A_ROLE,
+    "GET /v1/watch": WITH_A_ROLE,
+    "GET /v1/whoami": EVERYBODY,
+    "GET /v1/openapi.json": EVERYBODY,
+    "GET /metrics": WITH_A_ROLE,
+    "GET /healthz": EVERYBODY,
+}
+"""Who may use each route, for a job that `mine` submitted to the queue `team`."""
+
+
+@pytest.fixture
+def roles(site: Site) -> Iterator[ApiServer]:
+    """A job of `mine` that runs and has written something, and a round that knows of it."""
+    with serving(site) as server:
+        with client_of(server, "mine") as mine:
+            mine.submit(JOB, msgspec.structs.replace(spec(command=("train", SECRET)), env={"KEY": SECRET}))
+        site.bind(JOB, TaskPlacement("worker", 0, NODES[0].name, (NODES[0].gpus[0].id,)))
+        site.logs[JOB, 1, "worker", 0] = SECRET.encode()
+        site.store.history.record_event(Event(NOW, "failed", JOB, f"exit code 1\n{SECRET}", "loop"))
+        site.record_round()
+        yield server
+
+
+def test_every_route_has_a_rule_and_stands_in_the_table(roles: ApiServer) -> None:
+    document = httpx2.get(f"{roles.url}/v1/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+    routes = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    assert routes == set(RULES) == set(TABLE)
+
+
+@pytest.mark.parametrize("who", sorted(EVERYBODY))
+def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
+    token = TOKEN if who == "alice" else f"token-of-{who}"
+    allowed = set()
+    for route in TABLE:
+        method, path = route.split()
+        body = {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": f"by-{who}"}, "spec": spec()}
+        with httpx2.stream(
+            method,
+            roles.url + path.format(name=JOB, number=1),
+            headers={"Authorization": f"Bearer {token}"},
+            content=encode(body) if path == "/v1/jobs" and method == "POST" else b"",
+        ) as response:
+            assert response.status_code in (200, 403), f"{route}: {response.status_code}"
+            if response.status_code == 200:
+                allowed.add(route)
+            else:
+                response.read()
+                assert response.json()["code"] == "not-allowed"
+    assert allowed == {route for route, people in TABLE.items() if who in people}
+
+
+@pytest.mark.parametrize("who", sorted(WITH_A_ROLE))
+def test_secrets_of_a_job_are_read_by_its_team_alone(roles: ApiServer, site: Site, who: str) -> None:
+    finished = JobOutcome("failed", NOW, 1, f"exit code 1\n{SECRET}", 1)
+    site.store.jobs.finish(site.epoch(), JOB, finished)
+    token = TOKEN if who == "alice" else f"token-of-{who}"
+    told = set()
+    for path in ("", f"/{JOB}", f"/{JOB}/events", f"/{JOB}/why", f"/{JOB}/logs"):
+        told |= {path} if SECRET in get(roles, f"/v1/jobs{path}", token).text else set()
+    for path in ("/v1/snapshot", "/v1/rounds/1", "/v1/nodes", "/metrics", "/v1/policy", "/v1/queues"):
+        told |= {path} if SECRET in get(roles, path, token).text else set()
+    readable = {"", f"/{JOB}", f"/{JOB}/events", f"/{JOB}/why", f"/{JOB}/logs", "/v1/rounds/1"}
+    assert told == (readable if who in READ else set())
+
+
+def get(server: ApiServer, path: str, token: str) -> httpx2.Response:
+    return httpx2.get(server.url + path, headers={"Authorization": f"Bearer {token}"})
+
+
+def test_a_view_says_that_something_is_left_out(roles: ApiServer) -> None:
+    with client_of(roles, "viewer") as viewer, client_of(roles, "mate") as mate:
+        seen, whole = viewer.job(JOB), mate.job(JOB)
+    assert (seen.redacted, seen.spec.command, seen.spec.env) == (True, (), {})
+    assert (whole.redacted, whole.spec.env) == (False, {"KEY": SECRET})
+    assert seen.spec.task_groups == whole.spec.task_groups
+
+
+def test_lists_have_what_one_may_see(roles: ApiServer) -> None:
+    with client_of(roles, "stranger") as stranger, client_of(roles, "admin") as admin:
+        stranger.submit(JobName("theirs"), spec(queue="other"))
+        assert [view.name for view in stranger.jobs().items] == ["theirs"]
+        assert [view.name for view in admin.jobs().items] == ["theirs", "job"]
+        assert stranger.who_am_i().submits_to == ("other",)
+
+
+def test_a_refusal_says_where_one_may(roles: ApiServer) -> None:
+    with (
+        client_of(roles, "stranger") as stranger,
+        pytest.raises(NotAuthorisedError, match="may not submit to queue team") as no,
+    ):
+        stranger.submit(JobName("new"), spec())
+    assert no.value.status == 403
+
+
+def test_a_key_of_somebody_else_shows_nothing_of_their_job(roles: ApiServer) -> None:
+    with client_of(roles, "mate") as mate, client_of(roles, "stranger") as stranger:
+        mate.submit(JobName("keyed"), spec(), "key")
+        with pytest.raises(NotAuthorisedError):
+            stranger.submit(JobName("keyed"), spec(queue="other"), "key")
+
+
+def test_a_change_of_the_policy_holds_at_once(roles: ApiServer, site: Site) -> None:
+    with client_of(roles, "viewer") as viewer:
+        assert viewer.queues().items
+        site.access = None
+        with pytest.raises(NotAuthorisedError, match="viewer has no role here"):
+            viewer.queues()
+
+
+def test_a_job_that_is_not_there_is_said_to_be_missing(roles: ApiServer) -> None:
+    with client_of(roles, "viewer") as viewer, pytest.raises(ApiError) as missing:
+        viewer.job("jbo")
+    assert (missing.value.status, missing.value.problem.fix) == (404, "Did you mean job?")
+
+
+def test_without_a_rule_nobody_gets_in(roles: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.api.authority.RULES", {})
+    with Client(roles.url, TOKEN) as alice, pytest.raises(NotAuthorisedError, match="Nobody may use this route"):
+        alice.queues()
