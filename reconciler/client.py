@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 from urllib.parse import quote
 
 from reconciler.api.group_payloads import GroupView, TrialList
@@ -46,6 +46,9 @@ from solver.world.workload import JobName, JobSpec
 __all__ = [
     "DEFAULT_PORT", "DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    from reconciler.client_terminal import Attachment
 
 T = TypeVar("T")
 
@@ -171,6 +174,12 @@ class Client:
             "group": group, "index": index, "attempt": attempt, "offset": offset, "limit": limit
         }  # fmt: skip
         return self._transport.call("GET", f"{_job_path(name)}/logs", params=asked)
+
+    def attach(self, name: str, group: str = "", index: int = 0) -> Attachment:
+        """Attach to the terminal of a task that runs: by default of the first group's first."""
+        from reconciler.client_terminal import Attachment
+
+        return Attachment.open(self._transport, f"{_job_path(name)}/attach", {"group": group, "index": index})
 
     def cancel(self, name: str) -> JobView:
         """Ask for a job to end."""

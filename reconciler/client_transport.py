@@ -17,7 +17,7 @@ DEFAULT_PORT: Final = 7717
 DEFAULT_SERVER: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 _TIMEOUT_S = 30.0
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _PAUSES_S: Final = (0.1, 0.4)
 """Between tries of a call that may be repeated."""
@@ -54,13 +54,14 @@ class Transport:
 
     def __init__(self, server: str, token: str | None) -> None:
         self.server = server.rstrip("/")
+        self.token = token
         url = _parsed(self.server)
         self._http = httpx2.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=_TIMEOUT_S,
             # A proxy of the environment can't reach our own machine.
-            trust_env=url.host not in _LOOPBACK,
+            trust_env=url.host not in LOOPBACK,
         )
 
     def close(self) -> None:
@@ -85,12 +86,12 @@ class Transport:
             except httpx2.TransportError as error:
                 pause_s = next(pauses, None) if isinstance(error, _BROKEN) else None
                 if pause_s is None:
-                    raise self._unreachable(error) from error
+                    raise self.unreachable(error) from error
                 time.sleep(pause_s)
                 continue
             if response.is_success:
                 return response.content
-            raise _error(response)
+            raise error_of(response.status_code, response.content, str(response.url))
 
     @contextmanager
     def lines(self, path: str, params: Params, headers: dict[str, str], silence_s: float) -> Iterator[Iterator[str]]:
@@ -101,14 +102,15 @@ class Transport:
             ) as response:
                 if not response.is_success:
                     response.read()
-                    raise _error(response)
+                    raise error_of(response.status_code, response.content, str(response.url))
                 yield response.iter_lines()
         except httpx2.ReadTimeout as error:
             raise SilentError from error
         except httpx2.TransportError as error:
-            raise self._unreachable(error) from error
+            raise self.unreachable(error) from error
 
-    def _unreachable(self, error: Exception) -> ServerUnreachableError:
+    def unreachable(self, error: Exception) -> ServerUnreachableError:
+        """What to raise where no server answers."""
         return ServerUnreachableError(
             f"{self.server}: no answer ({error}). Start it with `quorate run`, or name another with --server"
         )
@@ -124,14 +126,15 @@ def _parsed(server: str) -> httpx2.URL:
     return url
 
 
-def _error(response: httpx2.Response) -> ApiError:
+def error_of(status: int, content: bytes, url: str) -> ApiError:
+    """What a server refused with."""
     try:
-        problem = decode(response.content, ApiProblem)
+        problem = decode(content, ApiProblem)
     except msgspec.MsgspecError:
         problem = ApiProblem(
             code="not-quorate",
-            detail=f"{response.url} answered {response.status_code} in words that are not Quorate's.",
+            detail=f"{url} answered {status} in words that are not Quorate's.",
             fix="Check the server's URL.",
         )
-    kind = NotAuthorisedError if response.status_code in (401, 403) else ApiError
-    return kind(response.status_code, problem)
+    kind = NotAuthorisedError if status in (401, 403) else ApiError
+    return kind(status, problem)

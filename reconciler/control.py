@@ -12,6 +12,7 @@ from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
+from reconciler.terminals import NO_TERMINALS, Terminals
 from solver.plan.plan import Plan
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
@@ -67,3 +68,4 @@ class ControlPlane:
     solve: Solve
     clock: Clock
     lease: Duration = LEASE
+    terminals: Terminals = NO_TERMINALS

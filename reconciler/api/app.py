@@ -12,6 +12,7 @@ from fastapi import Depends, FastAPI, Response
 from reconciler.access.policy import OidcIssuer
 from reconciler.api import problems
 from reconciler.api.answers import ALWAYS, Responses, answer
+from reconciler.api.attach_routes import AttachRoutes
 from reconciler.api.authority import Authority
 from reconciler.api.checkpoint_routes import CheckpointRoutes
 from reconciler.api.cluster_routes import ClusterRoutes
@@ -66,7 +67,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
 
     Streams end when `closing` is set.
     """
-    authority = Authority(services)
+    authority, closing = Authority(services), closing or Flag()
     app = FastAPI(
         title="Quorate",
         version="v1",
@@ -84,7 +85,8 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(TopRoutes(services).router)
-    app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
+    app.include_router(WatchRoutes(services, authority, closing).router)
+    app.include_router(AttachRoutes(services, authority, closing).router)
     schemas = schemas_of(_DESCRIBED)
 
     def openapi() -> Response:

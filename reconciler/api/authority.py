@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Action, Rights
@@ -34,9 +34,9 @@ class Authority:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def __call__(self, request: Request) -> None:
+    def __call__(self, request: HTTPConnection) -> None:
         """Let the request pass if its rule does. Raises RefusedError, NoPolicyError."""
-        rule = RULES.get(f"{request.method} {request.scope['route'].path}")
+        rule = RULES.get(f"{_method_of(request)} {request.scope['route'].path}")
         if rule is None:
             raise RefusedError(
                 403, "no-rule", "Nobody may use this route.", "Report it: the server has no rule for it."
@@ -57,7 +57,9 @@ class Authority:
         """What a caller may do under the policy in force. Raises NoPolicyError."""
         return Rights(caller, self._policy(caller), self._services.access())
 
-    def require(self, request: Request, action: Action, queue: QueueName, record: JobRecord | None = None) -> None:
+    def require(
+        self, request: HTTPConnection, action: Action, queue: QueueName, record: JobRecord | None = None
+    ) -> None:
         """Raises RefusedError if the caller may not do this in the queue, or to this job of it."""
         rights: Rights = request.state.rights
         if rights.may(action, queue, record.user if record else ""):
@@ -94,3 +96,8 @@ class Authority:
         if not rights.may_look():
             fix = "Ask whoever keeps the AccessPolicy for the role viewer."
             raise RefusedError(403, "not-allowed", f"{caller.user} has no role here.", fix)
+
+
+def _method_of(request: HTTPConnection) -> str:
+    """Of a WebSocket there is none: it is a rule of its own."""
+    return str(request.scope.get("method", "WEBSOCKET"))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
@@ -24,8 +24,9 @@ class InsecureBindingError(Exception):
 # FastAPI hashes what it depends on; a guard is itself, whatever it holds.
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """A FastAPI dependency. `token` None: anybody who reaches the server may ask (loopback only, and asked for by name).
+    """A FastAPI dependency, of WebSockets too.
 
+    `token` None: anybody who reaches the server may ask (loopback only, and asked for by name).
     `user` is who holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
     answers to. `identify` says whose any other token is, or raises BadTokenError; None: there are no others.
     """
@@ -35,14 +36,14 @@ class Guard:
     hosts: frozenset[str] = LOOPBACK_NAMES
     identify: Callable[[str], Caller] | None = None
 
-    def __call__(self, request: Request) -> None:
+    def __call__(self, request: HTTPConnection) -> None:
         """Let the request pass, with the caller in its state; raises RefusedError, IssuerUnreachableError, TokenFileError."""
         self._check_names(request)
         owner = Caller(self.user, owner=True)
         caller = owner if self.token is None else self._identified(request, self.token, owner)
         request.state.caller, request.state.user = caller, caller.user
 
-    def _check_names(self, request: Request) -> None:
+    def _check_names(self, request: HTTPConnection) -> None:
         """A page of another site can make a browser call us (DNS rebinding); it can't forge these two headers."""
         host = request.headers.get("host", "")
         if _hostname(f"//{host}") not in self.hosts:
@@ -52,7 +53,7 @@ class Guard:
         if origin is not None and urlsplit(origin).netloc != host:
             raise RefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
 
-    def _identified(self, request: Request, token: str, owner: Caller) -> Caller:
+    def _identified(self, request: HTTPConnection, token: str, owner: Caller) -> Caller:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         why = "A valid bearer token is missing."
         if scheme.lower() == "bearer" and given:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Response
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocket
 
 from reconciler.access.keys import IssuerUnreachableError
 from reconciler.api.answers import answer
@@ -51,19 +53,39 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
 )
 
 
+_Answer = Callable[[HTTPConnection, Any], Response]
+
+
 def install(app: FastAPI) -> None:
-    """Teach an app to answer errors as ApiProblem documents."""
-    app.exception_handler(RefusedError)(_refused)
-    app.exception_handler(InvalidDocumentsError)(_invalid_document)
-    app.exception_handler(RequestValidationError)(_invalid_parameter)
-    app.exception_handler(HTTPException)(_by_status)
-    for kind, status, code, fix in _ALWAYS:
-        app.exception_handler(kind)(_always(status, code, fix))
+    """Teach an app to answer errors as ApiProblem documents, to WebSockets too where they were not accepted yet."""
+    answers: dict[type[Exception], _Answer] = {
+        RefusedError: _refused,
+        InvalidDocumentsError: _invalid_document,
+        RequestValidationError: _invalid_parameter,
+        WebSocketRequestValidationError: _invalid_parameter,
+        HTTPException: _by_status,
+        **{kind: _always(status, code, fix) for kind, status, code, fix in _ALWAYS},
+    }
+    for kind, answered in answers.items():
+        app.exception_handler(kind)(_to_both(answered))
     app.exception_handler(Exception)(_unforeseen)
 
 
+def _to_both(answered: _Answer) -> Callable[[HTTPConnection, Exception], Awaitable[Response | None]]:
+    """A handler for requests, whose answer is sent by the framework, and for WebSockets, to which it is sent here."""
+
+    async def handle(connection: HTTPConnection, error: Exception) -> Response | None:
+        response = answered(connection, error)
+        if not isinstance(connection, WebSocket):
+            return response
+        await connection.send_denial_response(response)
+        return None
+
+    return handle
+
+
 def problem_answer(
-    request: Request, problem: ApiProblem, status: int, headers: Mapping[str, str] | None = None
+    request: HTTPConnection, problem: ApiProblem, status: int, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The answer, with what every problem of that status and code has."""
     complete = msgspec.structs.replace(
@@ -76,8 +98,8 @@ def problem_answer(
     return answer(complete, status, headers, MEDIA_TYPE)
 
 
-def _always(status: int, code: str, fix: str) -> Callable[[Request, Exception], Response]:
-    def handle(request: Request, error: Exception) -> Response:
+def _always(status: int, code: str, fix: str) -> Callable[[HTTPConnection, Exception], Response]:
+    def handle(request: HTTPConnection, error: Exception) -> Response:
         # str() of a KeyError is its message in quotes.
         message = str(error.args[0]) if error.args else code
         return problem_answer(request, ApiProblem(code=code, detail=message, fix=fix), status)
@@ -85,31 +107,33 @@ def _always(status: int, code: str, fix: str) -> Callable[[Request, Exception], 
     return handle
 
 
-def _refused(request: Request, error: RefusedError) -> Response:
+def _refused(request: HTTPConnection, error: RefusedError) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == HTTPStatus.UNAUTHORIZED else {}
     return problem_answer(request, error.problem, error.status, headers)
 
 
-def _invalid_document(request: Request, error: InvalidDocumentsError) -> Response:
+def _invalid_document(request: HTTPConnection, error: InvalidDocumentsError) -> Response:
     first = error.problems[0]
     problem = ApiProblem(code="invalid-document", detail=str(first), fix=first.fix, problems=error.problems)
     return problem_answer(request, problem, 422)
 
 
-def _invalid_parameter(request: Request, error: RequestValidationError) -> Response:
+def _invalid_parameter(
+    request: HTTPConnection, error: RequestValidationError | WebSocketRequestValidationError
+) -> Response:
     told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
     problem = ApiProblem(code="invalid-parameter", detail=told, fix="See /v1/openapi.json.")
     return problem_answer(request, problem, 422)
 
 
-def _by_status(request: Request, error: HTTPException) -> Response:
+def _by_status(request: HTTPConnection, error: HTTPException) -> Response:
     status = HTTPStatus(error.status_code)
     code = status.phrase.lower().replace(" ", "-")
     problem = ApiProblem(code=code, detail=str(error.detail), fix="See /v1/openapi.json.")
     return problem_answer(request, problem, status, error.headers)
 
 
-def _unforeseen(request: Request, __: Exception) -> Response:
+def _unforeseen(request: HTTPConnection, _: Exception) -> Response:
     """What went wrong is for the server's log, where the error is raised again; the caller learns nothing of the inside."""
     problem = ApiProblem(code="internal", detail="The server failed.", fix="See the server's log.")
     return problem_answer(request, problem, 500)

@@ -22,6 +22,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs/{name}/suspend": "steer-job",
     "POST /v1/jobs/{name}/resume": "steer-job",
     "POST /v1/jobs/{name}/requeue": "steer-job",
+    "WEBSOCKET /v1/jobs/{name}/attach": "steer-job",
     "GET /v1/jobs/{name}/checkpoints": "read-job",
     "POST /v1/jobs:test": "submit",
     "POST /v1/groups": "submit",

@@ -10,6 +10,7 @@ from typing import Self
 import uvicorn
 
 from reconciler.api.app import create_app
+from reconciler.api.attach_payloads import MESSAGE_BYTES_MAX
 from reconciler.api.guard import Guard, check_binding
 from reconciler.api.services import Services
 
@@ -35,7 +36,15 @@ class ApiServer:
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._socket.getsockname()[1]}"
         started = Event()
-        config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, server_header=False)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="websockets-sansio",
+            ws_max_size=MESSAGE_BYTES_MAX,
+        )
         self._server = _Server(config, started)
         self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="api", daemon=True)
         self._thread.start()

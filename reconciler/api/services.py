@@ -15,6 +15,7 @@ from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
+from reconciler.terminals import NO_TERMINALS, Terminals
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
@@ -49,3 +50,4 @@ class Services:
     checkpoints: CheckpointRegistry
     operations: Callable[[], Operations]
     access: Callable[[], AccessPolicy | None] = lambda: None
+    terminals: Terminals = NO_TERMINALS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ class ShortForm:
     env: tuple[str, ...]
     array: str | None
     depends_on: tuple[str, ...]
+    pty: bool | None
     command: tuple[str, ...]
 
     @property
@@ -62,6 +64,8 @@ class ShortForm:
         """The job of a script, under another name, in another queue and with other wishes where options say so."""
         if any(value is not None for value in (self.gpus, self.tasks, self.cpu, self.memory)):
             raise click.UsageError("the script says what its tasks need: change its #SBATCH lines")
+        if self.pty:
+            raise click.UsageError("--pty is for -- COMMAND: a script runs where nobody types")
         own = _given({**self._wishes(), "queue": queue})
         spec = {**document["spec"], **own, "env": {**document["spec"]["env"], **self._env()}}
         if self.types:
@@ -80,6 +84,7 @@ class ShortForm:
             ],
             "command": list(self.command),
             "env": self._env(),
+            **({"type": "interactive", "terminal": True} if self.pty else {}),
         }
 
     def _wishes(self) -> dict[str, Any]:
@@ -95,7 +100,8 @@ class ShortForm:
         }
 
     def _env(self) -> dict[str, str]:
-        return dict(_pairs(self.env, "--env", "NAME=VALUE"))
+        own = {"TERM": os.environ["TERM"]} if self.pty and "TERM" in os.environ else {}
+        return {**own, **dict(_pairs(self.env, "--env", "NAME=VALUE"))}
 
 
 def submission_in_file(path: str, name: str | None, queue: str | None) -> Submission:

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "describe": Subcommand("reconciler.cli.describe:describe", "Show everything about a job."),
     "why": Subcommand("reconciler.cli.why:why", "Say why a job waits, or how it ended."),
     "logs": Subcommand("reconciler.cli.logs:logs", "Print what a task wrote."),
+    "attach": Subcommand("reconciler.cli.attach:attach", "Attach to the terminal of a job."),
     "wait": Subcommand("reconciler.cli.wait:wait", "Wait until jobs run or have ended."),
     "cancel": Subcommand("reconciler.cli.verbs:cancel", "Ask for jobs to end."),
     "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold, until they are resumed."),

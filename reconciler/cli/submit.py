@@ -7,11 +7,13 @@ from typing import Any
 import click
 
 from reconciler.api.payloads import JobView
+from reconciler.cli.attach import wait_and_attach
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
 from reconciler.cli.named import Named, counts_of, exit_code_of
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.terminal import require_terminal
 from reconciler.cli.trial import try_out
 from reconciler.cli.wait import wait_for
 from reconciler.cli.wording import size_of
@@ -54,6 +56,7 @@ class _SubmitCommand(click.Command):
     metavar="CONDITION:JOB",
     help="Start only after JOB, an array or a pipeline: afterok, afterany or afternotok; repeatable.",
 )
+@click.option("--pty", is_flag=True, default=None, help="Attach this terminal to it once it runs; an interactive job.")
 @click.option("--key", default="", help="Submitting the same name with the same key again is harmless.")
 @click.option("--test-only", is_flag=True, help="Say what would happen, and when, and submit nothing.")
 @click.option("--strict", is_flag=True, help="Refuse a script with #SBATCH flags that would be ignored.")
@@ -84,10 +87,15 @@ def submit(
     the same --key.
     """
     submission = _asked(path, name, queue, words, strict, short_form)
+    attaches = bool(short_form["pty"]) and not test_only
+    if attaches:
+        _require_attachable(output, and_wait, short_form["array"])
     with connected(server) as client:
         if test_only:
             ctx.exit(try_out(client, submission, output))
         view: Named = _submit(client, submission, key, output)
+        if attaches:
+            ctx.exit(wait_and_attach(client, view.name))
         if and_wait:
             view = wait_for(client, view.name, "ended")
     if output == "json":
@@ -95,6 +103,13 @@ def submit(
     else:
         click.echo(f"{view.name}: {_state_of(view)}" if and_wait else f"submitted {_words_of(view)}")
     ctx.exit(exit_code_of(view) if and_wait else Exit.OK)
+
+
+def _require_attachable(output: str, and_wait: bool, array: str | None) -> None:
+    """Before anything is submitted. Raises UsageError, CommandFailedError."""
+    if output == "json" or and_wait or array is not None:
+        raise click.UsageError("--pty shows one job's own terminal: leave out -o json, --wait and --array")
+    require_terminal()
 
 
 def _asked(

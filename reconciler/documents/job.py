@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from reconciler.documents.declared import Declared, declare
+from reconciler.documents.launcher import launcher_problems
 from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, problem_at
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
@@ -54,6 +55,8 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     """What no schema can say of a job."""
     yield from _array_problems(job)
     yield from _service_problems(job)
+    yield from _terminal_problems(job)
+    yield from launcher_problems(job)
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
@@ -77,7 +80,8 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         if group.topology.required and group.topology.group:
             message = f"the task group {group.name} keeps all its tasks together, and bundles of them besides"
             yield job.problem((*at, "topology", "group"), "bundles-of-one", message, "Keep only one of them.")
-        if not group.command and not job.value.command:
+        idle = job.value.launcher is not None and not group.launcher
+        if not (group.command or job.value.command or idle):
             message = f"the task group {group.name} has no command"
             yield job.problem(at, "no-command", message, "Add spec.command for all groups, or a command to this one.")
 
@@ -109,6 +113,22 @@ def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             yield job.problem(
                 at, "service-never-fails", "the replicas of a service always begin again", "Delete rejoin."
             )
+
+
+def _terminal_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    """Whoever attaches must find one terminal, and the job must end by itself once it is forgotten."""
+    if not job.value.terminal:
+        return
+    if job.value.type != "interactive":
+        message = f"a {job.value.type} has no terminal: nobody waits for it"
+        yield job.problem(("spec", "terminal"), "terminal-not-interactive", message, "Set type: interactive.")
+    if job.value.tasks != 1:
+        message = f"a job with a terminal has one task, not {job.value.tasks}"
+        fix = "Keep one task group with one replica; start the others from the terminal, or submit a gang."
+        yield job.problem(("spec", "taskGroups"), "one-terminal", message, fix)
+    if job.value.task_groups[0].rejoin:
+        at: Path = ("spec", "taskGroups", 0, "rejoin")
+        yield job.problem(at, "one-terminal", "a terminal ends with its task", "Delete rejoin.")
 
 
 def _gpu_problems(job: Declared[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:

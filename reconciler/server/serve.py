@@ -128,6 +128,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
         checkpoints=store.checkpoints,
         backend=backend,
         logs=backend,
+        terminals=backend,
         policies=standing,
         solve=solver_with(optimiser),
         clock=clock,

@@ -47,6 +47,7 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         plane.checkpoints,
         watch.operations,
         watch.access,
+        terminals=plane.terminals,
     )
 
 

@@ -7,6 +7,7 @@ The task's folder speaks for it (taskfiles.py names every file):
 - `started` is written before the command runs, so a second shim for the same folder does nothing;
 - `activity`, of a task that is to be watched, says until when it was, and for how long it had done nothing by then;
 - `memory` says how much it has had at most, and `told` what it was told last;
+- `terminal`, of a task that has one, is where to attach to it;
 - `exit` is written when nothing of the task runs any more, its children and their children included.
 
 The command waits in a fork until `started` is on the disk; if the shim dies before that, it never runs.
@@ -34,6 +35,7 @@ from reconciler.supervisor import processes
 from reconciler.supervisor.memory import Meter
 from reconciler.supervisor.taskfiles import EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
 from reconciler.supervisor.telling import Tells
+from reconciler.supervisor.terminal import Terminal, become_session_leader
 from reconciler.supervisor.watching import Watch
 
 COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, DEATH_BY_SIGNAL = 127, 126, 128
@@ -58,11 +60,16 @@ def main(folder: str) -> int:
     _adopt_orphans()
     # A stray SIGTERM must not leave the task without its supervisor; SIGCHLD is waited for.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
-    watch = Watch(task["lookEveryS"]) if task["lookEveryS"] else None
+    terminal = Terminal() if task["terminal"] else None
+    every_s = task["lookEveryS"]
+    watch = Watch(every_s, lambda: terminal.keystrokes if terminal else 0) if every_s else None
     meter, tells = Meter(task["memoryLimit"]), Tells(task["growth"])
-    leader = _start(task)
-    status, stopped = _supervise(leader, watch, meter, tells)
-    _record_exit({"code": _exit_code(status), "stopped": stopped, "at": _now_ms(), "memory": meter.seen()})
+    leader = _start(task, terminal)
+    status, stopped = _supervise(leader, watch, meter, tells, hang_up=terminal is not None)
+    ended = {"code": _exit_code(status), "stopped": stopped}
+    if terminal is not None:
+        terminal.close(ended)
+    _record_exit({**ended, "at": _now_ms(), "memory": meter.seen()})
     return 0
 
 
@@ -88,15 +95,18 @@ def _adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "this system can't make the supervisor adopt its task's orphans")
 
 
-def _start(task: dict[str, Any]) -> int:
+def _start(task: dict[str, Any], terminal: Terminal | None) -> int:
     """Fork, record the command's process, then let it go."""
     wait_end, go_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(go_end)
-        _become_command(task, wait_end)
+        _become_command(task, wait_end, terminal)
     os.close(wait_end)
-    _lead_own_group(pid)
+    if terminal is None:
+        _lead_own_group(pid)
+    else:
+        terminal.serve()
     write_durably(STARTED, json.dumps({"pid": pid, "startTicks": processes.start_ticks(pid), "at": _now_ms()}))
     os.write(go_end, _GO)
     os.close(go_end)
@@ -108,14 +118,17 @@ def _lead_own_group(pid: int) -> None:
     os.setpgid(pid, pid)
 
 
-def _become_command(task: dict[str, Any], wait_end: int) -> NoReturn:
+def _become_command(task: dict[str, Any], wait_end: int, terminal: Terminal | None) -> NoReturn:
     code = COMMAND_NOT_RUNNABLE
     command = task["command"]
     try:
-        _lead_own_group(0)
+        if terminal is None:
+            _lead_own_group(0)
+        else:
+            become_session_leader(terminal.task_end)
         if os.read(wait_end, 1) != _GO:
             os._exit(code)
-        _take_over_streams()
+        _take_over_streams(terminal)
         os.chdir(WORK)
         os.execvpe(command[0], command, task["environment"])  # noqa: S606  (running it is what this is for)
     except FileNotFoundError:
@@ -128,11 +141,17 @@ def _become_command(task: dict[str, Any], wait_end: int) -> NoReturn:
         os._exit(code)
 
 
-def _take_over_streams() -> None:
-    """Nothing to read, everything written goes to the log, and signals as a fresh process has them."""
-    log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    silence = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((silence, 0), (log, 1), (log, 2)):
+def _take_over_streams(terminal: Terminal | None) -> None:
+    """All are its terminal, if it has one; else there is nothing to read, and everything written goes to the log.
+
+    Signals are as a fresh process has them.
+    """
+    if terminal is None:
+        read = os.open(os.devnull, os.O_RDONLY)
+        write = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    else:
+        read = write = terminal.task_end
+    for source, target in ((read, 0), (write, 1), (write, 2)):
         os.dup2(source, target)
     for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored_by_python, signal.SIG_DFL)
@@ -144,8 +163,11 @@ def _say(message: str) -> None:
         os.write(2, f"quorate: {message}\n".encode())
 
 
-def _supervise(leader: int, watch: Watch | None, meter: Meter, tells: Tells) -> tuple[int, bool]:
-    """Wait until no descendant is left. Returns the command's wait status, and whether a stop came before it ended."""
+def _supervise(leader: int, watch: Watch | None, meter: Meter, tells: Tells, *, hang_up: bool) -> tuple[int, bool]:
+    """Wait until no descendant is left. Returns the command's wait status, and whether a stop came before it ended.
+
+    `hang_up`: SIGHUP goes with SIGTERM, which shells at a terminal ignore.
+    """
     status: int | None = None
     stopped = False
     kill_at: float | None = None
@@ -166,6 +188,8 @@ def _supervise(leader: int, watch: Watch | None, meter: Meter, tells: Tells) -> 
             if kill_at is None:
                 stopped = status is None
                 _signal_group(leader, signal.SIGTERM)
+                if hang_up:
+                    _signal_group(leader, signal.SIGHUP)
             # Told twice, it has no longer than the shorter of the two.
             kill_at = min(math.inf if kill_at is None else kill_at, time.monotonic() + _grace_s(told))
         if kill_at is None and status is not None:

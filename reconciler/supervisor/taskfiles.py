@@ -3,7 +3,8 @@
 A supervisor works in its task's folder, so the names are relative to it. Who writes which:
 
 - the backend: `task.json` before the supervisor starts, `leave`, and for the whole attempt `../stop` and `../tells.json`;
-- the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, and `request`, which is for the task;
+- the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, `request`, which is for the task, and the socket
+  `terminal` of a task that has one;
 - the task: `log` by its streams, `progress`, and whatever it likes in `work`, which is where it starts.
 """
 
@@ -13,6 +14,7 @@ import os
 
 TASK, LOCK, STARTED, EXIT, LOG, WORK = "task.json", "lock", "started", "exit", "log", "work"
 ACTIVITY, TOLD, MEMORY, REQUEST, PROGRESS = "activity", "told", "memory", "request", "progress"
+TERMINAL = "terminal"
 STOP, LEAVE, TELLS = "../stop", "leave", "../tells.json"
 """The orders to stop and what to tell lie beside the task's folder, for the whole attempt; in it, the order to this task alone
 to leave."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from reconciler.supervisor import processes
@@ -16,12 +17,16 @@ notebook server that nobody uses stay below it; what computes, or feeds a GPU, i
 
 
 class Watch:
-    """Looks every few seconds whether the task has done something since: has used a CPU, or written to its log."""
+    """Looks every few seconds whether the task has done something since: has used a CPU, written to its log, or been typed to.
 
-    def __init__(self, every_s: float) -> None:
+    `keystrokes` counts what was typed; what is not echoed, such as a password, shows nowhere else.
+    """
+
+    def __init__(self, every_s: float, keystrokes: Callable[[], int] = lambda: 0) -> None:
         self._every_s = every_s
+        self._keystrokes = keystrokes
         self._active_s = self._next_s = time.monotonic()
-        self._seen = 0.0, 0
+        self._seen = 0.0, (0, 0)
         self.look()
 
     def look(self) -> None:
@@ -29,9 +34,10 @@ class Watch:
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
-        (cpu_s, log_bytes), self._seen = self._seen, (processes.cpu_s_of_descendants(), _size_of(LOG))
+        signs = _size_of(LOG), self._keystrokes()
+        (cpu_s, signs_before), self._seen = self._seen, (processes.cpu_s_of_descendants(), signs)
         # Less than before is a sign of life too: with a child that nobody waits for goes the time that it took.
-        if abs(self._seen[0] - cpu_s) > ACTIVE_CPU_SHARE * self._every_s or self._seen[1] != log_bytes:
+        if abs(self._seen[0] - cpu_s) > ACTIVE_CPU_SHARE * self._every_s or signs != signs_before:
             self._active_s = now_s
         self._next_s = now_s + self._every_s
         # For how long, by a clock that nobody sets, and not since when: a leap of the other one must make nobody idle.

@@ -43,7 +43,8 @@ class GroupTopology(Document, frozen=True):
 class TaskGroup(Document, frozen=True):
     """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type.
 
-    `rejoin`: one that fails may begin again where it was, while the others run on.
+    `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: its one task begins once all others
+    run, and the job is judged by it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class TaskGroup(Document, frozen=True):
     min_replicas: int | None = None
     topology: GroupTopology = GroupTopology()
     rejoin: bool = False
+    launcher: bool = False
 
     @property
     def least(self) -> int:
@@ -142,7 +144,8 @@ class JobSpec(Document, frozen=True):
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
-    its elements) and `retry_policy` (the name of what says what follows when it fails; "": see the control plane).
+    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane) and `terminal` (its
+    one task has a terminal, to which people attach theirs).
     """
 
     queue: QueueName
@@ -160,6 +163,7 @@ class JobSpec(Document, frozen=True):
     depends_on: tuple[Dependency, ...] = ()
     array: JobArray | None = None
     retry_policy: str = ""
+    terminal: bool = False
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""
@@ -187,6 +191,11 @@ class JobSpec(Document, frozen=True):
     def tasks(self) -> int:
         """Tasks of the whole gang, an elastic one at its full size."""
         return sum(group.replicas for group in self.task_groups)
+
+    @property
+    def launcher(self) -> TaskGroup | None:
+        """The group that starts the others' work, as mpirun does; None: each task runs its own command."""
+        return next((group for group in self.task_groups if group.launcher), None)
 
     @property
     def effective_topology(self) -> TopologyRequest:

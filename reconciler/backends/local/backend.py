@@ -47,8 +47,10 @@ from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.backends.local.tells import accept_tell
+from reconciler.backends.local.terminals import LocalLine
 from reconciler.clock import Clock
 from reconciler.supervisor import taskfiles
+from reconciler.terminals import NoTerminalError
 from solver.world.cluster import DeviceId, Node
 from solver.world.document import encode
 from solver.world.quantities import Instant
@@ -64,7 +66,7 @@ class StateFolderError(BackendUnreachableError):
 
 
 class LocalBackend:
-    """Runs tasks on this machine; implements Backend and Logs. Threads may share it.
+    """Runs tasks on this machine; implements Backend, Logs and Terminals. Threads may share it.
 
     All it knows lies in `state`: a new object on the same folder finds every task again. GPUs and nodes are the
     declared ones; every node is reported ready, since all of them are this machine.
@@ -134,6 +136,15 @@ class LocalBackend:
                     if folder.is_dir():
                         return b""
         raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job}")
+
+    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> LocalLine:
+        """Attach to the terminal of a task. Raises NoTerminalError for one that has none, or does not run."""
+        folder, _ = self._folders.task_places(job, attempt, group, index)
+        try:
+            return LocalLine(folder)
+        except OSError as error:
+            place = f"task {group}/{index} of attempt {attempt} of job {job}"
+            raise NoTerminalError(f"{place} has no terminal that could be attached to: it may have ended") from error
 
     def _start(self, order: StartGang | GrowGang) -> None:
         attempt = self._folders.make_attempt(order.job, order.attempt)

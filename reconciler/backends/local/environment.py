@@ -20,6 +20,9 @@ INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
 _MIB = 2**20
 
+_WITH_TERMINAL = {"TERM": "xterm-256color"}
+"""What nearly every terminal of today understands; `quorate submit --pty` says which one it is."""
+
 TASK_FOLDER = "QUORATE_TASK_FOLDER"
 """Marks every process of a task, wherever it moves, unless it clears its environment."""
 
@@ -45,6 +48,7 @@ def task_environments(
             task,
             {
                 **{name: os.environ[name] for name in INHERITED if name in os.environ},
+                **(_WITH_TERMINAL if order.spec.terminal else {}),
                 **order.spec.env,
                 **order.environment,
                 "RANK": str(rank),

@@ -43,6 +43,7 @@ class Supervisors:
             content = {
                 "command": command_of(accepted.order, task),
                 "environment": {**environment, **file_variables(folder)},
+                "terminal": accepted.order.spec.terminal,
                 "lookEveryS": look_every(limit).seconds if limit else None,
                 "memoryLimit": int(group_of(accepted.order, task).shape.memory),
                 "growth": accepted.growth,

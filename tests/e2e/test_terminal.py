@@ -1,0 +1,146 @@
+"""`quorate submit --pty`, with a real terminal at each end, and everything real between them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from reconciler.cli.exits import Exit
+from solver.world.quantities import Duration
+from solver.world.workload import JobName
+from tests.e2e.control_plane import ControlPlane, sh, until
+from tests.e2e.person import Person
+
+SUBMIT = ("submit", "--pty", "--name", "shell", "--queue", "team", "--memory", "64Mi", "--", "bash", "--norc")
+
+LIMIT = Duration(4_000)
+
+
+@pytest.fixture
+def person(plane: ControlPlane) -> Iterator[Person]:
+    plane.start().until_ready()
+    made = Person(plane)
+    yield made
+    made.leaves()
+
+
+def test_a_session_from_beginning_to_end(person: Person, plane: ControlPlane) -> None:
+    person.runs(*SUBMIT)
+    person.sees("attached to shell")
+    person.types("echo answer $((6*7)) $TERM\r")
+    person.sees("answer 42 vt220")
+    person.types("stty size\r")
+    person.sees("31 93")
+    person.resize(40, 120)
+    person.signal(signal.SIGWINCH)
+    person.types("sleep 0.5; stty size\r")
+    person.sees("40 120")
+    assert person.settings() != person.before, "the keys must go to the task, raw"
+    person.types("exit 7\r")
+    assert person.exit_code() == 7
+    assert person.settings() == person.before
+    with plane.client() as client:
+        assert b"answer 42 vt220" in client.log("shell")
+        until("it is over", lambda: client.job("shell").outcome)
+        outcome = client.job("shell").outcome
+        assert outcome is not None
+        assert (outcome.state, outcome.exit_code) == ("failed", 7)
+    assert [event.actor for event in plane.events("shell") if event.kind == "attached"] != []
+
+
+def test_detach_and_come_back(person: Person) -> None:
+    person.runs(*SUBMIT)
+    person.sees("attached to shell")
+    person.types("place=here; echo be$place\r")
+    person.sees("behere")
+    person.types("\x1d")
+    person.sees("detached from shell")
+    assert (person.exit_code(), person.settings()) == (Exit.OK, person.before)
+    person.runs("attach", "shell")
+    person.sees("attached to shell")
+    person.sees("behere")  # What was shown before.
+    person.types("echo still $place\r")
+    person.sees("still here")
+    person.types("exit\r")
+    assert person.exit_code() == 0
+
+
+def test_interrupts_are_the_tasks(person: Person) -> None:
+    person.runs(*SUBMIT)
+    person.sees("attached to shell")
+    person.types("sleep 600; echo woken $?\r")
+    person.sees("woken")
+    person.types("\x03")
+    person.types("echo interrupted $?\r")
+    person.sees("interrupted 130")
+
+
+def test_a_killed_server_gives_the_terminal_back_and_the_task_goes_on(person: Person, plane: ControlPlane) -> None:
+    person.runs(*SUBMIT)
+    person.sees("attached to shell")
+    person.types("place=here; echo be$place\r")
+    person.sees("behere")
+    plane.signal(signal.SIGKILL)
+    person.sees("the connection was lost")
+    assert (person.exit_code(), person.settings()) == (Exit.SERVER_UNREACHABLE, person.before)
+    plane.start().until_ready()
+    again = Person(plane)
+    again.runs("attach", "shell")
+    again.sees("attached to shell")
+    again.types("echo still $place\r")
+    again.sees("still here")
+    plane.signal(signal.SIGTERM)
+    again.sees("the server stops")
+    assert (again.exit_code(), again.settings()) == (Exit.ERROR, again.before)
+    again.leaves()
+
+
+def test_a_signal_gives_the_terminal_back(person: Person) -> None:
+    person.runs(*SUBMIT)
+    person.sees("attached to shell")
+    person.signal(signal.SIGTERM)
+    assert (person.exit_code(), person.settings()) == (128 + signal.SIGTERM, person.before)
+
+
+def test_whoever_interrupts_the_waiting_cancels_the_job(person: Person, plane: ControlPlane) -> None:
+    with plane.client() as client:
+        client.submit(JobName("other"), sh("sleep 600"))
+        person.runs(*SUBMIT[:-3], "--depends-on", "afterany:other", *SUBMIT[-3:])
+        person.sees("waiting until shell runs")
+        person.types("\x03")
+        person.sees("it was cancelled")
+        assert person.exit_code() == Exit.ERROR
+        until("it is cancelled", lambda: client.job("shell").state == "cancelled")
+
+
+def test_an_untouched_terminal_is_ended_and_one_that_is_typed_to_is_not(person: Person, plane: ControlPlane) -> None:
+    script = "stty -echo; echo ready; exec cat >/dev/null"
+    spec = msgspec.structs.replace(sh(script, gpus=0), type="interactive", terminal=True, idle_limit=LIMIT)
+    with plane.client() as client:
+        client.submit(JobName("shell"), spec)
+        until("it runs", lambda: client.job("shell").state == "running")
+        person.runs("attach", "shell")
+        person.sees("ready")
+        for _ in range(28):
+            person.types("k\r")  # Which is not shown, and costs hardly any CPU.
+            time.sleep(LIMIT.seconds / 16)
+        assert client.job("shell").state == "running"
+        assert person.exit_code() == 128 + signal.SIGTERM
+        until("it is over", lambda: client.job("shell").outcome)
+        outcome = client.job("shell").outcome
+        assert outcome is not None
+        assert (outcome.state, "idle" in outcome.message) == ("cancelled", True)
+
+
+def test_without_a_terminal_nothing_is_submitted() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", *SUBMIT], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert ran.returncode == Exit.USAGE
+    assert "must be a terminal" in ran.stderr
