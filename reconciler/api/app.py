@@ -67,7 +67,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
 
     Streams end when `closing` is set.
     """
-    authority, closing = Authority(services), closing or Flag()
+    authority = Authority(services)
     app = FastAPI(
         title="Quorate",
         version="v1",
@@ -85,8 +85,8 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(TopRoutes(services).router)
-    app.include_router(WatchRoutes(services, authority, closing).router)
-    app.include_router(AttachRoutes(services, authority, closing).router)
+    app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
+    app.include_router(AttachRoutes(services, authority).router)
     schemas = schemas_of(_DESCRIBED)
 
     def openapi() -> Response:

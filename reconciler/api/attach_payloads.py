@@ -14,7 +14,7 @@ MESSAGE_BYTES_MAX: Final = TYPED_BYTES_MAX
 
 Cells = Annotated[int, msgspec.Meta(ge=1, le=WINDOW_MAX)]
 
-DetachReason = Literal["ended", "lost", "stopping", "expired", "not-allowed", "bad-message"]
+DetachReason = Literal["ended", "lost", "expired", "not-allowed", "bad-message"]
 
 
 class WindowSize(Document, frozen=True):

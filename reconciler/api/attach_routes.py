@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from threading import Event as Flag
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -34,7 +33,6 @@ ATTACHED_MAX: Final = 100
 _MESSAGES: Final[dict[DetachReason, str]] = {
     "ended": "The task has ended.",
     "lost": "Nothing is heard of the task any more.",
-    "stopping": "The server stops; the task goes on. Attach again once it is back.",
     "expired": "The token has expired. Come again with a new one.",
     "not-allowed": "The policy in force lets you do this no more.",
     "bad-message": "That was neither bytes to type nor the size of a window.",
@@ -42,12 +40,11 @@ _MESSAGES: Final[dict[DetachReason, str]] = {
 
 
 class AttachRoutes:
-    """The endpoint; `router` has it. Everybody is let go when `closing` is set; the tasks don't notice."""
+    """The endpoint; `router` has it. A server that stops closes all its WebSockets by itself."""
 
-    def __init__(self, services: Services, authority: Authority, closing: Flag) -> None:
+    def __init__(self, services: Services, authority: Authority) -> None:
         self._services = services
         self._authority = authority
-        self._closing = closing
         self._attached = 0
         self.router = APIRouter(tags=["jobs"])
         self.router.add_api_websocket_route("/v1/jobs/{name}/attach", self.attach)
@@ -120,8 +117,6 @@ class AttachRoutes:
         return _detached(reason)
 
     def _over(self, caller: Caller, record: JobRecord) -> DetachReason | None:
-        if self._closing.is_set():
-            return "stopping"
         if caller.until is not None and self._services.clock.now() >= caller.until:
             return "expired"
         try:

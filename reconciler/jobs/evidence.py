@@ -31,10 +31,11 @@ def tails_of(
     records: Iterable[JobRecord], claims: Iterable[Claim], sighted: Sighted, logs: Logs
 ) -> dict[AttemptKey, str]:
     """The ends of the logs that somebody is to judge by. One that can't be read says so, and decides nothing."""
+    specs = {record.name: record.spec for record in records}
     judged = {(record.name, failure.attempt, failure.at) for record in records for failure in record.failures}
     tails = {}
     for claim in claims:
-        culprit = sighted.attempt(claim.job, claim.attempt).culprit
+        culprit = sighted.attempt(claim.job, claim.attempt).counted(specs[claim.job]).culprit
         if culprit is not None and culprit.state == "failed" and (claim.job, claim.attempt, culprit.at) not in judged:
             tails[claim.job, claim.attempt] = last_lines(logs, culprit)
     return tails

@@ -138,7 +138,14 @@ def _dead(holding: Holding) -> tuple[_Dead, ...]:
     statuses = {(status.group, status.index): status for status in holding.stays.tasks}
     known = ((task, statuses.get((task.group, task.index))) for task in holding.staying)
     seen = (_Dead(task, status, _gpu_broken(holding, task)) for task, status in known if status is not None)
-    return tuple(one for one in seen if one.status.state in _BROKEN or (one.broken and one.status.state == "running"))
+    judged = {(task.group, task.index) for task in holding.judged}
+    return tuple(one for one in seen if _is_dead(one, (one.task.group, one.task.index) in judged))
+
+
+def _is_dead(one: _Dead, judged: bool) -> bool:
+    """By itself only where the job is judged by it; a machine that is lost takes every task with it."""
+    state = one.status.state
+    return (state in _BROKEN and judged) or state == "lost" or (one.broken and state in ("running", "failed"))
 
 
 def _culprit(dead: tuple[_Dead, ...]) -> _Dead:

@@ -63,6 +63,17 @@ class Holding:
         return self._known(self.staying)
 
     @property
+    def judged(self) -> tuple[TaskPlacement, ...]:
+        """Of those, the ones whose end is the job's: where a launcher has begun, the launcher alone."""
+        by = self.stays.launched_by(self.record.spec)
+        return tuple(task for task in self.staying if not by or task.group == by)
+
+    @property
+    def ended_well(self) -> bool:
+        """All of these have."""
+        return self._known(self.judged).all_succeeded(self.judged)
+
+    @property
     def is_over(self) -> bool:
         """No task runs or ever will."""
         return self._known(self.claim.tasks).is_over(self.claim.tasks)
@@ -126,7 +137,7 @@ class Holding:
 
         A backend reports a task that ends after its stop arrived as stopped. One that succeeded was faster than that.
         """
-        if self.stop is None or not self.stop.sends_back or self.stays.all_succeeded(self.staying):
+        if self.stop is None or not self.stop.sends_back or self.ended_well:
             return False
         return not self._had_failed(self.stop)
 
@@ -138,14 +149,13 @@ class Holding:
 
     def _ended_by(self, stop: Intent) -> bool:
         """Before it was asked to stop no task had failed, nor had all ended well by themselves."""
-        stays = self.stays
-        if stays.all_succeeded(self.staying) and all(task.at < stop.asked_at for task in stays.tasks):
+        if self.ended_well and all(task.at < stop.asked_at for task in self._known(self.judged).tasks):
             return False
         return not self._had_failed(stop)
 
     def _had_failed(self, stop: Intent) -> bool:
         """Before it was asked to stop a task had failed, and the gang did not go on all the same."""
-        culprit = self.stays.culprit
+        culprit = self._known(self.judged).culprit
         return culprit is not None and culprit.at < stop.asked_at and self.outlived(culprit.at) is None
 
     def outlived(self, at: Instant) -> Failure | None:

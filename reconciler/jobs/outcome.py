@@ -12,8 +12,9 @@ from solver.world.quantities import Instant
 def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
     """The outcome to keep; of a failure with the last lines of the log."""
     match end:
-        case Succeed():
-            return JobOutcome("succeeded", now, 0, "every task ended with exit code 0")
+        case Succeed(_, launched_by):
+            who = f"the launcher {launched_by}" if launched_by else "every task"
+            return JobOutcome("succeeded", now, 0, f"{who} ended with exit code 0")
         case Fail(_, culprit, told):
             return JobOutcome("failed", now, culprit.exit_code, f"{told}\n{last_lines(logs, culprit)}")
         case TimeOut(_, limit):

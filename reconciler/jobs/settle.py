@@ -68,7 +68,7 @@ def settlements(
 
 def settle(holding: Holding) -> tuple[Settlement, ...]:
     """What follows for one claim."""
-    job, attempt, stays = holding.claim.job, holding.claim.attempt, holding.stays
+    job, attempt = holding.claim.job, holding.claim.attempt
     if holding.goes_on:
         return _settle_live(holding)
     done = (GiveBack(job, attempt), Forget(job, attempt))
@@ -82,8 +82,8 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
         return (Cull(job, holding.claim.idle_limit), *done)
     if holding.sent_back and not holding.record.cancel_requested_by:
         return done
-    if not holding.is_service and stays.all_succeeded(holding.staying):
-        return (Succeed(job), *done)
+    if not holding.is_service and holding.ended_well:
+        return (Succeed(job, holding.stays.launched_by(holding.record.spec)), *done)
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
     if holding.record.cancel_requested_by and holding.stopping:
         return (Cancel(job, holding.record.cancel_requested_by), *done)
@@ -104,6 +104,8 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
     asked = asked_by_people(holding)
     if asked is not None:
         return (asked,)
+    if stays.launched_by(holding.record.spec) and holding.ended_well:
+        return (AskToStop(job, attempt, "its launcher has ended with exit code 0"),)
     failed = () if holding.is_service else settle_failure(holding)
     if failed:
         return failed
@@ -113,7 +115,7 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
     replicas = settle_replicas(holding) if holding.is_service else ()
     if replicas:
         return replicas
-    if not holding.is_service and holding.leaving and stays.all_succeeded(holding.staying):
+    if not holding.is_service and holding.leaving and holding.ended_well:
         return (AskToStop(job, attempt, "every task that was to stay has ended with exit code 0"),)
     if holding.claim.running_since is None and stays.all_run(holding.staying):
         since = max((task.at for task in stays.tasks), default=holding.now)

@@ -34,9 +34,10 @@ class AskToStop:
 
 @dataclass(frozen=True, slots=True)
 class Succeed:
-    """Every task ended well."""
+    """Every task ended well, or the one of the group that launched the others' work."""
 
     job: JobName
+    launched_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

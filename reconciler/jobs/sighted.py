@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.backend import ENDED, Changes, GpuPartitioned, TaskStatus
 from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import JobName, JobSpec, TaskPlacement
 
 AttemptKey = tuple[JobName, int]
 TaskKey = tuple[str, int]
@@ -58,6 +58,17 @@ class Attempt:
     def all_succeeded(self, wanted: tuple[TaskPlacement, ...]) -> bool:
         """Every task ended well."""
         return self.knows_all(wanted) and all(task.state == "succeeded" for task in self.tasks)
+
+    def launched_by(self, spec: JobSpec) -> str:
+        """The group whose task began once all others ran, and judges the job alone from then on; "" while there is none."""
+        launcher = spec.launcher
+        begun = launcher and any(task.group == launcher.name and task.state != "starting" for task in self.tasks)
+        return launcher.name if launcher and begun else ""
+
+    def counted(self, spec: JobSpec) -> Attempt:
+        """The tasks whose end is the job's."""
+        by = self.launched_by(spec)
+        return replace(self, tasks=tuple(task for task in self.tasks if task.group == by)) if by else self
 
     @property
     def culprit(self) -> TaskStatus | None:

@@ -60,6 +60,8 @@ def main(folder: str) -> int:
     _adopt_orphans()
     # A stray SIGTERM must not leave the task without its supervisor; SIGCHLD is waited for.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
+    if not _others_run(task["after"]):
+        return 0
     terminal = Terminal() if task["terminal"] else None
     every_s = task["lookEveryS"]
     watch = Watch(every_s, lambda: terminal.keystrokes if terminal else 0) if every_s else None
@@ -87,6 +89,15 @@ def _take_lock() -> int | None:
         else:
             return lock
     return None
+
+
+def _others_run(folders: list[str]) -> bool:
+    """Wait until these tasks beside this one have begun; False where it was told to end before."""
+    while not all(os.path.exists(os.path.join("..", folder, STARTED)) for folder in folders):
+        if any(map(os.path.exists, (STOP, LEAVE))):
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def _adopt_orphans() -> None:

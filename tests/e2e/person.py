@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import time
-from typing import Any
+from typing import Any, Self
 
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane
 
@@ -46,7 +46,8 @@ class Person:
             stderr=self.terminal,
             env=self._environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            # Without it Ctrl-C would interrupt nobody. No thread of a test holds what it needs.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         )
         return self
 
@@ -82,8 +83,10 @@ class Person:
         assert self._process is not None
         self._process.send_signal(number)
 
-    def leaves(self) -> None:
-        """After a test."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -25,9 +25,8 @@ LIMIT = Duration(4_000)
 @pytest.fixture
 def person(plane: ControlPlane) -> Iterator[Person]:
     plane.start().until_ready()
-    made = Person(plane)
-    yield made
-    made.leaves()
+    with Person(plane) as made:
+        yield made
 
 
 def test_a_session_from_beginning_to_end(person: Person, plane: ControlPlane) -> None:
@@ -90,15 +89,14 @@ def test_a_killed_server_gives_the_terminal_back_and_the_task_goes_on(person: Pe
     person.sees("the connection was lost")
     assert (person.exit_code(), person.settings()) == (Exit.SERVER_UNREACHABLE, person.before)
     plane.start().until_ready()
-    again = Person(plane)
-    again.runs("attach", "shell")
-    again.sees("attached to shell")
-    again.types("echo still $place\r")
-    again.sees("still here")
-    plane.signal(signal.SIGTERM)
-    again.sees("the server stops")
-    assert (again.exit_code(), again.settings()) == (Exit.ERROR, again.before)
-    again.leaves()
+    with Person(plane) as again:
+        again.runs("attach", "shell")
+        again.sees("attached to shell")
+        again.types("echo still $place\r")
+        again.sees("still here")
+        assert plane.signal(signal.SIGTERM) == 0, "nobody who is attached keeps a server from stopping"
+        again.sees("the connection was lost")
+        assert (again.exit_code(), again.settings()) == (Exit.SERVER_UNREACHABLE, again.before)
 
 
 def test_a_signal_gives_the_terminal_back(person: Person) -> None:

@@ -9,11 +9,12 @@ from uuid import NAMESPACE_OID, uuid5
 
 from reconciler.backend import GrowGang, StartGang
 from reconciler.backends.local.attempts import in_rank_order
-from reconciler.backends.local.gangfile import GANG
+from reconciler.backends.local.folders import task_folder_name
+from reconciler.backends.local.gangfile import GANG, HOSTS
 from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MILLI_PER_GPU, Memory
-from solver.world.workload import TaskGroup, TaskPlacement
+from solver.world.workload import JobSpec, TaskGroup, TaskPlacement
 
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 """Of the control plane's own environment, which may hold its credentials, a task sees nothing else."""
@@ -22,6 +23,11 @@ _MIB = 2**20
 
 _WITH_TERMINAL = {"TERM": "xterm-256color"}
 """What nearly every terminal of today understands; `quorate submit --pty` says which one it is."""
+
+IDLE = ("sleep", "infinity")
+"""What a task does that has no command, until it is stopped."""
+
+MASTER_ADDRESS = "127.0.0.1"
 
 TASK_FOLDER = "QUORATE_TASK_FOLDER"
 """Marks every process of a task, wherever it moves, unless it clears its environment."""
@@ -51,14 +57,8 @@ def task_environments(
                 **(_WITH_TERMINAL if order.spec.terminal else {}),
                 **order.spec.env,
                 **order.environment,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(local_rank),
-                "WORLD_SIZE": str(len(gang)),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(master_port),
-                "CUDA_VISIBLE_DEVICES": mig_name(task.devices[0])
-                if task.mig
-                else ",".join(str(device_index[device]) for device in task.devices),
+                **(_ranks(rank, local_rank, len(gang), master_port) if order.spec.launcher is None else {}),
+                "CUDA_VISIBLE_DEVICES": _visible(order, task, device_index),
                 "QUORATE_JOB": order.job,
                 "QUORATE_ATTEMPT": str(order.attempt),
                 "QUORATE_GROUP": task.group,
@@ -70,13 +70,34 @@ def task_environments(
         )
 
 
-def file_variables(folder: Path) -> dict[str, str]:
-    """Where a task finds its folder, what it is told, where it says how far it is, and who is in the gang now."""
+def _ranks(rank: int, local_rank: int, world: int, master_port: int) -> dict[str, str]:
+    """What torchrun and its like give; a launcher gives its own to what it starts, and these would only mislead that."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": MASTER_ADDRESS,
+        "MASTER_PORT": str(master_port),
+    }
+
+
+def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Mapping[DeviceId, int]) -> str:
+    """Its own devices; of a launcher those of the whole gang, since on one machine all ranks are its children."""
+    if task.mig:
+        return mig_name(task.devices[0])
+    launches = group_of(order, task).launcher
+    gang = [each for each in ranked(order) if each.mig is None] if launches else [task]
+    return ",".join(dict.fromkeys(str(device_index[device]) for each in gang for device in each.devices))
+
+
+def file_variables(folder: Path, spec: JobSpec) -> dict[str, str]:
+    """Where a task finds its folder, what it is told, where it says how far it is, and who is in the gang and on which host."""
     return {
         TASK_FOLDER: str(folder),
         "QUORATE_REQUEST_FILE": str(folder / taskfiles.REQUEST),
         "QUORATE_PROGRESS_FILE": str(folder / taskfiles.PROGRESS),
         "QUORATE_GANG_FILE": str(folder.parent / GANG),
+        **({"QUORATE_HOST_FILE": str(folder.parent / HOSTS)} if spec.launcher else {}),
     }
 
 
@@ -112,8 +133,15 @@ def ranked(order: StartGang | GrowGang) -> list[TaskPlacement]:
 
 
 def command_of(order: StartGang | GrowGang, task: TaskPlacement) -> tuple[str, ...]:
-    """The group's own command, else the job's."""
-    return group_of(order, task).command or order.spec.command
+    """The group's own command, else the job's; where a launcher gives the work there may be neither."""
+    return group_of(order, task).command or order.spec.command or IDLE
+
+
+def others_of(order: StartGang | GrowGang, task: TaskPlacement) -> list[str]:
+    """The folders, beside its own, of the tasks that must run before it begins: of a launcher all others."""
+    if not group_of(order, task).launcher:
+        return []
+    return [task_folder_name(each.group, each.index) for each in ranked(order) if each != task]
 
 
 def group_of(order: StartGang | GrowGang, task: TaskPlacement) -> TaskGroup:

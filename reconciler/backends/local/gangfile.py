@@ -1,7 +1,9 @@
-"""The file by which every task of an attempt sees who is in the gang now, though its own environment can't change."""
+"""The files by which tasks of an attempt see who is in the gang now, and on which hosts: no environment can change."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +13,8 @@ from solver.world.cluster import NodeName
 from solver.world.document import Document, encode
 
 GANG: Final = "gang.json"
+HOSTS: Final = "hosts"
+_THIS_MACHINE: Final = "127.0.0.1"
 
 
 class Member(Document, frozen=True, omit_defaults=False):
@@ -42,6 +46,22 @@ def write_gang(attempt: Path, orders: Orders) -> None:
         Member(task.group, task.index, rank, task.node)
         for rank, task in enumerate(in_rank_order(stay, first.order.spec))
     )
-    text = encode(Gang(first.order.attempt, newest, world, f"127.0.0.1:{first.master_port}"))
-    if not path.exists() or path.read_bytes() != text:
-        write_durably(str(path), text.decode())
+    gang = Gang(first.order.attempt, newest, world, f"127.0.0.1:{first.master_port}")
+    _write_if_new(path, encode(gang).decode())
+    launcher = first.order.spec.launcher
+    if launcher is not None:
+        _write_if_new(attempt / HOSTS, hosts_of(member for member in world if member.group != launcher.name))
+
+
+def hosts_of(members: Iterable[Member]) -> str:
+    """One line for each node, in the order of ranks, with how many tasks are there (mpirun(1), "Hostfiles").
+
+    Every node is this machine, and so has one name; Open MPI adds up the slots of lines with the same one.
+    """
+    slots = Counter(member.node for member in members)
+    return "".join(f"{_THIS_MACHINE} slots={number}\n" for number in slots.values())
+
+
+def _write_if_new(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        write_durably(str(path), text)

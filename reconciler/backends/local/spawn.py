@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.backend import look_every
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
-from reconciler.backends.local.environment import command_of, file_variables, group_of, task_environments
+from reconciler.backends.local.environment import command_of, file_variables, group_of, others_of, task_environments
 from reconciler.backends.local.tasks import was_started
 from reconciler.supervisor import shim, taskfiles
 from solver.world.workload import TaskPlacement
@@ -42,7 +42,8 @@ class Supervisors:
             limit = accepted.order.idle_limit
             content = {
                 "command": command_of(accepted.order, task),
-                "environment": {**environment, **file_variables(folder)},
+                "environment": {**environment, **file_variables(folder, accepted.order.spec)},
+                "after": others_of(accepted.order, task),
                 "terminal": accepted.order.spec.terminal,
                 "lookEveryS": look_every(limit).seconds if limit else None,
                 "memoryLimit": int(group_of(accepted.order, task).shape.memory),
