@@ -32,7 +32,7 @@ NOTHING_SAVED = Saving()
 
 def request_number(stop: Intent) -> int:
     """The number of the request to save that belongs to a stop: the instant at which it was decided."""
-    return stop.staged_at or stop.asked_at
+    return int(stop.staged_at or stop.asked_at)
 
 
 def saving_of(
