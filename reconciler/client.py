@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -175,11 +176,11 @@ class Client:
         }  # fmt: skip
         return self._transport.call("GET", f"{_job_path(name)}/logs", params=asked)
 
-    def attach(self, name: str, group: str = "", index: int = 0) -> Attachment:
-        """Attach to the terminal of a task that runs: by default of the first group's first."""
-        from reconciler.client_terminal import Attachment
+    def attach(self, name: str, group: str = "", index: int = 0) -> AbstractContextManager[Attachment]:
+        """Attached to the terminal of a task that runs, by default of the first group's first, within a `with` block."""
+        from reconciler.client_terminal import attached
 
-        return Attachment.open(self._transport, f"{_job_path(name)}/attach", {"group": group, "index": index})
+        return attached(self._transport, f"{_job_path(name)}/attach", {"group": group, "index": index})
 
     def cancel(self, name: str) -> JobView:
         """Ask for a job to end."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Self
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -17,36 +18,34 @@ _OPEN_LIMIT_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0
 
 
+@contextmanager
+def attached(transport: Transport, path: str, params: dict[str, Any]) -> Iterator[Attachment]:
+    """Attach, and let go in the end. Raises ServerUnreachableError, NotAuthorisedError, ApiError."""
+    url = urlsplit(transport.server)
+    where = url._replace(
+        scheme="wss" if url.scheme == "https" else "ws", path=url.path + path, query=urlencode(params)
+    ).geturl()
+    # A proxy of the environment can't reach our own machine.
+    proxy: dict[str, Any] = {"proxy": None} if url.hostname in LOOPBACK else {}
+    headers = {"Authorization": f"Bearer {transport.token}"} if transport.token else {}
+    limits = {"open_timeout": _OPEN_LIMIT_S, "close_timeout": _CLOSE_LIMIT_S}
+    with ExitStack() as closing:
+        try:
+            connection = closing.enter_context(connect(where, additional_headers=headers, **limits, **proxy))
+        except InvalidStatus as error:
+            raise error_of(error.response.status_code, bytes(error.response.body or b""), where) from error
+        except (OSError, InvalidHandshake) as error:
+            raise transport.unreachable(error) from error
+        yield Attachment(connection)
+
+
 class Attachment:
-    """Attached to the terminal of a task. One thread may read while another one sends; close it after use."""
+    """Attached to the terminal of a task. One thread may read while another one sends."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self.detached: Detached | None = None
         """Why `shown` ended; None while it has not, and where the connection broke."""
-
-    @classmethod
-    def open(cls, transport: Transport, path: str, params: dict[str, Any]) -> Self:
-        """Raises ServerUnreachableError, NotAuthorisedError, ApiError."""
-        url = urlsplit(transport.server)
-        given = urlencode(params)
-        where = url._replace(scheme="wss" if url.scheme == "https" else "ws", path=url.path + path, query=given)
-        # A proxy of the environment can't reach our own machine.
-        proxy: dict[str, Any] = {"proxy": None} if url.hostname in LOOPBACK else {}
-        headers = {"Authorization": f"Bearer {transport.token}"} if transport.token else {}
-        try:
-            connection = connect(
-                where.geturl(),
-                additional_headers=headers,
-                open_timeout=_OPEN_LIMIT_S,
-                close_timeout=_CLOSE_LIMIT_S,
-                **proxy,
-            )
-        except InvalidStatus as error:
-            raise error_of(error.response.status_code, bytes(error.response.body or b""), where.geturl()) from error
-        except (OSError, InvalidHandshake) as error:
-            raise transport.unreachable(error) from error
-        return cls(connection)
 
     def shown(self) -> Iterator[bytes]:
         """What the terminal shows, first the end of what it showed before. `detached` says how it came to an end."""

@@ -54,9 +54,9 @@ def wait_and_attach(client: Client, job: str) -> int:
 
 def attach_to(client: Client, job: str, group: str = "", index: int = 0) -> int:
     """The exit code for the command, once the task has ended or the user has let go. Raises CommandFailedError."""
-    attachment = client.attach(job, group, index)
-    click.echo(f"attached to {job}; Ctrl-] detaches", err=True)
-    came_to = connect_terminal(attachment)
+    with client.attach(job, group, index) as attachment:
+        click.echo(f"attached to {job}; Ctrl-] detaches", err=True)
+        came_to = connect_terminal(attachment)
     back = f"`quorate attach {job}` comes back."
     if isinstance(came_to, Left):
         click.echo(f"\ndetached from {job}, which goes on. {back}", err=True)

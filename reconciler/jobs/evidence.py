@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.backend import Logs
+from reconciler.checkpoints.saving import NOTHING_SAVED, Saving
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import AttemptKey, Sighted
 from reconciler.jobs.tail import last_lines
@@ -16,11 +17,15 @@ from solver.world.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged."""
+    """`saving`: whose turn it is to save its work, and who has.
+
+    `tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged.
+    """
 
     operations: Operations
     nodes: tuple[Node, ...]
     tails: Mapping[AttemptKey, str]
+    saving: Saving = NOTHING_SAVED
 
 
 NO_EVIDENCE = Evidence(Operations(), (), {})
@@ -31,6 +36,7 @@ def tails_of(
     records: Iterable[JobRecord], claims: Iterable[Claim], sighted: Sighted, logs: Logs
 ) -> dict[AttemptKey, str]:
     """The ends of the logs that somebody is to judge by. One that can't be read says so, and decides nothing."""
+    records = tuple(records)
     specs = {record.name: record.spec for record in records}
     judged = {(record.name, failure.attempt, failure.at) for record in records for failure in record.failures}
     tails = {}
