@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlencode, urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -26,12 +26,14 @@ def attached(transport: Transport, path: str, params: dict[str, Any]) -> Iterato
         scheme="wss" if url.scheme == "https" else "ws", path=url.path + path, query=urlencode(params)
     ).geturl()
     # A proxy of the environment can't reach our own machine.
-    proxy: dict[str, Any] = {"proxy": None} if url.hostname in LOOPBACK else {}
+    proxy: Literal[True] | None = None if url.hostname in LOOPBACK else True
     headers = {"Authorization": f"Bearer {transport.token}"} if transport.token else {}
-    limits = {"open_timeout": _OPEN_LIMIT_S, "close_timeout": _CLOSE_LIMIT_S}
+    opening = connect(
+        where, additional_headers=headers, proxy=proxy, open_timeout=_OPEN_LIMIT_S, close_timeout=_CLOSE_LIMIT_S
+    )
     with ExitStack() as closing:
         try:
-            connection = closing.enter_context(connect(where, additional_headers=headers, **limits, **proxy))
+            connection = closing.enter_context(opening)
         except InvalidStatus as error:
             raise error_of(error.response.status_code, bytes(error.response.body or b""), where) from error
         except (OSError, InvalidHandshake) as error:

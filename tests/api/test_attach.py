@@ -18,12 +18,13 @@ from reconciler.api.attach_payloads import Detached
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import ApiProblem
 from reconciler.api.serve import ApiServer
-from reconciler.client import ApiError, Client, ServerUnreachableError
+from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.terminals import Ended, NoTerminalError, Window
 from solver.world.document import decode
 from solver.world.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import ACCESS, identify
+from tests.api.test_roles import EVERYBODY, STEER
 from tests.contracts.local_worlds import eventually
 from tests.contracts.simulated_worlds import NODES
 
@@ -198,6 +199,20 @@ def test_what_can_not_be_attached_to(server: ApiServer, path: str, status: int, 
     if code is not None:
         assert problem(refused).code == code
         assert refused.response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("who", sorted(EVERYBODY))
+def test_who_may_attach(server: ApiServer, who: str) -> None:
+    token = TOKEN if who == "alice" else f"token-of-{who}"
+    with Client(server.url, token) as client:
+        if who in STEER:
+            with client.attach(JOB) as attachment:
+                attachment.type(b"end")
+                assert list(attachment.shown()) == []
+        else:
+            with pytest.raises(NotAuthorisedError) as refused:
+                client.attach(JOB).__enter__()
+            assert (refused.value.status, refused.value.problem.code) == (403, "not-allowed")
 
 
 def test_one_that_does_not_run(server: ApiServer, echo: Echo) -> None:

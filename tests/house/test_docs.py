@@ -25,8 +25,8 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.house.tracked import ROOT, objections, tracked
 
-WITHOUT_JSON = {"init", "logs", "run", "token"}
-"""One writes files, one prints a task's own bytes, one runs until it is stopped, one has subcommands: none has a result."""
+WITHOUT_JSON = {"attach", "init", "logs", "run", "token"}
+"""One connects a terminal, one writes files, one prints a task's own bytes, one runs until it is stopped, one has subcommands: none has a result."""
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
@@ -82,7 +82,7 @@ def test_every_kind_of_document_is_described() -> None:
     assert set(FOLDER_OF_KIND) <= set(sections(doc("policy.md")))
 
 
-@pytest.mark.parametrize("page", ["checkpoints.md", "jobs.md", "pipelines.md", "policy.md"])
+@pytest.mark.parametrize("page", ["checkpoints.md", "interactive.md", "jobs.md", "pipelines.md", "policy.md"])
 def test_the_documents_on_a_page_are_valid(page: str) -> None:
     examples = YAML.findall(doc(page))
     assert examples
