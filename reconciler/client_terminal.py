@@ -28,11 +28,11 @@ def attached(transport: Transport, path: str, params: dict[str, Any]) -> Iterato
     # A proxy of the environment can't reach our own machine.
     proxy: Literal[True] | None = None if url.hostname in LOOPBACK else True
     headers = {"Authorization": f"Bearer {transport.token}"} if transport.token else {}
-    opening = connect(
-        where, additional_headers=headers, proxy=proxy, open_timeout=_OPEN_LIMIT_S, close_timeout=_CLOSE_LIMIT_S
-    )
     with ExitStack() as closing:
         try:
+            opening = connect(
+                where, additional_headers=headers, proxy=proxy, open_timeout=_OPEN_LIMIT_S, close_timeout=_CLOSE_LIMIT_S
+            )
             connection = closing.enter_context(opening)
         except InvalidStatus as error:
             raise error_of(error.response.status_code, bytes(error.response.body or b""), where) from error

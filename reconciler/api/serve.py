@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from threading import Event, Thread
 from types import TracebackType
@@ -45,6 +46,7 @@ class ApiServer:
             ws="websockets-sansio",
             ws_max_size=MESSAGE_BYTES_MAX,
         )
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         self._server = _Server(config, started)
         self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="api", daemon=True)
         self._thread.start()
@@ -82,6 +84,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._listening.set()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn 0.54 takes every WebSocket that was refused with an answer for an error of ours."""
+    return record.getMessage() != "ASGI callable returned without completing handshake."
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -26,7 +26,7 @@ from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPl
 from tests.house.tracked import ROOT, objections, tracked
 
 WITHOUT_JSON = {"attach", "init", "logs", "run", "token"}
-"""One connects a terminal, one writes files, one prints a task's own bytes, one runs until it is stopped, one has subcommands: none has a result."""
+"""They write files, show a task's own bytes, run until they are stopped, or have subcommands: none has a result."""
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
