@@ -39,7 +39,8 @@ def require_terminal() -> None:
 
 def connect_terminal(attachment: Attachment) -> Detached | Left | None:
     """Until the task ends, the user lets go, or the connection breaks (None). Call it from the main thread."""
-    with _raw(sys.stdin.fileno()), _woken() as (woken, wake):
+    # Signals first: one that comes in between must find who gives the terminal back.
+    with _woken() as (woken, wake), _raw(sys.stdin.fileno()):
         reader = Thread(target=_show, args=(attachment, wake), name="shown", daemon=True)
         reader.start()
         try:

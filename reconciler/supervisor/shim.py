@@ -70,8 +70,10 @@ def main(folder: str) -> int:
     status, stopped = _supervise(leader, watch, meter, tells, hang_up=terminal is not None)
     ended = {"code": _exit_code(status), "stopped": stopped}
     if terminal is not None:
-        terminal.close(ended)
+        terminal.drain()
     _record_exit({**ended, "at": _now_ms(), "memory": meter.seen()})
+    if terminal is not None:
+        terminal.close(ended)
     return 0
 
 

@@ -60,13 +60,15 @@ class Terminal:
         """Begin. This process keeps the task's end open too: a task that closes its own may open its terminal again."""
         self._thread.start()
 
-    def close(self, ended: dict[str, Any]) -> None:
-        """Show what is left, say how the task ended, and let everybody go. Nothing of the task may run any more."""
+    def drain(self) -> None:
+        """Nothing of the task runs any more: bring what it has shown to the log, and let nobody else come."""
         self._over = True
         self._thread.join()
-        with suppress(FileNotFoundError):
-            os.unlink(TERMINAL)
+        _unlink()
         self._listener.close()
+
+    def close(self, ended: dict[str, Any]) -> None:
+        """Send what is left, say how the task ended, and let everybody go."""
         for attached in self._attached.values():
             attached.finish(ENDED + json.dumps(ended).encode())
 
@@ -192,8 +194,8 @@ class _Attached:
             self.pending, self._took_at_s = self.pending[len(piece) :], time.monotonic()
 
     def finish(self, last: bytes) -> None:
-        """Send all of it, and how it ended; whoever is too slow for that, or gone, is not waited for."""
-        self.line.settimeout(_LOOK_EVERY_S)
+        """Send all of it, and how it ended; whoever is gone, or much too slow for that, is not waited for."""
+        self.line.settimeout(_PATIENCE_S)
         with suppress(OSError):
             self.flush()
             self.line.send(last)
@@ -208,6 +210,7 @@ def become_session_leader(task_end: int) -> None:
 
 def _listen() -> socket.socket:
     """For the owner of the folder alone. The name is relative, since absolute ones may be 107 bytes long at most."""
+    _unlink()  # Of a supervisor that died before it began.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mask = os.umask(0o177)
     try:
@@ -217,3 +220,8 @@ def _listen() -> socket.socket:
     listener.listen()
     listener.setblocking(False)
     return listener
+
+
+def _unlink() -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(TERMINAL)

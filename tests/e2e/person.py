@@ -63,6 +63,11 @@ class Person:
         before, _, self._seen = self._seen.partition(text.encode())
         return before.decode(errors="replace")
 
+    def looks(self) -> bool:
+        """Read what is shown, so that nobody waits for it to be."""
+        self._look(0.05)
+        return True
+
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

@@ -101,7 +101,7 @@ def test_a_killed_server_gives_the_terminal_back_and_the_task_goes_on(person: Pe
 
 def test_a_signal_gives_the_terminal_back(person: Person) -> None:
     person.runs(*SUBMIT)
-    person.sees("attached to shell")
+    until("the keys go to the task", lambda: person.looks() and person.settings() != person.before)
     person.signal(signal.SIGTERM)
     assert (person.exit_code(), person.settings()) == (128 + signal.SIGTERM, person.before)
 
