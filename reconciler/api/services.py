@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.api.payloads import Status
-from reconciler.backend import Logs
+from reconciler.backend import Logs, Unstartable
 from reconciler.clock import Clock
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
@@ -30,7 +30,8 @@ class Services:
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
     said for it, nothing before that. `policy`, `operations` and `admit` raise
     NoPolicyError. `wake` tells the loop that there is something new. `access` is the AccessPolicy in force;
-    None where there is none, or no policy yet.
+    None where there is none, or no policy yet. `unstartable` says why no task of a job could begin that a user submits; None:
+    nothing is known against it.
     """
 
     jobs: JobSource
@@ -49,3 +50,4 @@ class Services:
     checkpoints: CheckpointRegistry
     operations: Callable[[], Operations]
     access: Callable[[], AccessPolicy | None] = lambda: None
+    unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None

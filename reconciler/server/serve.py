@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from reconciler.access.tokens import TokenFile
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.terms import Terms
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane
@@ -34,6 +35,7 @@ from reconciler.server.crew import Crew
 from reconciler.server.folder import StateFolder
 from reconciler.server.follow import PolicyFollower
 from reconciler.server.services import services_of
+from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.token_file import read_or_make_token
@@ -49,7 +51,10 @@ class ServerEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file."""
+    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
+
+    `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    """
 
     policies: str
     branch: str
@@ -60,18 +65,22 @@ class Settings:
     hosts: Collection[str] = ()
     authenticate: bool = True
     tokens: Path | None = None
+    secrets: Path | None = None
+    accounts: Mapping[str, str] | None = None
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     """Run until SIGTERM or SIGINT. Tasks go on when it ends, and the next start on the same folder finds them.
 
-    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError;
-    and whatever ended a thread.
+    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
+    UnsafeSecretsError, IdentityError; and whatever ended a thread.
     """
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
+        if settings.accounts is not None:
+            open_to_accounts(settings.folder.path, settings.folder.tasks)
         parts = _assemble(settings, log, closing)
-        services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics)
+        services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics, parts.terms.unstartable)
         guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
         crew = Crew()
@@ -104,6 +113,7 @@ class _Parts:
     checkpoints: CheckpointKeeping
     optimiser: KillableOptimiser
     metrics: Metrics
+    terms: Terms
 
     def decide(self) -> None:
         """The loop's thread."""
@@ -119,7 +129,8 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
-    backend = LocalBackend(folder.tasks, lambda: standing.current().nodes, clock)
+    terms = terms_of(settings.secrets, settings.accounts, lambda: standing.current().policy)
+    backend = LocalBackend(folder.tasks, lambda: standing.current().nodes, clock, terms=terms)
     plane = ControlPlane(
         holder=HOLDER,
         jobs=store.jobs,
@@ -136,7 +147,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     runner = Runner(plane, report=Reporter(metrics, log).hear)
     follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log)
-    return _Parts(store, plane, standing, runner, follower, checkpoints, optimiser, metrics)
+    return _Parts(store, plane, standing, runner, follower, checkpoints, optimiser, metrics, terms)
 
 
 @dataclass

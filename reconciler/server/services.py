@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reconciler.access.policy import AccessPolicy
 from reconciler.api.payloads import LEADING, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
-from reconciler.backend import Epoch
+from reconciler.backend import Epoch, Unstartable
 from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
@@ -27,7 +29,13 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec
 
 
-def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, metrics: Metrics) -> Services:
+def services_of(
+    plane: ControlPlane,
+    standing: StandingPolicy,
+    runner: Runner,
+    metrics: Metrics,
+    unstartable: Callable[[JobSpec, str], Unstartable | None],
+) -> Services:
     """Everything the API needs."""
     watch = Watch(plane, standing, runner)
     return Services(
@@ -47,6 +55,7 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         plane.checkpoints,
         watch.operations,
         watch.access,
+        unstartable,
     )
 
 
