@@ -13,7 +13,7 @@ from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
 from reconciler.api.services import Services
-from reconciler.backend import Epoch
+from reconciler.backend import Epoch, Unstartable
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.jobs.sighted import Sighted
@@ -66,6 +66,7 @@ class Site:
     operations: Operations = OPERATIONS
     policy: Policy = POLICY
     access: AccessPolicy | None = None
+    lacks: Unstartable | None = None
 
     def services(self) -> Services:
         return Services(
@@ -91,6 +92,7 @@ class Site:
             checkpoints=self.store.checkpoints,
             operations=lambda: self.operations,
             access=lambda: self.access,
+            unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
