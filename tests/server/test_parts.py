@@ -11,6 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.api.problems import NotReadyError
+from reconciler.backends.local.terms import Terms
 from reconciler.control import NoPolicyError
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.standing import StandingPolicy
@@ -85,7 +86,7 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
     with site_at(tmp_path / "quorate.db") as site:
         runner = Runner(site.only_plane)
         standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
-        services = services_of(site.only_plane, standing, runner, Metrics())
+        services = services_of(site.only_plane, standing, runner, Metrics(), Terms().unstartable)
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()
