@@ -17,6 +17,7 @@ from reconciler.backend import Cursor, Epoch, TaskStatus
 from reconciler.backends.local.accounts import NoAccountError, Submitters
 from reconciler.backends.local.secrets import SecretFolder
 from reconciler.backends.local.terms import Terms
+from reconciler.control import NoPolicyError
 from reconciler.jobs.retries import classify
 from reconciler.server.folder import StateFolder
 from reconciler.server.terms import IdentityError, open_to_accounts, terms_of
@@ -35,7 +36,6 @@ SPEC = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape()),), command=("tru
 ROOTS_OWN_GROUP = 4
 """One that the server has and no account of a job inherits."""
 
-POLICY = Policy()
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 
 
@@ -148,7 +148,7 @@ def test_the_control_plane_s_own_account_is_refused(monkeypatch: pytest.MonkeyPa
     with pytest.raises(NoAccountError, match="system's own"):
         Submitters({}).account_of(ACCOUNT)
     with pytest.raises(IdentityError, match="needs root"):
-        terms_of(None, {}, lambda: POLICY)
+        terms_of(None, {}, no_policy_yet)
 
 
 def test_the_state_folder_is_closed_before_it_is_opened_to_accounts(ground: Path) -> None:
@@ -167,6 +167,10 @@ def test_the_state_folder_is_closed_before_it_is_opened_to_accounts(ground: Path
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (state.path, state.database, state.tasks, state.token)}
     assert modes == {"state": 0o711, "quorate.db": 0o600, "tasks": 0o711, "token": 0o600}
+
+
+def no_policy_yet() -> Policy:
+    raise NoPolicyError("no revision has been fetched yet")
 
 
 def run(world: LocalWorld, script: str, *uses: SecretUse, user: str = "ada") -> None:
