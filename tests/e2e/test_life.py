@@ -21,7 +21,7 @@ from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.origin import Origin
 
 RUN = JobName("training")
-STEPS = 400
+STEPS = 240
 PACE_S = 0.02
 
 
