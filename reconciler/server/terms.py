@@ -22,11 +22,9 @@ class IdentityError(Exception):
 
 
 def terms_of(secrets: Path | None, accounts: Mapping[str, str] | None, policy: Callable[[], Policy]) -> Terms:
-    """The terms. `accounts` None: every job runs as the user of this process. Raises UnsafeSecretsError, IdentityError."""
+    """The terms. `accounts` None: every job runs as the user of this process. Raises UnsafeSecretsError."""
     if secrets is not None:
         check_secret_folder(secrets)
-    if accounts is not None and os.geteuid() != 0:
-        raise IdentityError("--run-as-submitter needs root, which alone may become another user. Start it as root")
 
     def lineage(queue: QueueName) -> tuple[QueueName, ...]:
         return QueueTree.of(policy()).path(queue)
@@ -38,8 +36,11 @@ def terms_of(secrets: Path | None, accounts: Mapping[str, str] | None, policy: C
 def open_to_accounts(state: Path, tasks: Path) -> None:
     """Let the accounts of jobs pass through the state folder to their tasks, and read nothing else there.
 
-    What is there is closed first, and what comes later by the umask. Raises IdentityError where accounts can't get that far.
+    What is there is closed first, and what comes later by the umask. Raises IdentityError where accounts can't get that far, or
+    this is not root.
     """
+    if os.geteuid() != 0:
+        raise IdentityError("--run-as-submitter needs root, which alone may become another user. Start it as root")
     os.umask(0o077)
     for folder in state.resolve().parents:
         if not folder.stat().st_mode & _ENTER:
@@ -47,7 +48,8 @@ def open_to_accounts(state: Path, tasks: Path) -> None:
                 f"{folder}: only some may enter it, so jobs can't reach {state}. Choose another --state"
             )
     for entry in os.scandir(state):
-        if not entry.is_symlink():
+        # Tasks that run may be on their way through the one folder that stays open.
+        if not entry.is_symlink() and Path(entry) != tasks:
             os.chmod(entry.path, entry.stat().st_mode & 0o700)
     for way in (state, tasks, tasks / "live", tasks / "forgotten"):
         way.mkdir(mode=0o700, exist_ok=True)

@@ -17,11 +17,9 @@ from reconciler.backend import Cursor, Epoch, TaskStatus
 from reconciler.backends.local.accounts import NoAccountError, Submitters
 from reconciler.backends.local.secrets import SecretFolder
 from reconciler.backends.local.terms import Terms
-from reconciler.control import NoPolicyError
 from reconciler.jobs.retries import classify
 from reconciler.server.folder import StateFolder
-from reconciler.server.terms import IdentityError, open_to_accounts, terms_of
-from solver.rules.policy import Policy
+from reconciler.server.terms import IdentityError, open_to_accounts
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from tests.contracts.backend_world import start, tell
@@ -143,14 +141,15 @@ def test_what_is_no_account_of_a_person_is_refused() -> None:
     assert Terms(submitters=accounts).unstartable(SPEC, "ada") is None
 
 
-def test_the_control_plane_s_own_account_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_control_plane_s_own_account_is_refused(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam(ACCOUNT).pw_uid)
     with pytest.raises(NoAccountError, match="system's own"):
         Submitters({}).account_of(ACCOUNT)
     with pytest.raises(IdentityError, match="needs root"):
-        terms_of(None, {}, no_policy_yet)
+        open_to_accounts(ground, ground / "tasks")
 
 
+@needs_root
 def test_the_state_folder_is_closed_before_it_is_opened_to_accounts(ground: Path) -> None:
     state = StateFolder(ground / "state")
     state.path.mkdir(mode=0o700)
@@ -167,10 +166,6 @@ def test_the_state_folder_is_closed_before_it_is_opened_to_accounts(ground: Path
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (state.path, state.database, state.tasks, state.token)}
     assert modes == {"state": 0o711, "quorate.db": 0o600, "tasks": 0o711, "token": 0o600}
-
-
-def no_policy_yet() -> Policy:
-    raise NoPolicyError("no revision has been fetched yet")
 
 
 def run(world: LocalWorld, script: str, *uses: SecretUse, user: str = "ada") -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from reconciler.supervisor.delivery import BYTES_MAX
 from solver.world.workload import QueueName, SecretUse
 
 
@@ -51,14 +52,25 @@ def check_secret_folder(root: Path) -> None:
 
 
 def values_of(source: SecretSource, queue: QueueName, uses: Iterable[SecretUse]) -> frozenset[bytes]:
-    """What these secrets are now, without newlines at their ends; those that are not there are left out. Raises OSError."""
-    return frozenset(value.rstrip(b"\n") for use in uses if (value := _value(source.places(queue, use))) is not None)
+    """What these secrets are now, without newlines at their ends; those that no task could be given are left out."""
+    found = (_value(source.places(queue, use)) for use in uses)
+    return frozenset(value.rstrip(b"\n") for value in found if value is not None)
 
 
 def lacking(source: SecretSource, queue: QueueName, uses: Iterable[SecretUse]) -> list[SecretUse]:
     """Those that the queue does not have."""
-    return [use for use in uses if not any(place.is_file() for place in source.places(queue, use))]
+    return [use for use in uses if not any(map(os.path.isfile, source.places(queue, use)))]
 
 
 def _value(places: Iterable[Path]) -> bytes | None:
-    return next((place.read_bytes() for place in places if place.is_file()), None)
+    """As a supervisor finds it, which runs as the same user: what it can't be given, no task has."""
+    for place in places:
+        try:
+            with place.open("rb") as file:
+                value = file.read(BYTES_MAX + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (IsADirectoryError, PermissionError):
+            return None
+        return value if len(value) <= BYTES_MAX else None
+    return None
