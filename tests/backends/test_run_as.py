@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, TaskStatus
+from reconciler.backend import Cursor, Epoch, StartGang, TaskStatus
 from reconciler.backends.local.accounts import NoAccountError, Submitters
 from reconciler.backends.local.secrets import SecretFolder
 from reconciler.backends.local.terms import Terms
@@ -22,7 +22,7 @@ from reconciler.server.folder import StateFolder
 from reconciler.server.terms import IdentityError, open_to_accounts
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup
-from tests.contracts.backend_world import start, tell
+from tests.contracts.backend_world import grow, start, stop_workers, tell
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 
 JOB, ONE = JobName("job"), Epoch(1)
@@ -116,6 +116,22 @@ def test_a_task_is_told_and_stopped_though_it_is_somebody_else(world: LocalWorld
 
 
 @needs_root
+def test_who_joins_later_is_the_same_account_and_lives_once_more(world: LocalWorld) -> None:
+    script = 'cat "$QUORATE_SECRETS/token" > proof; id -un; cat "$QUORATE_GANG_FILE" > seen && exec sleep 600'
+    order = run(world, script, SecretUse("token", file="token"))
+    for growth in (1, 2):
+        joining = grow(world, order, growth, (1, (1, (0,))))
+        world.backend.submit(msgspec.structs.replace(joining, spec=order.spec, user="ada"), ONE)
+        eventually(lambda: log(world, 1) == f"{ACCOUNT}\n" * growth)  # noqa: B023  (called at once)
+        life = folder(world).parent / f"worker.1.{growth}"
+        eventually((life / "work/seen").exists)
+        world.backend.submit(stop_workers("job", 1, growth=growth), ONE)
+        eventually((life / "exit").exists)
+        assert not (life / "secrets").is_symlink()
+        assert (life / "work/proof").read_text() == "s3cret-t0ken"
+
+
+@needs_root
 def test_a_user_without_an_account_runs_nothing(world: LocalWorld) -> None:
     run(world, "echo began", user="eve-has-none")
     eventually(lambda: task(world).state == "failed")
@@ -168,10 +184,12 @@ def test_the_state_folder_is_closed_before_it_is_opened_to_accounts(ground: Path
     assert modes == {"state": 0o711, "quorate.db": 0o600, "tasks": 0o711, "token": 0o600}
 
 
-def run(world: LocalWorld, script: str, *uses: SecretUse, user: str = "ada") -> None:
+def run(world: LocalWorld, script: str, *uses: SecretUse, user: str = "ada") -> StartGang:
     order = start(world, "job", ("sh", "-c", script), (0, (0,)))
     spec = msgspec.structs.replace(order.spec, secrets=uses)
-    world.backend.submit(msgspec.structs.replace(order, spec=spec, user=user), ONE)
+    order = msgspec.structs.replace(order, spec=spec, user=user)
+    world.backend.submit(order, ONE)
+    return order
 
 
 def task(world: LocalWorld) -> TaskStatus:
@@ -179,8 +197,8 @@ def task(world: LocalWorld) -> TaskStatus:
     return found
 
 
-def log(world: LocalWorld) -> str:
-    return world.backend.read_log(JOB, 1, "worker", 0, 0, 100_000).decode()
+def log(world: LocalWorld, index: int = 0) -> str:
+    return world.backend.read_log(JOB, 1, "worker", index, 0, 100_000).decode()
 
 
 def folder(world: LocalWorld) -> Path:
