@@ -64,7 +64,12 @@ class Settler(Deeds):
                 self.note("outlived", job, f"{failure.message}; the others go on")
             case Retry(job, failure):
                 self.plane.jobs.retry(self.epoch, job, failure)
-                self.note("retried", job, f"{failure.message}; it begins again at {failure.not_before}")
+                self.note(
+                    "retried",
+                    job,
+                    f"{failure.message}; it begins again at {failure.not_before}",
+                    attempt=failure.attempt,
+                )
             case Forget(job, attempt):
                 self.forget(job, attempt)
             case Send(order):
@@ -74,7 +79,7 @@ class Settler(Deeds):
         match seen:
             case ConfirmRunning(job, attempt, at, unwatched):
                 self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
-                self.note("running", job, f"all tasks of attempt {attempt} run", "running")
+                self.note("running", job, f"all tasks of attempt {attempt} run", "running", attempt)
                 if unwatched:
                     told = "nobody says what its tasks do: its idle limit is not kept as long as that is so"
                     self.note("unwatched", job, told)
@@ -106,13 +111,13 @@ class Settler(Deeds):
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
         attempt = self.plane.ledger.attempts().get(job, 0)
         self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
-        self.note(outcome.state, job, outcome.message, outcome.state)
+        self.note(outcome.state, job, outcome.message, outcome.state, attempt)
 
     def _give_back(self, over: GiveBack) -> None:
         self.plane.ledger.release(self.epoch, over.job, over.attempt, self.plane.clock.now())
         record = self.plane.jobs.job(over.job)
         state = None if record.outcome else state_after(record, over.attempt)
-        self.note("released", over.job, f"nothing of attempt {over.attempt} runs", state)
+        self.note("released", over.job, f"nothing of attempt {over.attempt} runs", state, over.attempt)
 
     def _stage(self, reached: BeginSaving | BeginEnding) -> None:
         """Let a stop go on; one that has been confirmed since is left alone."""
