@@ -69,7 +69,7 @@ def retry_after(written: str, now: Instant) -> Duration:
         return Duration(int(written[:_SECONDS_DIGITS_MAX]) * 1_000)
     try:
         until = parsedate_to_datetime(written)
-    except ValueError:
+        at = until if until.tzinfo else until.replace(tzinfo=UTC)
+        return Duration(max(0, round(at.timestamp() * 1_000) - now))
+    except (ValueError, OverflowError):
         return Duration(0)
-    at = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return Duration(max(0, round(at.timestamp() * 1_000) - now))

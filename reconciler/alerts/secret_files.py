@@ -40,13 +40,15 @@ def read_secret(folder: Path, name: str) -> str:
         handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise SecretFileError(f"{name} can't be read in the folder alert-secrets ({error.strerror})") from error
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(file.fileno())
+    try:
+        found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise SecretFileError(f"{name} is no file")
         if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
             raise SecretFileError(f"others can read or own {name}: chmod 600 it")
-        raw = file.read(_BYTES_MAX + 1)
+        raw = os.read(handle, _BYTES_MAX + 1)
+    finally:
+        os.close(handle)
     try:
         text = raw.decode("ascii").strip()
     except UnicodeDecodeError as error:

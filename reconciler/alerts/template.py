@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import msgspec
+
 from reconciler.alerts.alert import Alert
 
 FIELDS: Final = frozenset(
@@ -16,7 +18,7 @@ FIELDS: Final = frozenset(
 DEFAULT_OF_JOB: Final = "{job} of {user} in {queue}: {kind}. {cause}"
 DEFAULT_OF_POLICY: Final = "policy {subject}: {kind}. {cause}"
 
-_FIELD: Final = re.compile(r"\{([a-z]+)\}")
+_FIELD: Final = re.compile(r"\{(" + "|".join(sorted(FIELDS)) + r")\}")
 _BRACED: Final = re.compile(r"\{([^{}]*)\}?|\}")
 _VALUE_MAX: Final = 500
 """Characters of one value: a cause may be as long as a policy's error, a message is read on a telephone."""
@@ -42,7 +44,8 @@ def wrong_fields(template: str) -> tuple[str, ...]:
 
 def filled(template: str, alert: Alert) -> str:
     """The template with the alert's values, each escaped. A value is never read as a template."""
-    return _FIELD.sub(lambda field: escaped(str(getattr(alert, field[1]) or "")), template)
+    values = msgspec.structs.asdict(alert) | {"attempt": alert.attempt or ""}
+    return _FIELD.sub(lambda field: escaped(str(values[field[1]])), template)
 
 
 def escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""The thread that delivers alerts, beside the loop and under its epoch: one task for each webhook, so that none waits for another."""
+"""The thread that delivers alerts, beside the loop and under its epoch: a task for each webhook, so that none waits for another."""
 
 from __future__ import annotations
 
