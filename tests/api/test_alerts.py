@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -87,12 +88,9 @@ def test_samples_are_for_operators_of_the_policys_queues(site: Site) -> None:
     with serving(site) as server:
         for who in ("viewer", "mate", "operator", "lead", "admin", "alice"):
             for policy in ("all", "team"):
-                with client_of(server, who) as client:
-                    try:
-                        client.alerts.send_sample(policy)
-                        allowed.add((who, policy))
-                    except NotAuthorisedError as refused:
-                        assert refused.problem.code == "not-allowed"
+                with client_of(server, who) as client, suppress(NotAuthorisedError):
+                    client.alerts.send_sample(policy)
+                    allowed.add((who, policy))
     everywhere = {(who, policy) for who in ("operator", "admin", "alice") for policy in ("all", "team")}
     assert allowed == everywhere | {("lead", "team")}
 
