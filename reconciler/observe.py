@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from reconciler.checkpoints.unread import unread
 from reconciler.control import ControlPlane
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import phase_of, state_of
+from reconciler.operations import Operations
 from reconciler.store.protocols import Claim
 from solver.rules.costs import near
 from solver.rules.durations import quantiles
@@ -31,11 +33,17 @@ def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord,
     return (*live, *(plane.jobs.job(claim.job) for claim in claims if claim.job not in names))
 
 
-def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], policy: Policy) -> Snapshot:
+def observe(
+    plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], policy: Policy, operations: Operations
+) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
     served, now = plane.ledger.served(), plane.clock.now()
-    records = records_of(plane, claims)
+    records, holding = records_of(plane, claims), [claim.job for claim in claims]
+    unread_now = unread(records, attempts, operations.storages, plane.checkpoints)
+    # Who has been promised devices for its next attempt goes on from what was intact when it was read last.
+    promised = {intent.job for intent in intents if intent.kind == "nominate"}
+    awaited = {job: step for job, step in unread_now.items() if job not in promised}
     jobs = tuple(
         _jobs(
             records,
@@ -44,7 +52,7 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
             attempts,
             plane.ledger.evictions(),
             served,
-            blocks(records, now, [claim.job for claim in claims], plane.jobs.tallies(depended_on(records))),
+            blocks(records, now, holding, plane.jobs.tallies(depended_on(records)), awaited),
         )
     )
     quantile = policy.scheduling.duration_quantile

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.api.services import Services
 from reconciler.backend import Activity
+from reconciler.checkpoints.unread import unread
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.idleness import activity_of, idle_for
@@ -36,7 +37,9 @@ def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
     claims = {claim.job: claim for claim in ledger.claims()}
     intents, reservations, attempts = ledger.intents(), ledger.reservations(), ledger.attempts()
     records = services.jobs.live_jobs()
-    blocked = blocks(records, services.clock.now(), claims.keys(), services.jobs.tallies(depended_on(records)))
+    tallies = services.jobs.tallies(depended_on(records))
+    unread_now = unread(records, attempts, services.storages(), services.checkpoints)
+    blocked = blocks(records, services.clock.now(), claims.keys(), tallies, unread_now)
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0

@@ -188,8 +188,6 @@ def leads_to(settlement: Settlement) -> JobState | None:
             return "running"
         case AskToStop(purpose=purpose):
             return "stopping" if purpose in ("end", "cull") else "evicting"
-        case BeginSaving():
-            return "checkpointing"
         case Succeed():
             return "succeeded"
         case Fail() | TimeOut():
