@@ -25,7 +25,7 @@ _VALUE_MAX: Final = 500
 
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 """With these Slack takes a text for text: no link, no <!channel>. Mattermost reads them as what they stand for.
-https://docs.slack.dev/messaging/formatting-message-text#escaping"""
+Source: "Formatting message text", Escaping text, in Slack's documentation for developers."""
 
 _JOINER: Final = "\u2060"
 """Word joiner: shown as nothing. Behind what begins mark-up, it is no mark-up any more."""

@@ -50,9 +50,11 @@ class AlertSending:
         """Set off what is due; without the lead or a policy there is nothing to do. Call it inside an event loop."""
         self._gather()
         epoch = self.epoch()
+        if epoch is None:
+            return
         try:
-            errands = _errands(self.policies.current()) if epoch is not None else {}
-            standings = self._keep_up(epoch, errands) if epoch is not None else {}
+            errands = _errands(self.policies.current())
+            standings = self._keep_up(epoch, errands)
         except (NoPolicyError, StaleEpochError) as error:
             self.log.debug("alerts-not-sent", reason=str(error))
             return
@@ -61,7 +63,7 @@ class AlertSending:
         for key, errand in errands.items():
             standing = standings.get(key)
             due = standing is not None and standing.cursor < newest and standing.is_due(now)
-            if epoch is not None and due and key not in self._under_way:
+            if due and key not in self._under_way:
                 self._under_way[key] = asyncio.ensure_future(self.courier.deliver(epoch, errand))
 
     def _gather(self) -> None:
