@@ -7,7 +7,7 @@ from typing import Final, Literal
 from reconciler.store.protocols import Event
 
 AlertKind = Literal[
-    "started", "evicted", "suspended", "retried", "stuck", "time-limit-near", "checkpoint-corrupt",
+    "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "time-limit-near", "checkpoint-corrupt",
     "succeeded", "failed", "cancelled", "policy-rejected",
 ]  # fmt: skip
 
@@ -16,6 +16,7 @@ ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
 
 _OF_EVENT: Final[dict[str, AlertKind]] = {
     "running": "started",
+    "called-off": "eviction-called-off",
     "retried": "retried",
     "stuck": "stuck",
     "time-limit-near": "time-limit-near",

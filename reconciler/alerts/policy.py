@@ -12,7 +12,7 @@ from solver.world.workload import QueueName
 MessageFormat = Literal["cloudevents", "chat"]
 
 DEFAULT_KINDS: Final[tuple[AlertKind, ...]] = (
-    "evicted", "retried", "stuck", "time-limit-near", "checkpoint-corrupt", "failed", "policy-rejected",
+    "evicted", "eviction-called-off", "retried", "stuck", "time-limit-near", "checkpoint-corrupt", "failed", "policy-rejected",
 )  # fmt: skip
 """What somebody may have to act on, or will ask about."""
 

@@ -146,7 +146,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     metrics.add(WebhookFigures(store.alerts))
     runner = Runner(plane, report=Reporter(metrics, log).hear)
     follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
-    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log)
+    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
     desk = AlertDesk(store.alerts, Sender(folder.alert_secrets, clock))
     chance = secrets.SystemRandom().random
     courier = Courier(store.alerts, plane.history, store.jobs, clock, desk.sender.send, chance, HOLDER)

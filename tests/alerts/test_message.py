@@ -93,6 +93,7 @@ def test_a_receiver_can_verify_what_came() -> None:
         (Event(NOW, "asked-to-stop", "j", "", "l", "evicting", 1, "evict", "b"), "evicted"),
         (Event(NOW, "asked-to-stop", "j", "", "l", "evicting", 1, "suspend"), None),
         (Event(NOW, "asked-to-stop", "j", "", "l", "stopping", 1, "end"), None),
+        (Event(NOW, "called-off", "j", "", "l", "running", 1), "eviction-called-off"),
         (Event(NOW, "released", "j", "", "l", "suspended"), "suspended"),
         (Event(NOW, "released", "j", "", "l", "queued"), None),
         (Event(NOW, "suspend-asked", "j", "", "ada", "suspended"), "suspended"),

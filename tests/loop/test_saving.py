@@ -10,6 +10,8 @@ from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.operations import Operations
+from reconciler.settled import Settler
+from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Memory
 from solver.world.shape import Shape
 from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
@@ -145,6 +147,30 @@ def test_what_is_lost_is_said_when_the_devices_are_given_back(saving: Site) -> N
     saving.until(job, "queued")
     (released,) = (event.cause for event in saving.store.history.events(job) if event.kind == "released")
     assert "GPU-seconds of work since its checkpoint of step 40 are lost" in released
+
+
+def test_who_is_resumed_before_it_has_left_goes_on(saving: Site) -> None:
+    job = run(saving, "job")
+    saving.store.jobs.request_suspend(job, "ada")
+    saving.passes(2)
+    saving.store.jobs.resume(job)
+    saving.passes(2)
+    assert saving.states(job) == ["starting", "running", "checkpointing", "running"]
+    assert saving.store.ledger.attempts()[job] == 1
+    assert [intent for intent in saving.store.ledger.intents() if intent.kind == "stop"] == []
+
+
+def test_an_eviction_is_called_off_when_its_beneficiary_goes_away(saving: Site) -> None:
+    job = run(saving, "job")
+    owner = saving.submit("owner", ("sleep", "forever"), gpus=4)
+    plane, now = saving.only_plane, saving.clock.now()
+    stop = Intent("stop", job, 1, now, now.after(GRACE), beneficiary=owner, purpose="evict")
+    Settler(plane, epoch_of(saving)).stop(stop, "it gives up 2 GPUs")
+    assert saving.state(job) == "checkpointing"
+    assert saving.store.ledger.evictions()
+    saving.store.jobs.request_cancel(owner, "bob")
+    saving.passes(2)
+    assert (saving.state(job), saving.store.ledger.evictions()) == ("running", {})
 
 
 @pytest.fixture
