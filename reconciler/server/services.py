@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.desk import AlertDesk
 from reconciler.api.payloads import LEADING, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
@@ -34,6 +35,7 @@ def services_of(
     standing: StandingPolicy,
     runner: Runner,
     metrics: Metrics,
+    alerts: AlertDesk,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
 ) -> Services:
     """Everything the API needs."""
@@ -54,6 +56,7 @@ def services_of(
         runner.wake,
         plane.checkpoints,
         watch.operations,
+        alerts,
         watch.access,
         unstartable,
     )
