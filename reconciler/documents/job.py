@@ -54,6 +54,7 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     """What no schema can say of a job."""
     yield from _array_problems(job)
     yield from _service_problems(job)
+    yield from _stuck_problems(job)
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
@@ -90,6 +91,19 @@ def _array_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     except ValueError as error:
         fix = "Write them like 0-99, 1,3,7-9 or 0-20:5."
         yield job.problem(("spec", "array", "indices"), "bad-indices", str(error), fix)
+
+
+def _stuck_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    stuck = job.value.stuck
+    if stuck is None:
+        return
+    if job.value.type == "service":
+        message = "a service is never stuck: its replicas wait for work, each of its own"
+        yield job.problem(("spec", "stuck"), "service-never-stuck", message, "Delete stuck.")
+    elif stuck.action == "retry" and not job.value.retry_policy:
+        message = "action: retry leaves it to the job's retryPolicy, and it has none"
+        fix = "Name a retryPolicy, or set action to notify or fail."
+        yield job.problem(("spec", "stuck", "action"), "retry-without-policy", message, fix)
 
 
 def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:

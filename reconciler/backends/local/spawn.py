@@ -39,11 +39,11 @@ class Supervisors:
                 continue
             folder = make_life_folder(attempt, task, accepted.growth)
             (folder / taskfiles.WORK).mkdir(mode=0o700, exist_ok=True)
-            limit = accepted.order.idle_limit
+            watch = accepted.order.watch
             content = {
                 "command": command_of(accepted.order, task),
                 "environment": {**environment, **file_variables(folder)},
-                "lookEveryS": look_every(limit).seconds if limit else None,
+                "lookEveryS": look_every(watch).seconds if watch else None,
                 "memoryLimit": int(group_of(accepted.order, task).shape.memory),
                 "growth": accepted.growth,
             }
