@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from reconciler.backend import Backend, Epoch
+from reconciler.backend import Backend, Epoch, TellGang
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from reconciler.store.sql.store import SqlStore
@@ -24,6 +24,7 @@ WRITES = {
         "claim",
         "ask",
         "confirm_running",
+        "mark",
         "release",
         "reserve",
         "grow",
@@ -54,10 +55,15 @@ class Gates:
     """The newest epoch that the stores gave out, and the newest that the backend heard of."""
     told_to_leave: set[TaskName] = field(default_factory=set)
     """Tasks that a gang was ever to go on without."""
+    told: dict[tuple[JobName, int], int] = field(default_factory=dict)
+    """The newest number that each attempt was sent, whether or not it came."""
 
     def call(self, door: str, name: str, act: Callable[..., Any], *args: Any) -> Any:
         """One write, with a gate on either side."""
         self._pass(f"{door}.{name}", "before")
+        if name == "submit" and isinstance(args[0], TellGang):
+            key = args[0].job, args[0].attempt
+            self.told[key] = max(self.told.get(key, 0), args[0].number)
         result = act(*args)
         self._watch(door, name, args, result)
         self._pass(f"{door}.{name}", "after")

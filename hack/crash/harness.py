@@ -13,8 +13,18 @@ from sqlalchemy import event
 from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.resizes import resize
-from hack.crash.tells import Numbers, tell
-from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, second_thoughts, workload
+from hack.crash.tells import tell
+from hack.crash.workload import (
+    AGAIN,
+    NODES,
+    USERS_BUSY_MS,
+    FixedPolicy,
+    Happening,
+    hanging,
+    names,
+    second_thoughts,
+    workload,
+)
 from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
@@ -76,13 +86,13 @@ class Run:
     def __post_init__(self) -> None:
         chance = random.Random(self.seed)
         planned = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
-        self.happenings = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
+        planned = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
+        self.happenings = hanging(random.Random(f"hangs of {self.seed}"), planned)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
         self.gates = Gates(self._at_gate)
         self.sizes, self.words = random.Random(f"sizes of {self.seed}"), random.Random(f"words of {self.seed}")
-        self.told: Numbers = {}
         self.store = _open(self.path)
         self.plane = self._new_plane(self.store)
 
@@ -149,7 +159,7 @@ class Run:
             if self.clock.now() < FAULTS_UNTIL or any(i.kind == "grow" for i in self.store.ledger.intents()):
                 resize(leader, self.sizes, [self.cluster.node(node.name) for node in NODES])
             if self.seed % TOLD_EVERY == 0 and self.clock.now() < FAULTS_UNTIL:
-                tell(leader, self.words, self.told)
+                tell(leader, self.words, self.gates.told)
         except Killed:
             self.kills += 1
             self.store.close()  # it remembers nothing but its connections, and makes new ones
@@ -215,7 +225,7 @@ class Run:
         self.problems += judge.lost_jobs(submitted, records)
         self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
         self.problems += judge.too_many_retries(ran, records, AGAIN.max_retries)
-        self.problems += judge.mistold(self.cluster.tells.heard, ran, self.told)
+        self.problems += judge.mistold(self.cluster.tells.heard, ran, self.gates.told)
         self.problems += judge.leftovers(ran, self.store.ledger)
         if not self.kills and not self.pauses:
             self.problems += judge.unlawful_lives(submitted, self.store.history)

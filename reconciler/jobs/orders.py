@@ -20,13 +20,13 @@ def warning_of(claim: Claim, record: JobRecord, warned_at: Instant) -> TellGang:
     """What a gang is told whose time limit is near."""
     warning = record.spec.time_limit_warning
     until, signal = claim.limit_reached_at or warned_at, warning.signal if warning else ""
-    return TellGang(claim.job, claim.attempt, warned_at, "time-limit", until, signal)
+    return TellGang(claim.job, claim.attempt, int(warned_at), "time-limit", until, signal)
 
 
 def dump_of(claim: Claim, record: JobRecord, stuck_at: Instant, until: Instant) -> TellGang:
     """What the supervisors of a gang are told that seems to be stuck."""
     signal = record.spec.stuck.signal if record.spec.stuck else ""
-    return TellGang(claim.job, claim.attempt, stuck_at, "dump", until, signal)
+    return TellGang(claim.job, claim.attempt, int(stuck_at), "dump", until, signal)
 
 
 def watch_of(claim: Claim, record: JobRecord) -> Duration | None:
