@@ -127,6 +127,15 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
+class CallOff:
+    """Nobody needs a gang to stop any more, which has not been told to end yet."""
+
+    job: JobName
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class GiveBack:
     """Nothing of the attempt runs: its devices are free."""
 
@@ -198,7 +207,7 @@ class Restart:
 
 Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
 End = Succeed | Fail | TimeOut | GiveUp | Cull | Cancel | Abandon
-Stage = BeginSaving | BeginEnding
+Stage = BeginSaving | BeginEnding | CallOff
 Settlement = (
     Confirmation | AskToStop | AskToLeave | Restart | Stage | Outlive | Retry | End | Note | GiveBack | Forget | Send
 )
@@ -207,12 +216,10 @@ Settlement = (
 def leads_to(settlement: Settlement) -> JobState | None:
     """The state of a job once a settlement is true; None: as before, or (GiveBack) that depends on the job."""
     match settlement:
-        case ConfirmRunning():
+        case ConfirmRunning() | CallOff():
             return "running"
         case AskToStop(purpose=purpose):
             return "stopping" if purpose in ("end", "cull", "stuck") else "evicting"
-        case BeginSaving():
-            return "checkpointing"
         case Succeed():
             return "succeeded"
         case Fail() | TimeOut() | GiveUp():

@@ -15,8 +15,7 @@ from solver.world.workload import JobName
 class SqlMarks:
     """The part of Ledger that is about what is remembered of a claim."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     def mark(self, epoch: Epoch, job: JobName, attempt: int, marks: Marks) -> None:
         """One column of the claim's row."""
