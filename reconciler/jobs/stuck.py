@@ -17,7 +17,6 @@ from reconciler.jobs.orders import dump_of
 from reconciler.jobs.settlements import AskToStop, Note, Settlement
 from reconciler.jobs.stopping import is_untold, retold
 from reconciler.store.marks import Marks
-from solver.plan.reason import count
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import Stuck
 
@@ -112,7 +111,7 @@ def _seen(holding: Holding, still: Standstill) -> str:
     """What was seen, for people: whoever is behind the others is where to look first."""
     reports = _reports(holding.stays.tasks)
     if not reports:
-        return f"none of its {count(len(holding.staying), 'task')} has used a CPU or written to its log since {still.since}"
+        return f"no task has used a CPU or written to its log since {still.since}"
     last = min(reports, key=_step)
     place = f"{last.group}/{last.index} on {last.node}"
     first, least = max(map(_step, reports)), _step(last)
