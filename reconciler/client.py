@@ -27,6 +27,7 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.top import Top
+from reconciler.client_alerts import AlertCalls
 from reconciler.client_transport import (
     DEFAULT_PORT,
     DEFAULT_SERVER,
@@ -62,6 +63,7 @@ class Client:
     def __init__(self, server: str, token: str | None) -> None:
         self._transport = Transport(server, token)
         self.server = self._transport.server
+        self.alerts = AlertCalls(self._transport)
 
     def submit(self, name: JobName, spec: JobSpec, idempotency_key: str = "") -> JobView:
         """Submit a job; with a key, repeating it is harmless."""

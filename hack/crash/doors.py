@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from reconciler.backend import Backend, Epoch, TellGang
+from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from reconciler.store.sql.store import SqlStore
@@ -16,6 +17,9 @@ Moment = Literal["before", "after"]
 TaskName = tuple[JobName, int, str, int]
 """Job, attempt, group and index."""
 
+Told = tuple[JobName, int, int]
+"""Job, attempt, and the number of what it was told."""
+
 WRITES = {
     "jobs": ("finish", "retry"),
     "ledger": (
@@ -23,6 +27,7 @@ WRITES = {
         "resign",
         "claim",
         "ask",
+        "stage",
         "confirm_running",
         "mark",
         "release",
@@ -34,6 +39,7 @@ WRITES = {
         "repartition",
         "end_repartition",
     ),
+    "checkpoints": ("record", "judge", "doubt", "resume"),
     "history": ("record_round", "record_event"),
     "backend": ("submit", "partition", "forget"),
 }
@@ -55,15 +61,14 @@ class Gates:
     """The newest epoch that the stores gave out, and the newest that the backend heard of."""
     told_to_leave: set[TaskName] = field(default_factory=set)
     """Tasks that a gang was ever to go on without."""
-    told: dict[tuple[JobName, int], int] = field(default_factory=dict)
-    """The newest number that each attempt was sent, whether or not it came."""
+    tells: set[Told] = field(default_factory=set)
+    """Whatever a gang was ever told, whether or not the order arrived."""
 
     def call(self, door: str, name: str, act: Callable[..., Any], *args: Any) -> Any:
         """One write, with a gate on either side."""
-        self._pass(f"{door}.{name}", "before")
         if name == "submit" and isinstance(args[0], TellGang):
-            key = args[0].job, args[0].attempt
-            self.told[key] = max(self.told.get(key, 0), args[0].number)
+            self.tells.add((args[0].job, args[0].attempt, args[0].number))
+        self._pass(f"{door}.{name}", "before")
         result = act(*args)
         self._watch(door, name, args, result)
         self._pass(f"{door}.{name}", "after")
@@ -106,6 +111,7 @@ class Doors:
     jobs: JobSource
     ledger: Ledger
     history: History
+    checkpoints: CheckpointRegistry
     backend: Backend
 
     @classmethod
@@ -115,5 +121,6 @@ class Doors:
             cast("JobSource", _Door("jobs", store.jobs, gates)),
             cast("Ledger", _Door("ledger", store.ledger, gates)),
             cast("History", _Door("history", store.history, gates)),
+            cast("CheckpointRegistry", _Door("checkpoints", store.checkpoints, gates)),
             cast("Backend", _Door("backend", backend, gates)),
         )

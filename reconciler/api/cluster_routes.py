@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
+from reconciler.api.alert_views import alert_conditions
 from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
@@ -82,7 +83,9 @@ class ClusterRoutes:
         """Conditions, revisions, the leader, and how many jobs are in which state."""
         view = job_viewer(self._services)
         states = Counter(view(record).state for record in self._services.jobs.live_jobs())
-        return answer(msgspec.structs.replace(self._services.status(), live_jobs=dict(states)))
+        status = self._services.status()
+        conditions = (*status.conditions, *alert_conditions(self._services.alerts.standings().values()))
+        return answer(msgspec.structs.replace(status, conditions=conditions, live_jobs=dict(states)))
 
     def policy(self, if_none_match: Annotated[str, Header()] = "") -> Response:
         """The policy in force; with If-None-Match only if it is another than the one of that ETag."""

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
+from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import Claim, History, Ledger
@@ -50,6 +51,10 @@ class Stores(Protocol):
     def checkpoints(self) -> CheckpointRegistry:
         """What jobs have saved."""
 
+    @property
+    def alerts(self) -> AlertDeliveries:
+        """How far webhooks are."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -76,6 +81,10 @@ class SqlStores:
     @property
     def checkpoints(self) -> CheckpointRegistry:
         return self._store.checkpoints
+
+    @property
+    def alerts(self) -> AlertDeliveries:
+        return self._store.alerts
 
     def reopen(self) -> None:
         self.close()

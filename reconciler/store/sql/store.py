@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.history import SqlHistory
@@ -21,6 +22,7 @@ class SqlStore:
     ledger: SqlLedger
     history: SqlHistory
     checkpoints: SqlCheckpoints
+    alerts: SqlAlerts
 
     def close(self) -> None:
         """Close every connection."""
@@ -31,5 +33,10 @@ def open_store(where: Path | str) -> SqlStore:
     """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError."""
     database = Database(where)
     return SqlStore(
-        database, SqlJobSource(database), SqlLedger(database), SqlHistory(database), SqlCheckpoints(database)
+        database,
+        SqlJobSource(database),
+        SqlLedger(database),
+        SqlHistory(database),
+        SqlCheckpoints(database),
+        SqlAlerts(database),
     )
