@@ -208,10 +208,7 @@ class Ledger(Partitionings, Protocol):
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
 
     def mark(self, epoch: Epoch, job: JobName, attempt: int, marks: Marks) -> None:
-        """Remember this of an attempt, instead of what was remembered of it before.
-
-        Idempotent; without effect on one that holds nothing. Raises StaleEpochError.
-        """
+        """Remember this of an attempt, in place of what was; no effect on one that holds nothing. Raises StaleEpochError."""
 
     def grow(self, epoch: Epoch, intent: Intent) -> Claim:
         """All devices of more tasks for a gang that runs, and the intent to start them, in one transaction or not at all.
