@@ -30,6 +30,8 @@ from reconciler.jobs.settlements import (
     Fail,
     Forget,
     GiveBack,
+    GiveUp,
+    Note,
     Outlive,
     Restart,
     Retry,
@@ -55,7 +57,7 @@ class Settler(Deeds):
                 self._confirm(settlement)
             case AskToStop() | AskToLeave() | Restart():
                 self._ask(settlement)
-            case Succeed() | Fail() | TimeOut() | Cull() | Cancel() | Abandon():
+            case Succeed() | Fail() | TimeOut() | GiveUp() | Cull() | Cancel() | Abandon():
                 self._finish(settlement.job, outcome_of(settlement, self.plane.clock.now(), self.plane.logs))
             case GiveBack():
                 self._give_back(settlement)
@@ -65,6 +67,8 @@ class Settler(Deeds):
                 self._keep_failure(settlement)
             case Forget(job, attempt):
                 self.forget(job, attempt)
+            case Note():
+                self._remember(settlement)
             case Send(order):
                 self.send(order)
 
@@ -74,7 +78,7 @@ class Settler(Deeds):
                 self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
                 self.note("running", job, f"all tasks of attempt {attempt} run", "running", attempt)
                 if unwatched:
-                    told = "nobody says what its tasks do: its idle limit is not kept as long as that is so"
+                    told = "nobody says what its tasks do: as long as that is so, it is not known to be idle or stuck"
                     self.note("unwatched", job, told)
             case ConfirmGrown(job, attempt):
                 self.plane.ledger.confirm_grown(self.epoch, job, attempt)
@@ -100,6 +104,14 @@ class Settler(Deeds):
             record, policy = self.plane.jobs.job(job), self.plane.policies.current().policy
             grace = policy.grace(Job(job, record.submitted_at, record.spec))
         self.stop(msgspec.structs.replace(intent, deadline=now.after(grace)), cause)
+
+    def _remember(self, seen: Note) -> None:
+        """What was decided is on record before anybody is told: the next leader goes on from there."""
+        self.plane.ledger.mark(self.epoch, seen.job, seen.attempt, seen.marks)
+        if seen.kind:
+            self.note(seen.kind, seen.job, seen.cause, attempt=seen.attempt)
+        if seen.order is not None:
+            self.send(seen.order)
 
     def _restart(self, due: Restart) -> None:
         now = self.plane.clock.now()

@@ -10,6 +10,7 @@ from reconciler.documents.problem import Problem
 from reconciler.jobs.eligible import Block
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import ArrayElement, JobOutcome, JobState
+from reconciler.store.marks import Marks
 from reconciler.store.protocols import Event, RoundSummary
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
@@ -34,6 +35,7 @@ class JobView(Payload, frozen=True, kw_only=True):
 
     `failures`: attempts that failed and were followed by another. `block`: what keeps rounds from being asked about it.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
+    `marks`: when a running job was told that its time limit is near, and since when it is stuck.
     `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
 
@@ -56,6 +58,7 @@ class JobView(Payload, frozen=True, kw_only=True):
     block: Block | None = None
     array: ArrayElement | None = None
     pipeline: str = ""
+    marks: Marks = Marks()
     redacted: bool = False
 
 

@@ -14,6 +14,7 @@ from reconciler.jobs.idleness import activity_of, idle_for
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
+from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
 from solver.extent import extent_of
 from solver.plan.extent import Extent
@@ -55,6 +56,7 @@ def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
             running_since=claim.running_since if claim else None,
             time_limit=claim.time_limit if claim else None,
             idle_limit=claim.idle_limit if claim else None,
+            marks=claim.marks if claim else Marks(),
             activity=_activity(claim, sighted) if claim else None,
             tasks=claim.tasks if claim else (),
             cancel_requested_by=record.cancel_requested_by,
@@ -84,7 +86,8 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         hosts = dict.fromkeys(task.node for task in view.tasks)
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
         apart = (f"its tasks are {extent}",) if extent else ()
-        return (f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}", *apart, *_idle_words(view))
+        held = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
+        return (*_stuck_words(view), held, *apart, *_idle_words(view), *_warned_words(view))
     if view.block is not None:
         return (str(view.block),)
     return verdict_words(verdict) if verdict else ("no round has looked at it yet",)
@@ -103,6 +106,18 @@ def _idle_words(view: JobView) -> Iterator[str]:
         yield f"nobody says what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
     elif idle_for(view.activity):
         yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
+
+
+def _stuck_words(view: JobView) -> Iterator[str]:
+    marks = view.marks
+    if marks.stuck_at is not None:
+        yield f"it is stuck: it has made no progress since {marks.still_since}; its tasks' logs have a dump of {marks.stuck_at}"
+
+
+def _warned_words(view: JobView) -> Iterator[str]:
+    marks = view.marks
+    if marks.warned_at is not None and view.running_since is not None and view.time_limit is not None:
+        yield f"its time limit is over at {view.running_since.after(view.time_limit)}; its tasks were told at {marks.warned_at}"
 
 
 def verdict_words(verdict: Verdict) -> tuple[str, ...]:

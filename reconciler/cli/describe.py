@@ -106,6 +106,10 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     idle_limit = job.idle_limit or spec.idle_limit
     if idle_limit:
         yield "Idle limit", f"{idle_limit}{_idleness(job)}"
+    if spec.time_limit_warning:
+        yield "Warned", f"{spec.time_limit_warning.before} before its time limit"
+    if spec.stuck:
+        yield "If stuck", f"{spec.stuck.action} after {spec.stuck.after} without progress"
     if job.redacted:
         yield "Left out", "command, environment and output: they are for the job's own team"
     yield "Why", "\n".join(description.why.words)

@@ -55,6 +55,7 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     yield from _array_problems(job)
     yield from _service_problems(job)
     yield from _secret_problems(job)
+    yield from _stuck_problems(job)
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
@@ -106,6 +107,19 @@ def _secret_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             message = f"there is a second {use.file or use.env} beside that of the secret {use}"
             yield job.problem(at, "duplicate-secret", message, "Give each variable and file a name of its own.")
         given |= {use.env, f"file {use.file}"} - {"", "file "}
+
+
+def _stuck_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    stuck = job.value.stuck
+    if stuck is None:
+        return
+    if job.value.type == "service":
+        message = "a service is never stuck: its replicas wait for work, each of its own"
+        yield job.problem(("spec", "stuck"), "service-never-stuck", message, "Delete stuck.")
+    elif stuck.action == "retry" and not job.value.retry_policy:
+        message = "action: retry leaves it to the job's retryPolicy, and it has none"
+        fix = "Name a retryPolicy, or set action to notify or fail."
+        yield job.problem(("spec", "stuck", "action"), "retry-without-policy", message, fix)
 
 
 def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:

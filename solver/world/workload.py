@@ -91,7 +91,7 @@ class TopologyRequest(Document, frozen=True):
         return frozenset((*every, *((self.required,) if self.required else ())))
 
 
-CheckpointSignal = Literal["", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"]
+TaskSignal = Literal["", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"]
 
 
 class Checkpoint(Document, frozen=True):
@@ -104,7 +104,28 @@ class Checkpoint(Document, frozen=True):
     interval: Duration
     grace: Duration | None = None
     storage: str = ""
-    signal: CheckpointSignal = ""
+    signal: TaskSignal = ""
+
+
+class TimeLimitWarning(Document, frozen=True):
+    """So long `before` its time limit a job is told that it is near. `signal`: what its tasks are sent then; "": nothing."""
+
+    before: Duration
+    signal: TaskSignal = ""
+
+
+StuckAction = Literal["notify", "retry", "fail"]
+
+
+class Stuck(Document, frozen=True):
+    """A job that has made no progress for `after` is dumped into its log, and then what `action` says follows.
+
+    `signal`: what its tasks are sent with the dump, such as one at which Python writes down its stacks; "": nothing.
+    """
+
+    after: Duration
+    action: StuckAction = "notify"
+    signal: TaskSignal = ""
 
 
 JobType = Literal["gang", "service", "interactive"]
@@ -157,7 +178,8 @@ class JobSpec(Document, frozen=True):
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
-    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane) and `secrets`.
+    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane), `secrets`,
+    `time_limit_warning` and `stuck`.
     """
 
     queue: QueueName
@@ -176,6 +198,8 @@ class JobSpec(Document, frozen=True):
     array: JobArray | None = None
     retry_policy: str = ""
     secrets: tuple[SecretUse, ...] = ()
+    time_limit_warning: TimeLimitWarning | None = None
+    stuck: Stuck | None = None
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""

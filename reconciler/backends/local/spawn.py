@@ -43,11 +43,11 @@ class Supervisors:
             for own in (taskfiles.WORK, taskfiles.SAID):
                 (folder / own).mkdir(mode=0o700, exist_ok=True)
             self._terms.hand_over(attempt, folder, accepted.order.user)
-            limit = accepted.order.idle_limit
+            watch = accepted.order.watch
             content = {
                 "command": command_of(accepted.order, task),
                 **self._terms.of_task(accepted.order, {**environment, **file_variables(folder)}),
-                "lookEveryS": look_every(limit).seconds if limit else None,
+                "lookEveryS": look_every(watch).seconds if watch else None,
                 "memoryLimit": int(group_of(accepted.order, task).shape.memory),
                 "growth": accepted.growth,
             }

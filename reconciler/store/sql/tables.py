@@ -100,6 +100,7 @@ claims = Table(
     Column("growth", Integer, nullable=False),  # how often it has grown
     Column("ran_gpu_ms", BigInteger, nullable=False),  # what it has run until its size changed last
     Column("sized_at", BigInteger),  # when that was; absent: never
+    Column("marks", Text),  # a Marks; absent: nothing is remembered
 )
 
 # A whole GPU is held in 1000 parts, a share in fewer. That they never add up to more is checked in the transaction that
