@@ -172,6 +172,7 @@ class Run:
             doors.ledger,
             doors.history,
             store.checkpoints,
+            store.interventions,
             doors.backend,
             self.backend,
             FixedPolicy(),

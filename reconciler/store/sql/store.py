@@ -8,6 +8,7 @@ from pathlib import Path
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.history import SqlHistory
+from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.ledger import SqlLedger
 
@@ -21,6 +22,7 @@ class SqlStore:
     ledger: SqlLedger
     history: SqlHistory
     checkpoints: SqlCheckpoints
+    interventions: SqlInterventions
 
     def close(self) -> None:
         """Close every connection."""
@@ -31,5 +33,10 @@ def open_store(where: Path | str) -> SqlStore:
     """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError."""
     database = Database(where)
     return SqlStore(
-        database, SqlJobSource(database), SqlLedger(database), SqlHistory(database), SqlCheckpoints(database)
+        database,
+        SqlJobSource(database),
+        SqlLedger(database),
+        SqlHistory(database),
+        SqlCheckpoints(database),
+        SqlInterventions(database),
     )

@@ -1,0 +1,45 @@
+"""What the loop does about interventions: it ends those that are over, and takes back what was promised to jobs that are held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reconciler.deeds import Deeds
+from reconciler.interventions.effects import held
+from reconciler.interventions.endings import endings
+from reconciler.jobs.states import state_after
+from solver.rules.policy import Policy
+from solver.world.cluster import Node
+from solver.world.workload import JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Hands(Deeds):
+    """What a leader does about interventions."""
+
+    def settle(self, policy: Policy, declared: Iterable[Node]) -> int:
+        """Make true what follows from interventions, the policy and the clock; returns how much that was."""
+        interventions, now = self.plane.interventions.in_force(), self.plane.clock.now()
+        if not interventions:
+            return 0
+        records = self.plane.jobs.live_jobs()
+        over = tuple(endings(interventions, now, policy, declared, {record.name for record in records}))
+        for each in over:
+            self.plane.interventions.end(self.epoch, each.intervention.number, now, each.ending, self.plane.holder)
+            self.note(each.ending, each.intervention.subject.name, each.cause)
+        return len(over) + self._take_back(held(interventions, records, policy, now))
+
+    def _take_back(self, held: Iterable[JobName]) -> int:
+        """Nothing is kept free for a job that may not begin: others could use it, and rounds do not know of the job."""
+        ledger = self.plane.ledger
+        holding = {claim.job for claim in ledger.claims()}
+        promised = {intent.job for intent in ledger.intents() if intent.kind == "nominate"}
+        promised |= {reservation.holder for reservation in ledger.reservations()}
+        taken = sorted((promised - holding).intersection(held))
+        for job in taken:
+            ledger.withdraw(self.epoch, job)
+            ledger.unreserve(self.epoch, job)
+            last = ledger.attempts().get(job, 0)
+            self.note("withdrawn", job, "it is held by hand", state_after(self.plane.jobs.job(job), last))
+        return len(taken)
