@@ -90,6 +90,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     if job.suspended_by:
         yield "Suspended", f"by {job.suspended_by}"
+    if job.boost:
+        yield "Boosted", f"by {job.boost.author} until {local(job.boost.until)}: {job.boost.reason}"
     for failure in job.failures:
         said = failure.message.splitlines()[0] if failure.message else failure.kind
         yield f"Attempt {failure.attempt}", f"{'went on after' if failure.outlived else 'failed'}: {said}"

@@ -45,6 +45,7 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         watch.status,
         runner.wake,
         plane.checkpoints,
+        plane.interventions,
         watch.operations,
         watch.access,
     )

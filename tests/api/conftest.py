@@ -89,6 +89,7 @@ class Site:
             ),
             wake=self.wake,
             checkpoints=self.store.checkpoints,
+            interventions=self.store.interventions,
             operations=lambda: self.operations,
             access=lambda: self.access,
         )
