@@ -153,15 +153,28 @@ def _place(target: str, name: str, path: str) -> dict[str, Any]:
     return {"name": name, "path": relative, "size": size, "sha256": sha256}
 
 
+def _membership() -> tuple[int, int]:
+    """This task's rank and the size of the gang: as it is now, where somebody says so, else as it began."""
+    began = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    try:
+        with open(os.environ.get("QUORATE_GANG_FILE", ""), encoding="utf-8") as file:
+            world = json.load(file)["world"]
+    except FileNotFoundError:
+        return began
+    own = [member["rank"] for member in world if f"{member['group']}.{member['index']}" == _task()]
+    return (own[0], len(world)) if own else began
+
+
 def _part(step: int, shards: Sequence[dict[str, Any]], request: int) -> dict[str, Any]:
+    rank, world_size = _membership()
     return {
         "job": os.environ.get("QUORATE_JOB", ""),
         "attempt": int(os.environ.get("QUORATE_ATTEMPT", "1")),
         "step": step,
         "group": os.environ.get("QUORATE_GROUP", "worker"),
         "index": int(os.environ.get("QUORATE_INDEX", "0")),
-        "rank": int(os.environ.get("RANK", "0")),
-        "worldSize": int(os.environ.get("WORLD_SIZE", "1")),
+        "rank": rank,
+        "worldSize": world_size,
         "answers": request,
         "shards": list(shards),
         "writtenAt": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),  # noqa: UP017  (datetime.UTC is of Python 3.11)

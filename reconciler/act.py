@@ -8,6 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.causes import names_of, nodes_of, why_evicted
+from reconciler.checkpoints.record import CheckpointKey
+from reconciler.checkpoints.resume import resume_point
+from reconciler.checkpoints.saving import saving_of
+from reconciler.checkpoints.turns import storage_of
 from reconciler.deeds import Deeds
 from reconciler.jobs.dependencies import abandoned, depended_on
 from reconciler.jobs.evidence import Evidence, tails_of
@@ -22,6 +26,7 @@ from reconciler.observe import records_of
 from reconciler.operations import Operations
 from reconciler.partition import Partitioner
 from reconciler.settled import Settler
+from reconciler.store.checkpoints import CheckpointGoneError
 from reconciler.store.protocols import Claim, ClaimRefusedError, PastUse
 from solver.plan.plan import (
     Bind,
@@ -55,7 +60,9 @@ class Leader(Deeds):
         partitioned = Partitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
         records, ground = records_of(self.plane, claims), Ground(sighted.nodes, self.changing())
-        evidence = Evidence(operations, declared, tails_of(records, claims, sighted, self.plane.logs))
+        tails = tails_of(records, claims, sighted, self.plane.logs)
+        saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
+        evidence = Evidence(operations, declared, tails, saving)
         decided = (
             *settlements(records, claims, intents, sighted, self.plane.clock.now(), ground, evidence),
             *abandoned(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
@@ -171,6 +178,11 @@ class Leader(Deeds):
 
     def _bind(self, step: Bind) -> bool:
         now = self.plane.clock.now()
+        try:
+            self._go_on(step)
+        except CheckpointGoneError as gone:
+            self.note("bind-refused", step.job, str(gone))
+            return False
         intent = Intent("start", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         claim = Claim(
             step.job, step.attempt, step.tasks, since=now, time_limit=step.time_limit, idle_limit=step.idle_limit
@@ -183,6 +195,18 @@ class Leader(Deeds):
         self.note("bound", step.job, f"attempt {step.attempt} on {nodes_of(step.tasks)}", "starting")
         self.begin(order_of(intent, claim, self.plane.jobs.job(step.job)), step.tasks)
         return True
+
+    def _go_on(self, step: Bind) -> None:
+        """Note from which checkpoint an attempt begins, before it does. Raises CheckpointGoneError."""
+        spec = self.plane.jobs.job(step.job).spec
+        if spec.checkpoint is None:
+            return
+        policies = self.plane.policies.current().operations.storages
+        resume = resume_point(self.plane.checkpoints, step.job, storage_of(spec, policies))
+        if resume is not None:
+            key = CheckpointKey(step.job, resume.attempt, resume.step)
+            self.plane.checkpoints.resume(self.epoch, key, step.attempt)
+            self.note("resumes", step.job, str(resume))
 
     def _note_waiting(self, kind: str, job: JobName, cause: str) -> None:
         """One line on record of a job that waits, or of the holder of a document's reservation."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.backend import BackendUnreachableError, Epoch, Order, StopGang
+import msgspec
+
+from reconciler.backend import BackendUnreachableError, Epoch, GrowGang, Order, StartGang, StopGang
 from reconciler.causes import names_of
+from reconciler.checkpoints.resume import begun_from, checkpoint_environment, resume_point
+from reconciler.checkpoints.turns import storage_of
 from reconciler.control import ControlPlane
 from reconciler.jobs.ground import gpus_of
 from reconciler.jobs.orders import order_of
@@ -27,10 +31,21 @@ class Deeds:
     epoch: Epoch
 
     def stop(self, intent: Intent, cause: str) -> None:
-        """Ask a gang to stop."""
+        """Ask a gang to stop; one that goes on later saves its work first, if it can."""
+        if intent.sends_back and self._saves(intent):
+            intent = msgspec.structs.replace(intent, stage="waits-to-save")
         self.plane.ledger.ask(self.epoch, intent)
         self.note("asked-to-stop", intent.job, cause, stopping_state(intent))
-        self.send(StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at)))
+        if intent.stage == "ends":
+            self.send(StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at)))
+
+    def _saves(self, stop: Intent) -> bool:
+        """It runs, and where its checkpoints go is known."""
+        spec, policies = self.plane.jobs.job(stop.job).spec, self.plane.policies.current().operations.storages
+        if storage_of(spec, policies) is None:
+            return False
+        claims = self.plane.ledger.claims()
+        return any(claim.job == stop.job and claim.running_since is not None for claim in claims)
 
     def ask_to_leave(self, intent: Intent, cause: str) -> None:
         """Ask some tasks to leave a gang that goes on without them."""
@@ -52,11 +67,26 @@ class Deeds:
 
     def send(self, order: Order) -> None:
         """Tell the backend; what is not answered is told again by a later pass."""
+        if isinstance(order, StartGang | GrowGang):
+            order = msgspec.structs.replace(order, environment={**order.environment, **self._continuation(order)})
         try:
             self.plane.backend.submit(order, self.epoch)
         except BackendUnreachableError as unknown:
             # Its intent stays in the ledger, so a later pass sends it again until its effect is seen.
             self.note("unanswered", order.job, f"{order.id}: {unknown}")
+
+    def _continuation(self, order: StartGang | GrowGang) -> dict[str, str]:
+        """Where its checkpoints go, and from which of them it goes on: that which was noted before it began."""
+        checkpoint = order.spec.checkpoint
+        if checkpoint is None:
+            return {}
+        policy = storage_of(order.spec, self.plane.policies.current().operations.storages)
+        if isinstance(order, GrowGang):
+            # Who joins later catches up from what the gang has saved since.
+            resume = resume_point(self.plane.checkpoints, order.job, policy)
+        else:
+            resume = begun_from(self.plane.checkpoints, order.job, order.attempt)
+        return checkpoint_environment(order.job, checkpoint.interval, policy, resume)
 
     def forget(self, job: JobName, attempt: int) -> None:
         """Nobody needs to hear of an attempt any more."""

@@ -67,7 +67,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     leader.accrue(policy, declared)
     settled = leader.settle(sighted, operations, declared) + Hands(plane, leader.epoch).settle(policy, declared)
     laps.end("settle")
-    snapshot = leader.wind(observe(plane, sighted, declared, policy), policy, revision)
+    snapshot = leader.wind(observe(plane, sighted, declared, policy, operations), policy, revision)
     laps.end("observe")
     plan, solution = plane.solve(snapshot, policy)
     laps.end("solve")

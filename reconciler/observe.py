@@ -6,6 +6,7 @@ from collections.abc import Collection, Container, Iterable
 
 import msgspec
 
+from reconciler.checkpoints.unread import unread
 from reconciler.control import ControlPlane
 from reconciler.interventions.effects import about, held
 from reconciler.jobs.dependencies import depended_on
@@ -13,6 +14,7 @@ from reconciler.jobs.eligible import blocks
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import phase_of, state_of
+from reconciler.operations import Operations
 from reconciler.store.protocols import Claim
 from solver.rules.costs import near
 from solver.rules.durations import quantiles
@@ -32,12 +34,18 @@ def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord,
     return (*live, *(plane.jobs.job(claim.job) for claim in claims if claim.job not in names))
 
 
-def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], policy: Policy) -> Snapshot:
+def observe(
+    plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], policy: Policy, operations: Operations
+) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
     served, now = plane.ledger.served(), plane.clock.now()
-    records, by_hand = records_of(plane, claims), plane.interventions.in_force()
-    tallies = plane.jobs.tallies(depended_on(records))
+    records, holding = records_of(plane, claims), [claim.job for claim in claims]
+    by_hand, tallies = plane.interventions.in_force(), plane.jobs.tallies(depended_on(records))
+    unread_now = unread(records, attempts, operations.storages, plane.checkpoints)
+    # Who has been promised devices for its next attempt goes on from what was intact when it was read last.
+    promised = {intent.job for intent in intents if intent.kind == "nominate"}
+    awaited = {job: step for job, step in unread_now.items() if job not in promised}
     jobs = tuple(
         _jobs(
             records,
@@ -46,7 +54,7 @@ def observe(plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], pol
             attempts,
             plane.ledger.evictions(),
             served,
-            blocks(records, now, [claim.job for claim in claims], tallies, held(by_hand, records, policy, now)),
+            blocks(records, now, holding, tallies, awaited, held(by_hand, records, policy, now)),
             about(by_hand, "boost", "job", now),
         )
     )

@@ -18,6 +18,11 @@ class Operations(Document, frozen=True):
     retry: tuple[RetryPolicy, ...] = ()
     access: AccessPolicy | None = None
 
+    @property
+    def storages(self) -> dict[str, CheckpointPolicy]:
+        """The CheckpointPolicies by name."""
+        return {policy.name: policy for policy in self.checkpoints}
+
     def retry_policy(self, name: str) -> RetryPolicy:
         """The RetryPolicy of this name; NO_RETRIES where a job names none, or one that a later revision no longer has."""
         return next((policy for policy in self.retry if policy.name == name), NO_RETRIES)

@@ -8,8 +8,9 @@ import msgspec
 
 from reconciler.backend import StopGang
 from reconciler.causes import names_of, nodes_of
+from reconciler.checkpoints.lost import lost_words
 from reconciler.deeds import Deeds
-from reconciler.jobs.orders import order_of
+from reconciler.jobs.orders import order_of, request_to_save
 from reconciler.jobs.outcome import outcome_of
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.replicas import RESTART_DEADLINE
@@ -38,8 +39,8 @@ from reconciler.jobs.settlements import (
 )
 from reconciler.jobs.states import state_after, stopping_state
 from reconciler.jobs.stopping import STOP_GRACE
-from solver.world.inflight import Intent, StopStage
-from solver.world.workload import JobName
+from solver.world.inflight import Intent, StopPurpose, StopStage
+from solver.world.workload import Job, JobName
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,20 @@ class Settler(Deeds):
     def _ask(self, wanted: AskToStop | AskToLeave | Restart) -> None:
         match wanted:
             case AskToStop(job, attempt, cause, purpose):
-                now = self.plane.clock.now()
-                self.stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE), purpose=purpose), cause)
+                self._ask_to_stop(job, attempt, cause, purpose)
             case AskToLeave(job, attempt, tasks, cause):
                 now = self.plane.clock.now()
                 self.ask_to_leave(Intent("shrink", job, attempt, now, now.after(STOP_GRACE), tasks), cause)
             case Restart():
                 self._restart(wanted)
+
+    def _ask_to_stop(self, job: JobName, attempt: int, cause: str, purpose: StopPurpose) -> None:
+        now, grace = self.plane.clock.now(), STOP_GRACE
+        intent = Intent("stop", job, attempt, now, now.after(grace), purpose=purpose)
+        if intent.sends_back:
+            record, policy = self.plane.jobs.job(job), self.plane.policies.current().policy
+            grace = policy.grace(Job(job, record.submitted_at, record.spec))
+        self.stop(msgspec.structs.replace(intent, deadline=now.after(grace)), cause)
 
     def _restart(self, due: Restart) -> None:
         now = self.plane.clock.now()
@@ -109,10 +117,14 @@ class Settler(Deeds):
         self.note(outcome.state, job, outcome.message, outcome.state)
 
     def _give_back(self, over: GiveBack) -> None:
-        self.plane.ledger.release(self.epoch, over.job, over.attempt, self.plane.clock.now())
-        record = self.plane.jobs.job(over.job)
+        record, now = self.plane.jobs.job(over.job), self.plane.clock.now()
+        claim = next((claim for claim in self.plane.ledger.claims() if claim.job == over.job), None)
+        lost = "" if record.outcome or claim is None else lost_words(claim, self.plane.checkpoints.of(over.job), now)
+        if record.outcome is None and record.spec.checkpoint is not None:
+            self.plane.checkpoints.doubt(self.epoch, over.job)
+        self.plane.ledger.release(self.epoch, over.job, over.attempt, now)
         state = None if record.outcome else state_after(record, over.attempt)
-        self.note("released", over.job, f"nothing of attempt {over.attempt} runs", state)
+        self.note("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state)
 
     def _stage(self, reached: BeginSaving | BeginEnding) -> None:
         """Let a stop go on; one that has been confirmed since is left alone."""
@@ -126,3 +138,5 @@ class Settler(Deeds):
         self.note(stage, reached.job, reached.cause, stopping_state(further))
         if stage == "ends":
             self.send(StopGang(reached.job, reached.attempt, reached.grace))
+        else:
+            self.send(request_to_save(further, self.plane.jobs.job(reached.job)))

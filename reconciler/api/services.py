@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from reconciler.access.policy import AccessPolicy
 from reconciler.api.payloads import Status
 from reconciler.backend import Logs
+from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.clock import Clock
+from reconciler.control import NoPolicyError
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
@@ -51,3 +53,10 @@ class Services:
     interventions: Interventions
     operations: Callable[[], Operations]
     access: Callable[[], AccessPolicy | None] = lambda: None
+
+    def storages(self) -> dict[str, CheckpointPolicy]:
+        """The CheckpointPolicies in force by name; none before there is a policy."""
+        try:
+            return self.operations().storages
+        except NoPolicyError:
+            return {}

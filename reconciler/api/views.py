@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.api.services import Services
 from reconciler.backend import Activity
+from reconciler.checkpoints.unread import unread
 from reconciler.control import NoPolicyError
 from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
@@ -40,7 +41,9 @@ def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
     intents, reservations, attempts = ledger.intents(), ledger.reservations(), ledger.attempts()
     records, now, by_hand = services.jobs.live_jobs(), services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
-    blocked = blocks(records, now, claims.keys(), tallies, held(by_hand, records, _policy(services), now))
+    unread_now = unread(records, attempts, services.storages(), services.checkpoints)
+    held_now = held(by_hand, records, _policy(services), now)
+    blocked = blocks(records, now, claims.keys(), tallies, unread_now, held_now)
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0

@@ -6,7 +6,7 @@ how far it has read, and begins that anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +19,7 @@ from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
 from reconciler.checkpoints.retention import expired
 from reconciler.checkpoints.storage import Storage, StorageUnusableError
 from reconciler.checkpoints.turns import storage_of
-from reconciler.checkpoints.verify import Verification, verify, verifying
+from reconciler.checkpoints.verify import Verification, verifying
 from reconciler.jobs.record import JobRecord
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.protocols import Claim, Event
@@ -78,7 +78,8 @@ class Keeper:
                     events.append(event)  # noqa: PERF402  (what happened before it failed did happen)
             except StorageUnusableError as error:
                 problems |= self._problem(policy, record.name, error)
-        events += self._verify(epoch, policies, problems, now)
+        waiting = [record.name for record in records if record.outcome is None and record.name not in running]
+        events += self._verify(epoch, policies, waiting, problems, now)
         return Kept(tuple(events), problems)
 
     def _look(
@@ -137,12 +138,17 @@ class Keeper:
             yield self._event(now, DELETED, checkpoint.key, f"CheckpointPolicy {policy.name} keeps it no longer")
 
     def _verify(
-        self, epoch: Epoch, policies: Mapping[str, CheckpointPolicy], problems: dict[str, str], now: Instant
+        self,
+        epoch: Epoch,
+        policies: Mapping[str, CheckpointPolicy],
+        waiting: Collection[JobName],
+        problems: dict[str, str],
+        now: Instant,
     ) -> Iterator[Event]:
         """Read on where the last step stopped, until this one has read its share."""
         left = self.bytes_per_step
         verified = {name for name, policy in policies.items() if policy.verify and name not in problems}
-        for checkpoint in self.registry.unjudged(verified):
+        for checkpoint in self.registry.unjudged(verified, waiting):
             if left <= 0 or checkpoint.storage in problems:
                 continue
             folder = StepFolder(checkpoint.attempt, checkpoint.step)
@@ -176,33 +182,6 @@ class Keeper:
 
     def _event(self, now: Instant, kind: str, key: CheckpointKey, cause: str) -> Event:
         return Event(now, kind, key.job, f"step {key.step} of attempt {key.attempt}: {cause}", self.actor)
-
-
-def verify_now(
-    registry: CheckpointRegistry,
-    epoch: Epoch,
-    job: JobName,
-    bytes_max: int,
-    open_storage: Callable[[str], Storage] = Storage,
-) -> None:
-    """Read the checkpoints of a job again, the newest first, until one is intact: before it goes on from that one.
-
-    Reads what was verified before too: it may have been damaged since. Stops before one that is larger than what is left of
-    `bytes_max`, which stays as it is judged. Raises StorageUnusableError, StaleEpochError.
-    """
-    left = bytes_max
-    for checkpoint in registry.of(job):
-        if checkpoint.state not in ("published", "verified"):
-            continue
-        left -= checkpoint.size
-        if left < 0:
-            return
-        folder = StepFolder(checkpoint.attempt, checkpoint.step)
-        storage = open_storage(checkpoint.url.removesuffix(f"/{folder}"))
-        findings = verify(storage, job, folder, checkpoint.digest)
-        registry.judge(epoch, checkpoint.key, findings)
-        if not findings:
-            return
 
 
 def _remove(storage: Storage, folder: StepFolder) -> None:

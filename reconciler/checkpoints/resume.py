@@ -49,6 +49,13 @@ def resume_point(registry: CheckpointRegistry, job: JobName, policy: CheckpointP
     return None
 
 
+def begun_from(registry: CheckpointRegistry, job: JobName, attempt: int) -> Resume | None:
+    """What an attempt was noted to begin from; None: it began anew."""
+    noted = (one for one in registry.of(job) if one.resumed_by == attempt and one.state not in ("corrupt", "deleted"))
+    found = next(noted, None)
+    return Resume(job, found.attempt, found.step, found.url) if found else None
+
+
 def checkpoint_environment(
     job: JobName, interval_ms: int, policy: CheckpointPolicy | None, resume: Resume | None
 ) -> dict[str, str]:

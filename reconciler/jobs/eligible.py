@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from reconciler.interventions.effects import HeldByHand
 from reconciler.jobs.dependencies import Depends, unmet
@@ -24,6 +25,15 @@ class Suspended(Document, frozen=True, tag_field="block", tag="suspended"):
         return f"suspended by {self.by}, until it is resumed"
 
 
+class Unread(Document, frozen=True, tag_field="block", tag="unread"):
+    """Its newest checkpoint is read again before it goes on from there."""
+
+    step: int
+
+    def __str__(self) -> str:
+        return f"its checkpoint of step {self.step} is being read again, before it goes on from there"
+
+
 class Retrying(Document, frozen=True, tag_field="block", tag="retrying"):
     """Its last attempt failed, and the next begins no earlier than `until`."""
 
@@ -35,7 +45,7 @@ class Retrying(Document, frozen=True, tag_field="block", tag="retrying"):
         return f"attempt {self.attempt} ended by {self.kind}; it is tried again at {self.until}"
 
 
-Block = Suspended | Retrying | Depends | Throttled | HeldByHand
+Block = Suspended | Retrying | Unread | Depends | Throttled | HeldByHand
 
 
 def blocks(
@@ -43,19 +53,27 @@ def blocks(
     now: Instant,
     holding: Collection[JobName],
     tallies: Mapping[JobName, Tally],
-    held: Mapping[JobName, HeldByHand],
+    unread: Mapping[JobName, int] = MappingProxyType({}),
+    held: Mapping[JobName, HeldByHand] = MappingProxyType({}),
 ) -> dict[JobName, Block]:
     """What holds back each live job that may not begin now. One that is `holding` devices is not among those that begin.
 
-    `tallies`: what has become of all that jobs depend on. `held`: those that somebody lets not begin for a while.
+    `tallies`: what has become of all that jobs depend on. `unread`: the steps of checkpoints that are still to be read again.
+    `held`: those that somebody lets not begin for a while.
     """
     records = tuple(records)
-    found = {record.name: block for record in records for block in _first(_blocks_of(record, now, tallies, held))}
+    found = {
+        record.name: block for record in records for block in _first(_blocks_of(record, now, tallies, unread, held))
+    }
     return {**found, **throttled(records, holding, found)}
 
 
 def _blocks_of(
-    record: JobRecord, now: Instant, tallies: Mapping[JobName, Tally], held: Mapping[JobName, HeldByHand]
+    record: JobRecord,
+    now: Instant,
+    tallies: Mapping[JobName, Tally],
+    unread: Mapping[JobName, int],
+    held: Mapping[JobName, HeldByHand],
 ) -> Iterator[Block]:
     """The one that will last longest first: it is what the job's owner is told."""
     if record.outcome is not None:
@@ -70,6 +88,8 @@ def _blocks_of(
     last = record.last_failure
     if last is not None and last.not_before > now:
         yield Retrying(last.attempt, last.kind, last.not_before)
+    if record.name in unread:
+        yield Unread(unread[record.name])
 
 
 def _first(found: Iterator[Block]) -> Iterator[Block]:

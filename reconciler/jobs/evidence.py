@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.backend import Logs
+from reconciler.checkpoints.saving import NOTHING_SAVED, Saving
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import AttemptKey, Sighted
 from reconciler.jobs.tail import last_lines
@@ -16,11 +17,15 @@ from solver.world.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged."""
+    """`saving`: whose turn it is to save its work, and who has.
+
+    `tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged.
+    """
 
     operations: Operations
     nodes: tuple[Node, ...]
     tails: Mapping[AttemptKey, str]
+    saving: Saving = NOTHING_SAVED
 
 
 NO_EVIDENCE = Evidence(Operations(), (), {})

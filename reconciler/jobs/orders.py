@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from reconciler.backend import GrowGang, Order, StartGang, StopGang, StopTasks
+from reconciler.backend import GrowGang, Order, StartGang, StopGang, StopTasks, TellGang
+from reconciler.checkpoints.saving import request_number
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Claim
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
+
+
+def request_to_save(stop: Intent, record: JobRecord) -> TellGang:
+    """What a gang that is to leave is told first: to save its work."""
+    signal = record.spec.checkpoint.signal if record.spec.checkpoint else ""
+    return TellGang(stop.job, stop.attempt, request_number(stop), "checkpoint", stop.deadline, signal)
 
 
 def order_of(intent: Intent, claim: Claim, record: JobRecord) -> Order:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reconciler.checkpoints.saving import request_number
 from reconciler.jobs.holding import Holding
-from reconciler.jobs.orders import order_of
-from reconciler.jobs.settlements import AskToStop, BeginEnding, Send, Settlement
+from reconciler.jobs.orders import order_of, request_to_save
+from reconciler.jobs.settlements import AskToStop, BeginEnding, BeginSaving, Send, Settlement
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
 
@@ -30,13 +31,32 @@ def asked_by_people(holding: Holding) -> AskToStop | None:
 
 
 def settle_stop(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
-    """What follows for a gang that runs and has been asked to stop."""
+    """What follows for a gang that runs and has been asked to stop: it saves its work first, where it can."""
     claim, cancelled_by = holding.claim, holding.record.cancel_requested_by
-    if stop.stage != "ends" and cancelled_by:
-        cause = f"cancelled by {cancelled_by}: nobody needs what it would save"
-        return (BeginEnding(claim.job, claim.attempt, STOP_GRACE, cause),)
     if stop.stage == "ends":
         return tuple(resent(holding, "stop"))
+    if cancelled_by:
+        cause = f"cancelled by {cancelled_by}: nobody needs what it would save"
+        return (BeginEnding(claim.job, claim.attempt, STOP_GRACE, cause),)
+    if stop.stage == "saves":
+        return _settle_saving(holding, stop)
+    if claim.job in holding.evidence.saving.turns:
+        grace = Duration(stop.deadline - stop.asked_at)
+        return (BeginSaving(claim.job, claim.attempt, grace, f"it has {grace} to save its work"),)
+    return ()
+
+
+def _settle_saving(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
+    job, attempt = holding.claim.job, holding.claim.attempt
+    saved = holding.evidence.saving.answered(stop)
+    if saved is not None:
+        return (BeginEnding(job, attempt, STOP_GRACE, f"it has saved step {saved.step}"),)
+    if stop.deadline <= holding.now:
+        return (BeginEnding(job, attempt, STOP_GRACE, f"it has not saved its work by {stop.deadline}"),)
+    number = request_number(stop)
+    untold = any(task.state == "running" and task.told < number for task in holding.attempt.tasks)
+    if untold and holding.now - number >= RESEND_AFTER:
+        return (Send(request_to_save(stop, holding.record)),)
     return ()
 
 

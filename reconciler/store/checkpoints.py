@@ -19,13 +19,16 @@ class CheckpointGoneError(Exception):
 
 
 class CheckpointRegistry(Protocol):
-    """Checkpoints by job, attempt and step. States only go forward: published, then verified or corrupt, then deleted."""
+    """Checkpoints by job, attempt and step: published, then verified or corrupt, then deleted; who doubts one has it read again."""
 
     def record(self, epoch: Epoch, checkpoint: CheckpointRecord) -> None:
         """A checkpoint is whole; the first record of it stays. Raises StaleEpochError."""
 
     def judge(self, epoch: Epoch, key: CheckpointKey, findings: tuple[AnyFinding, ...]) -> None:
         """It was read again: corrupt with findings, verified without. A corrupt one stays corrupt. Raises StaleEpochError."""
+
+    def doubt(self, epoch: Epoch, job: JobName) -> None:
+        """An attempt is over: what was verified is to be read again before the next one goes on from it. Raises StaleEpochError."""
 
     def resume(self, epoch: Epoch, key: CheckpointKey, attempt: int) -> None:
         """An attempt is about to begin from it: noted before it does. Raises CheckpointGoneError, StaleEpochError."""
@@ -39,8 +42,10 @@ class CheckpointRegistry(Protocol):
     def newest_verified(self, job: JobName) -> CheckpointRecord | None:
         """The newest that verifies and is not deleted."""
 
-    def unjudged(self, storages: Collection[str], limit: int = 100) -> tuple[CheckpointRecord, ...]:
-        """Those in these storages that nobody has read again yet, the oldest record first."""
+    def unjudged(
+        self, storages: Collection[str], waiting: Collection[JobName] = (), limit: int = 100
+    ) -> tuple[CheckpointRecord, ...]:
+        """Those in these storages that are to be read again: of jobs that wait for it, newest first; then the oldest record."""
 
     def holders(self) -> tuple[JobName, ...]:
         """Jobs that have a checkpoint which is not deleted, sorted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from reconciler.backend import Epoch, StaleEpochError
-from reconciler.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper, verify_now
+from reconciler.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper
 from reconciler.checkpoints.manifest import MANIFEST, StepFolder
 from reconciler.checkpoints.policy import CheckpointPolicy, Retention
 from reconciler.checkpoints.resume import checkpoint_environment, resume_point
 from reconciler.checkpoints.storage import Storage, StorageUnusableError
+from reconciler.checkpoints.unread import unread
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Claim, Event
 from reconciler.store.sql.store import SqlStore, open_store
@@ -87,6 +88,9 @@ class Site:
         assert kept.problems == {}
         return [event.kind for event in kept.events]
 
+    def unread(self, begun: Collection[JobName] = (JOB,)) -> dict[JobName, int]:
+        return unread([self.record], begun, {"default": self.policy}, self.store.checkpoints)
+
     def states(self) -> list[tuple[int, str]]:
         return [(known.step, known.state) for known in self.store.checkpoints.of(JOB)]
 
@@ -131,7 +135,7 @@ def test_a_corrupt_checkpoint_is_passed_over_and_it_is_said_why(site: Site) -> N
     for step in (300, 400):
         site.save(step)
     (site.folder_of(400) / "worker.0" / "weights").write_bytes(b"w401" * 100)
-    assert site.step() == [PUBLISHED, PUBLISHED, VERIFIED, CORRUPT]
+    assert site.step() == [PUBLISHED, PUBLISHED, CORRUPT, VERIFIED]
     resume = resume_point(site.store.checkpoints, JOB, site.policy)
     assert resume is not None
     assert (resume.step, resume.url) == (300, f"{site.url}/{StepFolder(1, 300)}")
@@ -156,20 +160,41 @@ def test_damage_after_verification_is_found_before_a_job_goes_on(site: Site) -> 
         site.save(step)
     site.step()
     (site.folder_of(300) / "worker.0" / "optimiser").unlink()
-    verify_now(site.store.checkpoints, site.epoch, JOB, 10**6)
+    assert site.step() == [], "nobody reads again what nobody doubts"
+    site.store.checkpoints.doubt(site.epoch, JOB)
+    assert site.unread() == {JOB: 300}
+    site.step()
     assert site.states() == [(300, "corrupt"), (200, "verified"), (100, "verified")]
+    assert site.unread() == {}
 
 
-def test_what_is_too_large_to_be_read_before_a_start_stays_as_it_is(site: Site) -> None:
+def test_what_a_job_waits_for_is_read_first_and_the_newest_of_it(site: Site) -> None:
+    other = site.store.jobs.submit(JobName("other"), SAVES, "eve", site.now, "other")
+    for step in (100, 200):
+        site.save(step)
+    site.keeper.bytes_per_step = 0
+    site.step()
+    storages = {"default"}
+    assert [one.step for one in site.store.checkpoints.unjudged(storages)] == [100, 200]
+    assert [one.step for one in site.store.checkpoints.unjudged(storages, [JOB])] == [200, 100]
+    site.keeper.bytes_per_step = 1
+    site.keeper.step(site.epoch, {"default": site.policy}, [site.record, other], [], site.now)
+    for _ in range(8):
+        if dict(site.states())[200] == "verified":
+            break
+        site.step()
+    assert dict(site.states()) == {200: "verified", 100: "published"}
+
+
+def test_nobody_waits_for_a_checkpoint_that_nobody_reads(site: Site) -> None:
     site.save(100)
     site.keeper.bytes_per_step = 0
     site.step()
-    verify_now(site.store.checkpoints, site.epoch, JOB, 400)
-    assert site.states() == [(100, "published")]
-    resume = resume_point(site.store.checkpoints, JOB, site.policy)
-    assert resume is None
-    verify_now(site.store.checkpoints, site.epoch, JOB, 401)
-    assert site.states() == [(100, "verified")]
+    assert site.unread() == {JOB: 100}
+    assert site.unread(begun=()) == {}, "it has never held anything"
+    trusting = msgspec.structs.replace(site.policy, verify=False)
+    assert unread([site.record], [JOB], {"default": trusting}, site.store.checkpoints) == {}
+    assert unread([site.record], [JOB], {}, site.store.checkpoints) == {}, "the policy was withdrawn"
 
 
 def test_an_unverified_checkpoint_is_named_as_passed_over(site: Site) -> None:
@@ -353,7 +378,8 @@ def test_links_to_what_others_have_saved_are_not_followed(site: Site, linked: st
         (site.folder.parent / "thief" / str(StepFolder(1, 100))).symlink_to(site.folder_of(100))
     site.now = site.now.after(TWO_DAYS)
     site.keeper.step(site.epoch, {"default": site.policy}, [thief], (), site.now)
-    verify_now(site.store.checkpoints, site.epoch, JOB, 10**6)
+    site.store.checkpoints.doubt(site.epoch, JOB)
+    site.step()
     assert site.states() == [(100, "verified")]
     assert site.store.checkpoints.of(thief.name) == ()
 

@@ -62,7 +62,7 @@ def test_a_condition_is_met_open_or_hopeless(tally: Tally, met: str, hopeless: s
 
 def test_what_nobody_knows_is_waited_for() -> None:
     record = JobRecord(JobName("b"), spec("true", Dependency(JobName("a"))), "ada", NOW)
-    assert blocks([record], NOW, (), {}, {})[record.name] == Depends(record.spec.depends_on)
+    assert blocks([record], NOW, (), {})[record.name] == Depends(record.spec.depends_on)
     assert list(abandoned([record], (), {})) == []
 
 
@@ -128,7 +128,7 @@ def test_who_waits_for_something_else_leaves_its_turn_to_the_next() -> None:
     records = [element(index, 2) for index in range(5)]
     records[1] = msgspec.structs.replace(records[1], suspended_by="ada")
     records[2] = msgspec.structs.replace(records[2], cancel_requested_by="ada")
-    found = blocks(records, NOW, [JobName("s-0")], {}, {})
+    found = blocks(records, NOW, [JobName("s-0")], {})
     assert {name: str(block) for name, block in found.items()} == {
         "s-1": "suspended by ada, until it is resumed",
         "s-4": "array s runs 2 of at most 2 at a time; lower indices go first",
@@ -137,7 +137,7 @@ def test_who_waits_for_something_else_leaves_its_turn_to_the_next() -> None:
 
 def test_an_element_that_ended_and_still_holds_devices_counts() -> None:
     ended = element(0, 1, outcome=JobOutcome("succeeded", NOW))
-    found = blocks([ended, element(1, 1)], NOW, [ended.name], {}, {})
+    found = blocks([ended, element(1, 1)], NOW, [ended.name], {})
     assert found == {JobName("s-1"): Throttled(JobName("s"), 1, 1)}
 
 
@@ -178,7 +178,7 @@ def played(graph: Graph) -> list[str]:
     for _ in range(2 * len(records)):
         tallies = {record.name: _tally(record) for record in records}
         gone = {each.job for each in abandoned(records, (), tallies)}
-        held = blocks(records, NOW, (), tallies, {})
+        held = blocks(records, NOW, (), tallies)
         assert not gone - held.keys(), "what is abandoned was never offered"
         records = [_step(record, record.name in gone, record.name in held) for record in records]
     return [record.outcome.state if record.outcome else "live" for record in records]

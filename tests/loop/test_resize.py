@@ -70,7 +70,11 @@ def intents_of(site: Site) -> list[str]:
 
 def seen(site: Site) -> Job:
     """The job as a round sees it."""
-    return next(job for job in observe(site.only_plane, site.sighted(), NODES, site.policy).jobs if job.name == JOB)
+    return next(
+        job
+        for job in observe(site.only_plane, site.sighted(), NODES, site.policy, site.operations).jobs
+        if job.name == JOB
+    )
 
 
 def settle(site: Site, passes: int, after_s: int = 3, restarted: bool = False) -> None:

@@ -39,6 +39,12 @@ class SqlCheckpoints:
         with self._database.writing(epoch) as connection:
             connection.execute(update(checkpoints).where(_named(key), open_to_it).values(judged))
 
+    def doubt(self, epoch: Epoch, job: JobName) -> None:
+        """What was verified is published again, and no more."""
+        verified = (checkpoints.c.job == job) & (checkpoints.c.state == "verified")
+        with self._database.writing(epoch) as connection:
+            connection.execute(update(checkpoints).where(verified).values(state="published"))
+
     def resume(self, epoch: Epoch, key: CheckpointKey, attempt: int) -> None:
         """An attempt begins from it."""
         with self._database.writing(epoch) as connection:
@@ -62,13 +68,16 @@ class SqlCheckpoints:
         """The newest that verifies."""
         return next((checkpoint for checkpoint in self.of(job) if checkpoint.state == "verified"), None)
 
-    def unjudged(self, storages: Collection[str], limit: int = 100) -> tuple[CheckpointRecord, ...]:
-        """Those to be read again, the oldest first."""
-        waiting = and_(checkpoints.c.state == "published", checkpoints.c.storage.in_(sorted(storages)))
+    def unjudged(
+        self, storages: Collection[str], waiting: Collection[JobName] = (), limit: int = 100
+    ) -> tuple[CheckpointRecord, ...]:
+        """Those to be read again."""
+        unread = and_(checkpoints.c.state == "published", checkpoints.c.storage.in_(sorted(storages)))
         oldest_first = checkpoints.c.at, checkpoints.c.job, checkpoints.c.attempt, checkpoints.c.step
+        urgent = [one for job in sorted(waiting) for one in self.of(job) if _is_unread(one, storages)]
         with self._database.reading() as connection:
-            rows = connection.execute(select(checkpoints).where(waiting).order_by(*oldest_first).limit(limit)).all()
-        return tuple(self._read(row) for row in rows)
+            rows = connection.execute(select(checkpoints).where(unread).order_by(*oldest_first).limit(limit)).all()
+        return tuple(dict.fromkeys((*urgent[:limit], *(self._read(row) for row in rows))))[:limit]
 
     def holders(self) -> tuple[JobName, ...]:
         """Jobs that have one."""
@@ -80,6 +89,10 @@ class SqlCheckpoints:
         columns = row._asdict()
         columns["findings"] = self._database.read_document(row.findings, tuple[AnyFinding, ...])
         return CheckpointRecord(**columns | {"size": Memory(row.size), "at": Instant(row.at)})
+
+
+def _is_unread(checkpoint: CheckpointRecord, storages: Collection[str]) -> bool:
+    return checkpoint.state == "published" and checkpoint.storage in storages
 
 
 def _named(key: CheckpointKey) -> ColumnElement[bool]:

@@ -1,0 +1,63 @@
+"""What a gang that is to leave knows of its checkpoints: whether it may write one now, and which it has written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.checkpoints.policy import CheckpointPolicy
+from reconciler.checkpoints.record import CheckpointRecord
+from reconciler.checkpoints.turns import storage_of, turns
+from reconciler.jobs.record import JobRecord
+from reconciler.store.checkpoints import CheckpointRegistry
+from solver.world.inflight import Intent
+from solver.world.workload import JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """`turns`: who may begin to save its work. `saved`: the newest checkpoint of the attempt of each job that is to leave."""
+
+    turns: Collection[JobName] = ()
+    saved: Mapping[JobName, CheckpointRecord] = field(default_factory=dict)
+
+    def answered(self, stop: Intent) -> CheckpointRecord | None:
+        """The checkpoint by which a gang has answered what it was told; None: it has not."""
+        newest = self.saved.get(stop.job)
+        return newest if newest is not None and newest.answers >= request_number(stop) else None
+
+
+NOTHING_SAVED = Saving()
+
+
+def request_number(stop: Intent) -> int:
+    """The number of the request to save that belongs to a stop: the instant at which it was decided."""
+    return stop.staged_at or stop.asked_at
+
+
+def saving_of(
+    records: Iterable[JobRecord],
+    intents: Iterable[Intent],
+    policies: Mapping[str, CheckpointPolicy],
+    registry: CheckpointRegistry,
+) -> Saving:
+    """For every gang that is to leave and has not been told to end yet."""
+    by_name = {record.name: record for record in records}
+    stops = [intent for intent in intents if intent.kind == "stop" and intent.stage != "ends"]
+    if not stops:
+        return NOTHING_SAVED
+    storages = {stop.job: _storage(by_name[stop.job], policies) for stop in stops}
+    writing = [storages[stop.job] for stop in stops if stop.stage == "saves"]
+    wanting = sorted((stop.asked_at, stop.job) for stop in stops if stop.stage == "waits-to-save")
+    chosen = turns([(job, storages[job]) for _, job in wanting], writing, policies)
+    saved = {stop.job: newest for stop in stops for newest in _newest_of(registry, stop)}
+    return Saving(frozenset(chosen), saved)
+
+
+def _storage(record: JobRecord, policies: Mapping[str, CheckpointPolicy]) -> str:
+    policy = storage_of(record.spec, policies)
+    return policy.name if policy else ""
+
+
+def _newest_of(registry: CheckpointRegistry, stop: Intent) -> Iterable[CheckpointRecord]:
+    return [one for one in registry.of(stop.job) if one.attempt == stop.attempt and one.state != "deleted"][:1]
