@@ -1,14 +1,15 @@
 """The order inside each queue: who of its own waiting jobs is served before whom (DESIGN, `ordering.by`).
 
-One that is boosted is served first of its queue, SLO class and rank. It is as senior as the one whose place it takes and no more,
-so among queues its own is where it was; and it keeps its time of submission, so that it passes nobody elsewhere who has reached
-the highest age band. Who may evict whom is not asked here, and does not change.
+One that is boosted is served first of its queue, SLO class and rank; but where jobs take turns a boost has no effect, since who
+starts out of turn would only be evicted again. It is as senior as the one whose place it takes and no more, so among queues its
+own is where it was; and it keeps its time of submission, so that it passes nobody elsewhere who has reached the highest age band.
+Who may evict whom is not asked here, and does not change.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -41,30 +42,29 @@ def in_turn(
     for name, members in by_queue.items():
         by, takes_turns = ordering_of(tree, name).by, ordering_of(tree, name).turns is not None
         own = {job.name: _own(job, by, policy, seniority[job.name], precedence) for job in members}
-        last = {
-            job.name: job.name not in precedence.in_turn if takes_turns else not is_boosted(job, tree)
-            for job in members
-        }
-        yield sorted(members, key=lambda job: (seniority[job.name], last[job.name], own[job.name]))
+        without = {job.name for job in members if takes_turns and job.name not in precedence.in_turn}
+        boosted = {job.name for job in members if job.boosted and not takes_turns}
+        yield sorted(
+            members,
+            key=lambda job: (
+                seniority[job.name][:2],
+                job.name not in boosted,
+                seniority[job.name].bands_left,
+                job.name in without,
+                own[job.name],
+            ),
+        )
 
 
-def is_boosted(job: Job, tree: QueueTree) -> bool:
-    """Whether a boost has effect: where jobs take turns, one that starts out of turn would only be evicted again."""
-    return job.boosted and ordering_of(tree, job.spec.queue).turns is None
-
-
-def with_the_boosted(
-    jobs: Iterable[Job], seniority: Mapping[JobName, Seniority], tree: QueueTree
-) -> dict[JobName, Seniority]:
-    """A boosted job is as senior as the most senior one of its queue, SLO class and rank."""
-    jobs = tuple(jobs)
-    boosted = [job for job in jobs if is_boosted(job, tree)]
-    lines = {(job.spec.queue, *seniority[job.name][:2]): seniority[job.name] for job in boosted}
-    for job in jobs:
-        line = (job.spec.queue, *seniority[job.name][:2])
-        if line in lines:
-            lines[line] = min(lines[line], seniority[job.name])
-    return {**seniority} | {job.name: lines[job.spec.queue, *seniority[job.name][:2]] for job in boosted}
+def rising(line: Sequence[Job], seniority: Mapping[JobName, Seniority]) -> dict[JobName, Seniority]:
+    """The seniority of each job of a queue, given in its own order: no less than that of those behind it in its sub-layer."""
+    found: dict[JobName, Seniority] = {}
+    behind: Seniority | None = None
+    for job in reversed(line):
+        senior = seniority[job.name]
+        behind = min(senior, behind) if behind is not None and behind[:2] == senior[:2] else senior
+        found[job.name] = behind
+    return found
 
 
 def with_those_behind(

@@ -14,7 +14,7 @@ from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
 from solver.world.document import encode
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import JobArray, JobName, JobSpec, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import client_of, serving
 from tests.contracts.simulated_worlds import NODES
@@ -38,6 +38,21 @@ TABLE = {
     "POST /v1/jobs/{name}/suspend": STEER,
     "POST /v1/jobs/{name}/resume": STEER,
     "POST /v1/jobs/{name}/requeue": STEER,
+    "GET /v1/jobs/{name}/checkpoints": READ,
+    "POST /v1/jobs:test": {"mate", "mine", "lead", "admin", "alice"},
+    "POST /v1/groups": {"mate", "mine", "lead", "admin", "alice"},
+    "GET /v1/groups/{group}": SEE,
+    "POST /v1/groups/{group}/cancel": STEER,
+    "GET /v1/top": WITH_A_ROLE,
+    "PUT /v1/jobs/{name}/hold": STEER | {"operator"},
+    "DELETE /v1/jobs/{name}/hold": STEER | {"operator"},
+    "PUT /v1/jobs/{name}/boost": {"operator", "lead", "admin", "alice"},
+    "DELETE /v1/jobs/{name}/boost": {"operator", "lead", "admin", "alice"},
+    "PUT /v1/queues/{queue}/hold": {"operator", "lead", "admin", "alice"},
+    "DELETE /v1/queues/{queue}/hold": {"operator", "lead", "admin", "alice"},
+    "PUT /v1/nodes/{node}/cordon": {"operator", "admin", "alice"},
+    "DELETE /v1/nodes/{node}/cordon": {"operator", "admin", "alice"},
+    "GET /v1/interventions": WITH_A_ROLE,
     "GET /v1/queues": WITH_A_ROLE,
     "GET /v1/nodes": WITH_A_ROLE,
     "GET /v1/rounds": WITH_A_ROLE,
@@ -73,18 +88,30 @@ def test_every_route_has_a_rule_and_stands_in_the_table(roles: ApiServer) -> Non
     assert routes == set(RULES) == set(TABLE)
 
 
+def document(name: str, asked: JobSpec) -> bytes:
+    return encode({"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": name}, "spec": asked})
+
+
 @pytest.mark.parametrize("who", sorted(EVERYBODY))
 def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
     token = TOKEN if who == "alice" else f"token-of-{who}"
+    array = msgspec.structs.replace(spec(), array=JobArray("0-1"))
+    with client_of(roles, "mine") as mine:
+        mine.submit_group(document("array", array))
+    bodies = {
+        "POST /v1/jobs": document(f"by-{who}", spec()),
+        "POST /v1/jobs:test": document("trial", spec()),
+        "POST /v1/groups": document(f"array-by-{who}", array),
+    }
+    by_hand = b'{"reason": "ticket 4711"}'
     allowed = set()
     for route in TABLE:
         method, path = route.split()
-        body = {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": f"by-{who}"}, "spec": spec()}
         with httpx2.stream(
             method,
-            roles.url + path.format(name=JOB, number=1),
+            roles.url + path.format(name=JOB, number=1, group="array", queue="team", node=NODES[0].name),
             headers={"Authorization": f"Bearer {token}"},
-            content=encode(body) if path == "/v1/jobs" and method == "POST" else b"",
+            content=by_hand if method == "PUT" else bodies.get(route, b""),
         ) as response:
             assert response.status_code in (200, 403), f"{route}: {response.status_code}"
             if response.status_code == 200:

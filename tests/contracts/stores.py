@@ -14,6 +14,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.sql.store import open_store
@@ -50,6 +51,10 @@ class Stores(Protocol):
     def checkpoints(self) -> CheckpointRegistry:
         """What jobs have saved."""
 
+    @property
+    def interventions(self) -> Interventions:
+        """What people did by hand."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -76,6 +81,10 @@ class SqlStores:
     @property
     def checkpoints(self) -> CheckpointRegistry:
         return self._store.checkpoints
+
+    @property
+    def interventions(self) -> Interventions:
+        return self._store.interventions
 
     def reopen(self) -> None:
         self.close()
