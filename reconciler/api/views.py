@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.api.services import Services
 from reconciler.backend import Activity
@@ -161,7 +163,8 @@ def _node_view(
     ]
     shapes = [_shape_of(job, task) for job, task in tasks]
     return NodeView(
-        node,
+        # The next round sees it so.
+        msgspec.structs.replace(node, cordoned=node.cordoned or cordon is not None),
         tuple(sorted(held, key=lambda part: (place[part.device], part.job, part.device))),
         Cpu(sum(shape.cpu for shape in shapes)),
         Memory(sum(shape.memory for shape in shapes)),

@@ -15,7 +15,7 @@ from reconciler.cli.named import counts_of, find
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, devices_of, shape_words, short_list, size_of, state_line
+from reconciler.cli.wording import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.plan.reason import count
@@ -91,7 +91,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     if job.suspended_by:
         yield "Suspended", f"by {job.suspended_by}"
     if job.boost:
-        yield "Boosted", f"by {job.boost.author} until {local(job.boost.until)}: {job.boost.reason}"
+        yield "Boosted", by_whom(job.boost)
     for failure in job.failures:
         said = failure.message.splitlines()[0] if failure.message else failure.kind
         yield f"Attempt {failure.attempt}", f"{'went on after' if failure.outlived else 'failed'}: {said}"
