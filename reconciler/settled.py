@@ -20,6 +20,7 @@ from reconciler.jobs.settlements import (
     AskToStop,
     BeginEnding,
     BeginSaving,
+    CallOff,
     Cancel,
     Confirmation,
     ConfirmGrown,
@@ -58,14 +59,10 @@ class Settler(Deeds):
                 self._finish(settlement.job, outcome_of(settlement, self.plane.clock.now(), self.plane.logs))
             case GiveBack():
                 self._give_back(settlement)
-            case BeginSaving() | BeginEnding():
-                self._stage(settlement)
-            case Outlive(job, failure):
-                self.plane.jobs.retry(self.epoch, job, failure)
-                self.note("outlived", job, f"{failure.message}; the others go on")
-            case Retry(job, failure):
-                self.plane.jobs.retry(self.epoch, job, failure)
-                self.note("retried", job, f"{failure.message}; it begins again at {failure.not_before}")
+            case BeginSaving() | BeginEnding() | CallOff():
+                self._lead_on(settlement)
+            case Outlive() | Retry():
+                self._keep_failure(settlement)
             case Forget(job, attempt):
                 self.forget(job, attempt)
             case Send(order):
@@ -125,6 +122,20 @@ class Settler(Deeds):
         self.plane.ledger.release(self.epoch, over.job, over.attempt, now)
         state = None if record.outcome else state_after(record, over.attempt)
         self.note("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state)
+
+    def _keep_failure(self, after: Outlive | Retry) -> None:
+        self.plane.jobs.retry(self.epoch, after.job, after.failure)
+        if isinstance(after, Outlive):
+            self.note("outlived", after.job, f"{after.failure.message}; the others go on")
+        else:
+            self.note("retried", after.job, f"{after.failure.message}; it begins again at {after.failure.not_before}")
+
+    def _lead_on(self, stop: BeginSaving | BeginEnding | CallOff) -> None:
+        if isinstance(stop, CallOff):
+            self.plane.ledger.call_off(self.epoch, stop.job, stop.attempt)
+            self.note("called-off", stop.job, stop.cause, "running")
+        else:
+            self._stage(stop)
 
     def _stage(self, reached: BeginSaving | BeginEnding) -> None:
         """Let a stop go on; one that has been confirmed since is left alone."""

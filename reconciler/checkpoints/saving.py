@@ -16,9 +16,13 @@ from solver.world.workload import JobName
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """`turns`: who may begin to save its work. `saved`: the newest checkpoint of the attempt of each job that is to leave."""
+    """`turns`: who may begin to save its work. `needless`: who was to leave for somebody that is not there any more.
+
+    `saved`: the newest checkpoint of the attempt of each job that is to leave.
+    """
 
     turns: Collection[JobName] = ()
+    needless: Collection[JobName] = ()
     saved: Mapping[JobName, CheckpointRecord] = field(default_factory=dict)
 
     def answered(self, stop: Intent) -> CheckpointRecord | None:
@@ -32,7 +36,7 @@ NOTHING_SAVED = Saving()
 
 def request_number(stop: Intent) -> int:
     """The number of the request to save that belongs to a stop: the instant at which it was decided."""
-    return stop.staged_at or stop.asked_at
+    return int(stop.staged_at or stop.asked_at)
 
 
 def saving_of(
@@ -51,7 +55,13 @@ def saving_of(
     wanting = sorted((stop.asked_at, stop.job) for stop in stops if stop.stage == "waits-to-save")
     chosen = turns([(job, storages[job]) for _, job in wanting], writing, policies)
     saved = {stop.job: newest for stop in stops for newest in _newest_of(registry, stop)}
-    return Saving(frozenset(chosen), saved)
+    needless = [stop.job for stop in stops if stop.beneficiary and not _waits(by_name.get(stop.beneficiary))]
+    return Saving(frozenset(chosen), frozenset(needless), saved)
+
+
+def _waits(record: JobRecord | None) -> bool:
+    """Whether a job still wants to run."""
+    return record is not None and not (record.outcome or record.cancel_requested_by or record.suspended_by)
 
 
 def _storage(record: JobRecord, policies: Mapping[str, CheckpointPolicy]) -> str:

@@ -118,6 +118,15 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
+class CallOff:
+    """Nobody needs a gang to stop any more, which has not been told to end yet."""
+
+    job: JobName
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class GiveBack:
     """Nothing of the attempt runs: its devices are free."""
 
@@ -177,19 +186,17 @@ class Restart:
 
 Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
 End = Succeed | Fail | TimeOut | Cull | Cancel | Abandon
-Stage = BeginSaving | BeginEnding
+Stage = BeginSaving | BeginEnding | CallOff
 Settlement = Confirmation | AskToStop | AskToLeave | Restart | Stage | Outlive | Retry | End | GiveBack | Forget | Send
 
 
 def leads_to(settlement: Settlement) -> JobState | None:
     """The state of a job once a settlement is true; None: as before, or (GiveBack) that depends on the job."""
     match settlement:
-        case ConfirmRunning():
+        case ConfirmRunning() | CallOff():
             return "running"
         case AskToStop(purpose=purpose):
             return "stopping" if purpose in ("end", "cull") else "evicting"
-        case BeginSaving():
-            return "checkpointing"
         case Succeed():
             return "succeeded"
         case Fail() | TimeOut():

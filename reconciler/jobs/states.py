@@ -16,6 +16,7 @@ from solver.world.inflight import Intent, Reservation
 from solver.world.workload import JobName, Phase
 
 _LEAVING: frozenset[JobState] = frozenset({"evicting", "stopping"})
+_GOES_ON: frozenset[JobState] = frozenset({"running"})
 _ENDS: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
 
 FOLLOWERS: dict[JobState, frozenset[JobState]] = {
@@ -26,8 +27,8 @@ FOLLOWERS: dict[JobState, frozenset[JobState]] = {
     # A gang may have ended before anybody saw it run.
     "starting": frozenset({"running", "evicting", "stopping", "retrying", "succeeded", "failed", "cancelled"}),
     "running": frozenset({"checkpointing", "evicting", "stopping", "retrying", "succeeded", "failed", "cancelled"}),
-    # Told to save its work, it may also end by itself.
-    "checkpointing": _LEAVING | WAITING | _ENDS,
+    # Told to save its work, it may also end by itself; or nobody needs it to leave any more.
+    "checkpointing": _LEAVING | WAITING | _ENDS | _GOES_ON,
     "evicting": WAITING | _ENDS,
     "stopping": WAITING | _ENDS,
     "succeeded": frozenset(),

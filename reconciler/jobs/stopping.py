@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from reconciler.checkpoints.saving import request_number
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.orders import order_of, request_to_save
-from reconciler.jobs.settlements import AskToStop, BeginEnding, BeginSaving, Send, Settlement
+from reconciler.jobs.settlements import AskToStop, BeginEnding, BeginSaving, CallOff, Send, Settlement
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
 
@@ -38,12 +38,24 @@ def settle_stop(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
     if cancelled_by:
         cause = f"cancelled by {cancelled_by}: nobody needs what it would save"
         return (BeginEnding(claim.job, claim.attempt, STOP_GRACE, cause),)
+    needless = _why_needless(holding, stop)
+    if needless:
+        return (CallOff(claim.job, claim.attempt, needless),)
     if stop.stage == "saves":
         return _settle_saving(holding, stop)
     if claim.job in holding.evidence.saving.turns:
         grace = Duration(stop.deadline - stop.asked_at)
         return (BeginSaving(claim.job, claim.attempt, grace, f"it has {grace} to save its work"),)
     return ()
+
+
+def _why_needless(holding: Holding, stop: Intent) -> str:
+    """Why nobody needs the gang to leave any more; "": somebody does."""
+    if stop.purpose == "evict" and stop.job in holding.evidence.saving.needless:
+        return f"{stop.beneficiary} does not wait for what it holds any more"
+    if stop.purpose == "suspend" and not holding.record.suspended_by:
+        return "it was resumed before it had left"
+    return ""
 
 
 def _settle_saving(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:

@@ -20,12 +20,16 @@ LATE_PARTS = Duration(48 * 3_600_000)
 
 @dataclass
 class CheckpointKeeping:
-    """Call `run` in a thread of its own; `stop` from any. `epoch` gives that of the loop, None while it does not lead."""
+    """Call `run` in a thread of its own; `stop` from any. `epoch` gives that of the loop, None while it does not lead.
+
+    `wake` lets the loop know of news: somebody may wait for a checkpoint.
+    """
 
     plane: ControlPlane
     keeper: Keeper
     epoch: Callable[[], Epoch | None]
     log: FilteringBoundLogger
+    wake: Callable[[], None] = lambda: None
     every_s: float = 2.0
     _stopped: Signal = field(default_factory=Signal)
     _known: dict[str, str] = field(default_factory=dict)
@@ -53,6 +57,8 @@ class CheckpointKeeping:
             return
         for event in kept.events:
             self.plane.history.record_event(event)
+        if kept.events:
+            self.wake()
         problems = dict(kept.problems)
         if problems != self._known:
             self._known = problems

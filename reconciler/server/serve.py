@@ -136,7 +136,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     metrics = Metrics()
     runner = Runner(plane, report=Reporter(metrics, log).hear)
     follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
-    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log)
+    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
     return _Parts(store, plane, standing, runner, follower, checkpoints, optimiser, metrics)
 
 

@@ -166,6 +166,12 @@ class Ledger(Partitionings, Protocol):
         Raises StaleEpochError.
         """
 
+    def call_off(self, epoch: Epoch, job: JobName, attempt: int) -> None:
+        """A stop that has not got to telling the gang to end is no more, and no eviction either: the gang goes on.
+
+        Without effect on one that has. Raises StaleEpochError.
+        """
+
     def nominate(self, epoch: Epoch, intent: Intent) -> None:
         """Promise a job devices for an attempt to come (a nomination), in place of what it was promised before.
 

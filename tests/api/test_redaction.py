@@ -11,9 +11,9 @@ from solver.world.workload import JobSpec, QueueName, TaskGroup
 
 OPEN = {
     "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type", "data",
-    "idle_limit",
+    "idle_limit", "depends_on", "array", "retry_policy",
 }  # fmt: skip
-OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology"}
+OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejoin"}
 """What everybody may read who sees the job. What is the team's own is left out by reconciler/api/redaction.py."""
 
 

@@ -14,12 +14,13 @@ from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
 from solver.world.document import encode
-from solver.world.workload import JobArray, JobName, JobSpec, TaskPlacement
+from solver.world.workload import JobArray, JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import client_of, serving
 from tests.contracts.simulated_worlds import NODES
 
 JOB = JobName("job")
+GROUP = "sweep"
 SECRET = "s3cret"
 EVERYBODY = {"nobody", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
 WITH_A_ROLE = EVERYBODY - {"nobody"}
@@ -27,8 +28,16 @@ SEE = WITH_A_ROLE - {"stranger"}
 READ = {"mate", "mine", "operator", "lead", "admin", "alice"}
 STEER = {"mine", "lead", "admin", "alice"}
 
+SUBMIT = {"mate", "mine", "lead", "admin", "alice"}
+
 TABLE = {
-    "POST /v1/jobs": {"mate", "mine", "lead", "admin", "alice"},
+    "POST /v1/jobs:test": SUBMIT,  # before the job of that name is there
+    "POST /v1/jobs": SUBMIT,
+    "POST /v1/groups": SUBMIT,
+    "GET /v1/groups/{group}": SEE,
+    "POST /v1/groups/{group}/cancel": STEER,
+    "GET /v1/jobs/{name}/checkpoints": READ,
+    "GET /v1/top": WITH_A_ROLE,
     "GET /v1/jobs": WITH_A_ROLE,
     "GET /v1/jobs/{name}": SEE,
     "GET /v1/jobs/{name}/events": SEE,
@@ -38,12 +47,6 @@ TABLE = {
     "POST /v1/jobs/{name}/suspend": STEER,
     "POST /v1/jobs/{name}/resume": STEER,
     "POST /v1/jobs/{name}/requeue": STEER,
-    "GET /v1/jobs/{name}/checkpoints": READ,
-    "POST /v1/jobs:test": {"mate", "mine", "lead", "admin", "alice"},
-    "POST /v1/groups": {"mate", "mine", "lead", "admin", "alice"},
-    "GET /v1/groups/{group}": SEE,
-    "POST /v1/groups/{group}/cancel": STEER,
-    "GET /v1/top": WITH_A_ROLE,
     "PUT /v1/jobs/{name}/hold": STEER | {"operator"},
     "DELETE /v1/jobs/{name}/hold": STEER | {"operator"},
     "PUT /v1/jobs/{name}/boost": {"operator", "lead", "admin", "alice"},
@@ -69,12 +72,19 @@ TABLE = {
 """Who may use each route, for a job that `mine` submitted to the queue `team`."""
 
 
+def array(name: str) -> bytes:
+    """Two jobs at once."""
+    elements = msgspec.structs.replace(spec(), array=JobArray("0-1"))
+    return encode({"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": name}, "spec": elements})
+
+
 @pytest.fixture
 def roles(site: Site) -> Iterator[ApiServer]:
     """A job of `mine` that runs and has written something, and a round that knows of it."""
     with serving(site) as server:
         with client_of(server, "mine") as mine:
             mine.submit(JOB, msgspec.structs.replace(spec(command=("train", SECRET)), env={"KEY": SECRET}))
+            mine.submit_group(array(GROUP), GROUP)
         site.bind(JOB, TaskPlacement("worker", 0, NODES[0].name, (NODES[0].gpus[0].id,)))
         site.logs[JOB, 1, "worker", 0] = SECRET.encode()
         site.store.history.record_event(Event(NOW, "failed", JOB, f"exit code 1\n{SECRET}", "loop"))
@@ -88,30 +98,19 @@ def test_every_route_has_a_rule_and_stands_in_the_table(roles: ApiServer) -> Non
     assert routes == set(RULES) == set(TABLE)
 
 
-def document(name: str, asked: JobSpec) -> bytes:
-    return encode({"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": name}, "spec": asked})
-
-
 @pytest.mark.parametrize("who", sorted(EVERYBODY))
 def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
     token = TOKEN if who == "alice" else f"token-of-{who}"
-    array = msgspec.structs.replace(spec(), array=JobArray("0-1"))
-    with client_of(roles, "mine") as mine:
-        mine.submit_group(document("array", array))
-    bodies = {
-        "POST /v1/jobs": document(f"by-{who}", spec()),
-        "POST /v1/jobs:test": document("trial", spec()),
-        "POST /v1/groups": document(f"array-by-{who}", array),
-    }
-    by_hand = b'{"reason": "ticket 4711"}'
-    allowed = set()
+    allowed, by_hand = set(), b'{"reason": "ticket 4711"}'
     for route in TABLE:
         method, path = route.split()
+        job = {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": f"by-{who}"}, "spec": spec()}
+        bodies = {"/v1/jobs": encode(job), "/v1/jobs:test": encode(job), "/v1/groups": array(f"all-by-{who}")}
         with httpx2.stream(
             method,
-            roles.url + path.format(name=JOB, number=1, group="array", queue="team", node=NODES[0].name),
+            roles.url + path.format(name=JOB, group=GROUP, number=1, queue="team", node=NODES[0].name),
             headers={"Authorization": f"Bearer {token}"},
-            content=by_hand if method == "PUT" else bodies.get(route, b""),
+            content=by_hand if method == "PUT" else bodies.get(path, b"") if method == "POST" else b"",
         ) as response:
             assert response.status_code in (200, 403), f"{route}: {response.status_code}"
             if response.status_code == 200:
@@ -152,7 +151,7 @@ def test_lists_have_what_one_may_see(roles: ApiServer) -> None:
     with client_of(roles, "stranger") as stranger, client_of(roles, "admin") as admin:
         stranger.submit(JobName("theirs"), spec(queue="other"))
         assert [view.name for view in stranger.jobs().items] == ["theirs"]
-        assert [view.name for view in admin.jobs().items] == ["theirs", "job"]
+        assert [view.name for view in admin.jobs().items] == ["theirs", "sweep-1", "sweep-0", "job"]
         assert stranger.who_am_i().submits_to == ("other",)
 
 

@@ -153,7 +153,9 @@ def test_events_are_read_oldest_first(site: Site, client: Client) -> None:
     events = tuple(Event(NOW.after(age), "bound", "job", f"cause {age}", "loop") for age in range(3))
     for event in events:
         site.store.history.record_event(event)
-    assert client.events("job").items == events
+    submitted, *others = client.events("job").items
+    assert (submitted.kind, submitted.actor, submitted.state) == ("submitted", "alice", "queued")
+    assert tuple(others) == events
     assert client.events("job", limit=1).items == events[2:]
 
 

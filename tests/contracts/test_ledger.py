@@ -361,6 +361,28 @@ def test_evictions_are_remembered_over_attempts(stores: Stores) -> None:
     assert stores.ledger.evictions() == {"a": (NOW.after(1), NOW.after(2))}
 
 
+def test_a_stop_is_staged_and_called_off_until_the_gang_is_told_to_end(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    waits = msgspec.structs.replace(
+        intent_of(claim_of("a", "g1"), "stop"), beneficiary=JobName("b"), purpose="evict", stage="waits-to-save"
+    )
+    stores.ledger.stage(epoch, waits)
+    assert [intent.kind for intent in stores.ledger.intents()] == ["start"], "there is nothing to stage"
+    stores.ledger.ask(epoch, waits)
+    stores.ledger.call_off(epoch, JobName("a"), 1)
+    stores.ledger.call_off(epoch, JobName("a"), 1)
+    assert stores.ledger.evictions() == {}
+    stores.ledger.ask(epoch, waits)
+    ends = msgspec.structs.replace(waits, stage="ends", staged_at=NOW.after(5))
+    stores.ledger.stage(epoch, ends)
+    stores.ledger.call_off(epoch, JobName("a"), 1)
+    stores.reopen()
+    assert ends in stores.ledger.intents()
+    assert list(stores.ledger.evictions()) == ["a"]
+
+
 def test_a_stop_for_nobodys_sake_is_no_eviction(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)

@@ -104,6 +104,11 @@ def test_every_state_of_a_job_is_described() -> None:
     assert [state for state in FOLLOWERS if f"`{state}`" not in doc("jobs.md")] == []
 
 
+def test_the_table_of_states_is_the_one_that_is_enforced() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| \S.+ \| \S.+ \|$", doc("states.md"), re.MULTILINE)
+    assert sorted(rows) == sorted((before, after) for before, followers in FOLLOWERS.items() for after in followers)
+
+
 def test_every_dependency_has_its_reason() -> None:
     assert [name for name in _dependencies() if f"`{name}`" not in doc("dependencies.md")] == []
 

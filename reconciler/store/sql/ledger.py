@@ -6,9 +6,10 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
 from reconciler.store.sql.divided import refuse_divided
 from reconciler.store.sql.held import add_served, hold, refuse_held
+from reconciler.store.sql.kept import SqlKept
 from reconciler.store.sql.partitions import SqlPartitions
 from reconciler.store.sql.rows import claim_of, intent_named, read_claim
 from reconciler.store.sql.sizes import change_size, claim_to_grow, refuse_growth, without
@@ -18,19 +19,18 @@ from reconciler.store.sql.tables import (
     evictions,
     intents,
     jobs,
-    kept,
     leadership,
     nominations,
     reservations,
 )
 from solver.rules.durations import HISTORY_JOBS
 from solver.world.document import encode
-from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
+from solver.world.inflight import Ended, Intent, Reservation
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, JobSpec
 
 
-class SqlLedger(SqlPartitions):
+class SqlLedger(SqlPartitions, SqlKept):
     """Implements Ledger."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
@@ -85,6 +85,17 @@ class SqlLedger(SqlPartitions):
         """A stop that is further takes the place of the one before."""
         with self._database.writing(epoch) as connection:
             connection.execute(update(intents).where(intents.c.id == intent.id).values(intent=encode(intent).decode()))
+
+    def call_off(self, epoch: Epoch, job: JobName, attempt: int) -> None:
+        """The stop goes, and the eviction that it counted as."""
+        with self._database.writing(epoch) as connection:
+            named = intents.c.id == f"stop/{job}/{attempt}"
+            stored = connection.execute(select(intents.c.intent).where(named)).scalar()
+            if stored is None or self._database.read_document(stored, Intent).stage == "ends":
+                return
+            connection.execute(delete(intents).where(named))
+            counted = (evictions.c.job == job) & (evictions.c.attempt == attempt)
+            connection.execute(delete(evictions).where(counted))
 
     def nominate(self, epoch: Epoch, intent: Intent) -> None:
         """Promise a job devices for an attempt to come, in place of what it was promised before."""
@@ -236,31 +247,6 @@ class SqlLedger(SqlPartitions):
             for row, spec in found
             if spec.gpus
         )
-
-    def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
-        """One document, written anew."""
-        self._keep(epoch, "past-use", past)
-
-    def past_use(self) -> PastUse:
-        """What was kept last."""
-        with self._database.reading() as connection:
-            stored = connection.execute(select(kept.c.document).where(kept.c.what == "past-use")).scalar()
-        return PastUse() if stored is None else self._database.read_document(stored, PastUse)
-
-    def keep_clocks(self, epoch: Epoch, clocks: tuple[ConvergenceClock, ...]) -> None:
-        """One document, written anew."""
-        self._keep(epoch, "convergence", clocks)
-
-    def clocks(self) -> tuple[ConvergenceClock, ...]:
-        """What was kept last."""
-        with self._database.reading() as connection:
-            stored = connection.execute(select(kept.c.document).where(kept.c.what == "convergence")).scalar()
-        return () if stored is None else self._database.read_document(stored, tuple[ConvergenceClock, ...])
-
-    def _keep(self, epoch: Epoch, what: str, document: object) -> None:
-        with self._database.writing(epoch) as connection:
-            connection.execute(delete(kept).where(kept.c.what == what))
-            connection.execute(insert(kept).values(what=what, document=encode(document).decode()))
 
 
 def _refuse_unless_next(connection: Connection, claim: Claim) -> None:

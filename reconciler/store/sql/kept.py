@@ -1,0 +1,43 @@
+"""What a ledger keeps as one document each, written anew: past use, and the clocks of limits that are to be kept again."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, insert, select
+
+from reconciler.backend import Epoch
+from reconciler.store.protocols import PastUse
+from reconciler.store.sql.database import Database
+from reconciler.store.sql.tables import kept
+from solver.world.document import encode
+from solver.world.inflight import ConvergenceClock
+
+
+class SqlKept:
+    """A part of the ledger."""
+
+    _database: Database
+
+    def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
+        """One document, written anew."""
+        self._keep(epoch, "past-use", past)
+
+    def past_use(self) -> PastUse:
+        """What was kept last."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(kept.c.document).where(kept.c.what == "past-use")).scalar()
+        return PastUse() if stored is None else self._database.read_document(stored, PastUse)
+
+    def keep_clocks(self, epoch: Epoch, clocks: tuple[ConvergenceClock, ...]) -> None:
+        """One document, written anew."""
+        self._keep(epoch, "convergence", clocks)
+
+    def clocks(self) -> tuple[ConvergenceClock, ...]:
+        """What was kept last."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(kept.c.document).where(kept.c.what == "convergence")).scalar()
+        return () if stored is None else self._database.read_document(stored, tuple[ConvergenceClock, ...])
+
+    def _keep(self, epoch: Epoch, what: str, document: object) -> None:
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(kept).where(kept.c.what == what))
+            connection.execute(insert(kept).values(what=what, document=encode(document).decode()))
