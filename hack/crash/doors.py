@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from reconciler.backend import Backend, Epoch
+from reconciler.backend import Backend, Epoch, TellGang
+from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from reconciler.store.sql.store import SqlStore
@@ -16,6 +17,9 @@ Moment = Literal["before", "after"]
 TaskName = tuple[JobName, int, str, int]
 """Job, attempt, group and index."""
 
+Told = tuple[JobName, int, int]
+"""Job, attempt, and the number of what it was told."""
+
 WRITES = {
     "jobs": ("finish", "retry"),
     "ledger": (
@@ -23,6 +27,7 @@ WRITES = {
         "resign",
         "claim",
         "ask",
+        "stage",
         "confirm_running",
         "release",
         "reserve",
@@ -33,6 +38,7 @@ WRITES = {
         "repartition",
         "end_repartition",
     ),
+    "checkpoints": ("record", "judge", "doubt", "resume"),
     "history": ("record_round", "record_event"),
     "backend": ("submit", "partition", "forget"),
 }
@@ -55,8 +61,13 @@ class Gates:
     told_to_leave: set[TaskName] = field(default_factory=set)
     """Tasks that a gang was ever to go on without."""
 
+    tells: set[Told] = field(default_factory=set)
+    """Whatever a gang was ever told, whether or not the order arrived."""
+
     def call(self, door: str, name: str, act: Callable[..., Any], *args: Any) -> Any:
         """One write, with a gate on either side."""
+        if name == "submit" and isinstance(args[0], TellGang):
+            self.tells.add((args[0].job, args[0].attempt, args[0].number))
         self._pass(f"{door}.{name}", "before")
         result = act(*args)
         self._watch(door, name, args, result)
@@ -100,6 +111,7 @@ class Doors:
     jobs: JobSource
     ledger: Ledger
     history: History
+    checkpoints: CheckpointRegistry
     backend: Backend
 
     @classmethod
@@ -109,5 +121,6 @@ class Doors:
             cast("JobSource", _Door("jobs", store.jobs, gates)),
             cast("Ledger", _Door("ledger", store.ledger, gates)),
             cast("History", _Door("history", store.history, gates)),
+            cast("CheckpointRegistry", _Door("checkpoints", store.checkpoints, gates)),
             cast("Backend", _Door("backend", backend, gates)),
         )

@@ -12,6 +12,7 @@ from sqlalchemy import event
 
 from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
+from hack.crash.keeping import keep
 from hack.crash.resizes import resize
 from hack.crash.tells import Numbers, tell
 from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, second_thoughts, workload
@@ -81,6 +82,7 @@ class Run:
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
         self.gates = Gates(self._at_gate)
+        self.keeping = random.Random(f"checkpoints of {self.seed}")
         self.sizes, self.words = random.Random(f"sizes of {self.seed}"), random.Random(f"words of {self.seed}")
         self.told: Numbers = {}
         self.store = _open(self.path)
@@ -150,6 +152,7 @@ class Run:
                 resize(leader, self.sizes, [self.cluster.node(node.name) for node in NODES])
             if self.seed % TOLD_EVERY == 0 and self.clock.now() < FAULTS_UNTIL:
                 tell(leader, self.words, self.told)
+            keep(leader, self.keeping)
         except Killed:
             self.kills += 1
             self.store.close()  # it remembers nothing but its connections, and makes new ones
@@ -171,7 +174,7 @@ class Run:
             doors.jobs,
             doors.ledger,
             doors.history,
-            store.checkpoints,
+            doors.checkpoints,
             store.interventions,
             doors.backend,
             self.backend,
@@ -216,7 +219,7 @@ class Run:
         self.problems += judge.lost_jobs(submitted, records)
         self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
         self.problems += judge.too_many_retries(ran, records, AGAIN.max_retries)
-        self.problems += judge.mistold(self.cluster.tells.heard, ran, self.told)
+        self.problems += judge.mistold(self.cluster.tells.heard, ran, self.gates.tells)
         self.problems += judge.leftovers(ran, self.store.ledger)
         if not self.kills and not self.pauses:
             self.problems += judge.unlawful_lives(submitted, self.store.history)

@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
-from hack.crash.doors import TaskName
-from hack.crash.tells import Numbers
+from hack.crash.doors import TaskName, Told
 from reconciler.backends.simulated.cluster import Interval
 from reconciler.backends.simulated.tells import Telling
 from reconciler.jobs.record import JobRecord
@@ -132,7 +131,7 @@ def _least(record: JobRecord) -> int:
     return sum(group.least for group in record.spec.task_groups)
 
 
-def mistold(heard: Iterable[Telling], ran: Iterable[Interval], sent: Numbers) -> Iterable[str]:
+def mistold(heard: Iterable[Telling], ran: Iterable[Interval], sent: Container[Told]) -> Iterable[str]:
     """Tasks that were told something twice, or after what is newer, or what was for another attempt, or when they did not run."""
     spans = {(task.job, task.attempt, task.group, task.index, task.growth): task for task in ran}
     newest: dict[tuple[JobName, int, str, int, int], int] = {}
@@ -141,7 +140,7 @@ def mistold(heard: Iterable[Telling], ran: Iterable[Interval], sent: Numbers) ->
         if told.number <= newest.get(life, 0):
             yield f"mistold: {told} after {newest[life]}"
         newest[life] = told.number
-        if told.number > sent.get((told.job, told.attempt), 0):
+        if (told.job, told.attempt, told.number) not in sent:
             yield f"mistold: {told}, which its attempt was never sent"
         task = spans.get(life)
         if task is None or told.at < task.begin or (task.end is not None and told.at > task.end):

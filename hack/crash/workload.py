@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
+from hack.crash.keeping import STORAGE
 from reconciler.control import PolicyInForce
 from reconciler.operations import Operations
 from reconciler.retry_policy import Backoff, RetryPolicy
@@ -17,7 +18,7 @@ from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, 
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
 
 QUEUES = (QueueName("red"), QueueName("blue"))
 GPUS_PER_NODE = 4
@@ -70,7 +71,7 @@ class FixedPolicy:
 
     def current(self) -> PolicyInForce:
         """Always the same."""
-        return PolicyInForce("revision", self.policy, self.nodes, Operations(retry=(AGAIN,)))
+        return PolicyInForce("revision", self.policy, self.nodes, Operations((STORAGE,), (AGAIN,)))
 
 
 def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[Happening, ...]:
@@ -95,8 +96,9 @@ def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[H
 
 
 def second_thoughts(chance: random.Random, happenings: tuple[Happening, ...]) -> tuple[Happening, ...]:
-    """The same, and some jobs are suspended for a while, or made to begin anew."""
+    """The same, and some jobs are suspended for a while, or made to begin anew; half of them save their work first."""
     more = []
+    happenings = tuple(_saving(happening) if chance.random() < 0.5 else happening for happening in happenings)
     for happening in happenings:
         if happening.kind == "submit" and chance.random() < 0.4:
             at = happening.at.after(chance.randint(0, USERS_BUSY_MS // 2))
@@ -106,6 +108,13 @@ def second_thoughts(chance: random.Random, happenings: tuple[Happening, ...]) ->
                 more.append(Happening(at, "suspend", happening.subject))
                 more.append(Happening(at.after(chance.randint(100, 20_000)), "resume", happening.subject))
     return tuple(sorted((*happenings, *more), key=lambda happening: (happening.at, happening.kind, happening.subject)))
+
+
+def _saving(happening: Happening) -> Happening:
+    if happening.spec is None:
+        return happening
+    saves = msgspec.structs.replace(happening.spec, checkpoint=Checkpoint(Duration(60_000), Duration(8_000)))
+    return replace(happening, spec=saves)
 
 
 def names(happenings: tuple[Happening, ...], kind: str) -> set[JobName]:

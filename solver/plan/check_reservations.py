@@ -2,7 +2,7 @@
 
 Part of the checker, and as slow and obvious. Nobody who would still be there when a reservation starts, and could not be made
 to leave by then, is given a device of it, or CPU and memory that its gang will need there. Work that lies inside guarantees,
-each judged alone, is left out: it may take what is reserved for others.
+each judged alone, is left out: it may take what is reserved for others. So is who gets what it was promised before.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class _Court:
                 step
                 for step in placed
                 if step.job not in inside | {held.holder}
+                and not self._was_promised(step)
                 and not self._gone(step.job, self.snapshot.time, start)
                 and not (step.job in borrowed and self._can_leave(step.job, start))
             ]
@@ -106,6 +107,11 @@ class _Court:
             if more and before <= has < before + more:
                 problem = f"finds too little {('CPU', 'memory')[what]} on {node.name} at {held.start}"
                 yield Violation("S10", held.holder, problem)
+
+    def _was_promised(self, step: Bind | Nominate) -> bool:
+        """It gets what it was promised, however late: the promise was judged when it was made, and the reservation gives way."""
+        promises = {intent.job: intent.tasks for intent in self.snapshot.in_flight.nominations}
+        return isinstance(step, Bind) and promises.get(step.job) == step.tasks
 
     def _gone(self, name: JobName, begins: Instant, by: Instant) -> bool:
         limit = self.policy.time_limit(self._job(name))

@@ -244,6 +244,24 @@ def test_the_checker_finds_who_would_still_be_there(
     assert violations(reserved, policy, lawful) == ()
 
 
+def test_who_was_promised_what_is_reserved_gets_it_however_late() -> None:
+    """The promise came first, and was kept later than the reservation had reckoned with: that one moves."""
+    policy = guest_and_owner(60)
+    reserved, free = held_for_a_pair("guest", 60)
+    (bind,) = (step for step in solve(free, policy, optimise).steps if isinstance(step, Bind))
+    now = reserved.time
+    promise = Intent("nominate", bind.job, bind.attempt, now.after(-1), now.after(MINUTE), bind.tasks)
+    in_flight = msgspec.structs.replace(reserved.in_flight, intents=(promise,))
+    promised = msgspec.structs.replace(reserved, in_flight=in_flight)
+    plan = solve(promised, policy, optimise)
+    assert bind.job in [step.job for step in plan.steps if isinstance(step, Bind)]
+    assert violations(promised, policy, plan) == ()
+    elsewhere = msgspec.structs.replace(promise, tasks=())
+    other = msgspec.structs.replace(promised, in_flight=msgspec.structs.replace(in_flight, intents=(elsewhere,)))
+    careless = msgspec.structs.replace(plan, snapshot=other.digest)
+    assert "S10" in {found.rule for found in violations(other, policy, careless)}
+
+
 def test_large_gangs_wait_less_and_the_cluster_is_as_full() -> None:
     """A random stream of many small jobs and few large gangs, at about its capacity. Backfill is what keeps it full."""
     chance = random.Random(7)
