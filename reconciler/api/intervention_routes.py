@@ -31,7 +31,6 @@ _BEGUN: Final[dict[InterventionKind, str]] = {"cordon": "cordoned", "hold": "hel
 _RELEASED: Final[dict[InterventionKind, str]] = {"cordon": "uncordoned", "hold": "released", "boost": "released"}
 """Events, by what is done."""
 
-
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,

@@ -26,17 +26,19 @@ class Hands(Deeds):
         records = self.plane.jobs.live_jobs()
         over = tuple(endings(interventions, now, policy, declared, {record.name for record in records}))
         for each in over:
-            self.plane.interventions.end(self.epoch, each.intervention.number, now, each.ending, self.plane.holder)
-            self.note(each.ending, each.intervention.subject.name, each.cause)
+            number = each.intervention.number
+            # Somebody may have ended it, or put another in its place, since it was read: then that is on record.
+            if self.plane.interventions.end(self.epoch, number, now, each.ending, self.plane.holder):
+                self.note(each.ending, each.intervention.subject.name, each.cause)
         return len(over) + self._take_back(held(interventions, records, policy, now))
 
-    def _take_back(self, held: Iterable[JobName]) -> int:
+    def _take_back(self, waiting: Iterable[JobName]) -> int:
         """Nothing is kept free for a job that may not begin: others could use it, and rounds do not know of the job."""
         ledger = self.plane.ledger
         holding = {claim.job for claim in ledger.claims()}
         promised = {intent.job for intent in ledger.intents() if intent.kind == "nominate"}
         promised |= {reservation.holder for reservation in ledger.reservations()}
-        taken = sorted((promised - holding).intersection(held))
+        taken = sorted((promised - holding).intersection(waiting))
         for job in taken:
             ledger.withdraw(self.epoch, job)
             ledger.unreserve(self.epoch, job)

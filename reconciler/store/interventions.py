@@ -21,8 +21,8 @@ class Interventions(Protocol):
     def release(self, kind: InterventionKind, subject: Subject, at: Instant, by: str) -> Intervention | None:
         """End what is in force, as a person wants it: returns it as it is then; None where nothing was."""
 
-    def end(self, epoch: Epoch, number: int, at: Instant, ending: Ending, by: str) -> None:
-        """One is over; the first ending stays. Raises StaleEpochError."""
+    def end(self, epoch: Epoch, number: int, at: Instant, ending: Ending, by: str) -> bool:
+        """One is over; returns whether it was not before, for the first ending stays. Raises StaleEpochError."""
 
     def in_force(self) -> tuple[Intervention, ...]:
         """All that have not ended, the oldest first; those whose time is over are among them until they are ended."""

@@ -68,8 +68,8 @@ def test_nothing_is_released_twice(stores: Stores) -> None:
 
 def test_the_first_ending_stays(stores: Stores) -> None:
     kept = stores.interventions.begin(CORDON)
-    stores.interventions.end(lead(stores), kept.number, NOW.after(7), "expired", "loop")
-    stores.interventions.end(lead(stores), kept.number, NOW.after(8), "over", "loop")
+    assert stores.interventions.end(lead(stores), kept.number, NOW.after(7), "expired", "loop")
+    assert not stores.interventions.end(lead(stores), kept.number, NOW.after(8), "over", "loop")
     ended = msgspec.structs.replace(kept, ended_at=NOW.after(7), ended_as="expired", ended_by="loop")
     assert (stores.interventions.in_force(), stores.interventions.newest()) == ((), (ended,))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from reconciler.interventions.record import Intervention, InterventionKind, Subject, SubjectKind
+from reconciler.interventions.settle import Hands
 from solver.rules.policy import Queue, policy_of
 from solver.solve import solve
 from solver.world.inflight import Intent, Reservation
@@ -106,6 +109,20 @@ def test_a_boosted_job_starts_first_and_the_rounds_replay(site: Site) -> None:
     records = [history.round(summary.number) for summary in history.rounds(100)]
     assert all(solve(record.snapshot, record.policy, None) == record.plan for record in records)
     assert {job.name for record in records for job in record.snapshot.jobs if job.boosted} == {B}
+
+
+def test_what_somebody_ends_while_the_loop_looks_at_it_is_ended_once(site: Site) -> None:
+    by_hand(site, "hold", "queue", "q", for_s=1)
+    site.clock.advance(5_000)
+    store, plane = site.store.interventions, site.only_plane
+    seen = store.in_force()
+    store.release("hold", Subject("queue", "q"), site.clock.now(), "ada")
+    epoch = plane.ledger.lead(plane.holder, site.clock.now(), plane.lease)
+    late = SimpleNamespace(in_force=lambda: seen, end=store.end)
+    object.__setattr__(plane, "interventions", late)
+    Hands(plane, epoch).settle(site.policy, site.declared)
+    assert over(site, "q") == []
+    assert [each.ended_as for each in store.newest()] == ["released"]
 
 
 @pytest.mark.parametrize("kind", ["hold", "boost"])

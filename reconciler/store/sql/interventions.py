@@ -49,11 +49,12 @@ class SqlInterventions:
             connection.execute(update(interventions).where(interventions.c.number == there.number).values(ended))
         return msgspec.structs.replace(_read(there), ended_at=at, ended_as="released", ended_by=by)
 
-    def end(self, epoch: Epoch, number: int, at: Instant, ending: Ending, by: str) -> None:
-        """One is over."""
+    def end(self, epoch: Epoch, number: int, at: Instant, ending: Ending, by: str) -> bool:
+        """One is over; whether it was not before."""
         ended = {"ended_at": at, "ended_as": ending, "ended_by": by}
         with self._database.writing(epoch) as connection:
-            connection.execute(update(interventions).where(interventions.c.number == number, _IN_FORCE).values(ended))
+            named = interventions.c.number == number, _IN_FORCE
+            return connection.execute(update(interventions).where(*named).values(ended)).rowcount > 0
 
     def in_force(self) -> tuple[Intervention, ...]:
         """All that have not ended, the oldest first."""
