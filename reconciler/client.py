@@ -27,6 +27,7 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.top import Top
+from reconciler.client_alerts import AlertCalls
 from reconciler.client_by_hand import ByHand
 from reconciler.client_transport import (
     DEFAULT_PORT,
@@ -63,6 +64,7 @@ class Client:
     def __init__(self, server: str, token: str | None) -> None:
         self._transport = Transport(server, token)
         self.server = self._transport.server
+        self.alerts = AlertCalls(self._transport)
         self.by_hand = ByHand(self._transport)
 
     def submit(self, name: JobName, spec: JobSpec, idempotency_key: str = "") -> JobView:

@@ -55,6 +55,7 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
         f"CheckpointPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.checkpoints
     }
     documents |= {f"RetryPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.retry}
+    documents |= {f"AlertPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.alerts}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
     pools: dict[str, list[Node]] = {}

@@ -57,6 +57,10 @@ class Metrics:
         self._rounds.labels(plan.certificate.stage).inc()
         self._latest.seen = snapshot, plan, tuple(by_hand)
 
+    def add(self, figures: Collector) -> None:
+        """Figures of another part, which are read at each scrape."""
+        self._registry.register(figures)
+
     def text(self) -> bytes:
         """Everything in Prometheus's text format."""
         return generate_latest(self._registry)

@@ -72,7 +72,7 @@ class Settler(Deeds):
         match seen:
             case ConfirmRunning(job, attempt, at, unwatched):
                 self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
-                self.note("running", job, f"all tasks of attempt {attempt} run", "running")
+                self.note("running", job, f"all tasks of attempt {attempt} run", "running", attempt)
                 if unwatched:
                     told = "nobody says what its tasks do: its idle limit is not kept as long as that is so"
                     self.note("unwatched", job, told)
@@ -111,7 +111,7 @@ class Settler(Deeds):
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
         attempt = self.plane.ledger.attempts().get(job, 0)
         self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
-        self.note(outcome.state, job, outcome.message, outcome.state)
+        self.note(outcome.state, job, outcome.message, outcome.state, attempt)
 
     def _give_back(self, over: GiveBack) -> None:
         record, now = self.plane.jobs.job(over.job), self.plane.clock.now()
@@ -121,19 +121,20 @@ class Settler(Deeds):
             self.plane.checkpoints.doubt(self.epoch, over.job)
         self.plane.ledger.release(self.epoch, over.job, over.attempt, now)
         state = None if record.outcome else state_after(record, over.attempt)
-        self.note("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state)
+        self.note("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state, over.attempt)
 
     def _keep_failure(self, after: Outlive | Retry) -> None:
         self.plane.jobs.retry(self.epoch, after.job, after.failure)
         if isinstance(after, Outlive):
-            self.note("outlived", after.job, f"{after.failure.message}; the others go on")
+            kind, cause = "outlived", f"{after.failure.message}; the others go on"
         else:
-            self.note("retried", after.job, f"{after.failure.message}; it begins again at {after.failure.not_before}")
+            kind, cause = "retried", f"{after.failure.message}; it begins again at {after.failure.not_before}"
+        self.note(kind, after.job, cause, attempt=after.failure.attempt)
 
     def _lead_on(self, stop: BeginSaving | BeginEnding | CallOff) -> None:
         if isinstance(stop, CallOff):
             self.plane.ledger.call_off(self.epoch, stop.job, stop.attempt)
-            self.note("called-off", stop.job, stop.cause, "running")
+            self.note("called-off", stop.job, stop.cause, "running", stop.attempt)
         else:
             self._stage(stop)
 

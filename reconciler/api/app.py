@@ -11,6 +11,8 @@ from fastapi import Depends, FastAPI, Response
 
 from reconciler.access.policy import OidcIssuer
 from reconciler.api import problems
+from reconciler.api.alert_payloads import SampleList, WebhookList
+from reconciler.api.alert_routes import AlertRoutes
 from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.authority import Authority
 from reconciler.api.checkpoint_routes import CheckpointRoutes
@@ -50,7 +52,8 @@ from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     ApiProblem, CheckpointList, EventList, GroupView, Health, InterventionAsked, InterventionList, JobList, JobView,
-    NodeList, PolicyView, QueueList, RoundList, RoundRecord, Snapshot, Status, Top, TrialList, WatchEnd, WatchStart, WhoAmI, Why,
+    NodeList, PolicyView, QueueList, RoundList, RoundRecord, SampleList, Snapshot, Status, Top, TrialList, WatchEnd, WatchStart,
+    WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -88,6 +91,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(InterventionRoutes(services, authority).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(TopRoutes(services).router)
+    app.include_router(AlertRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
     schemas = schemas_of(_DESCRIBED)
 

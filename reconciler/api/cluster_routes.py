@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
+from reconciler.api.alert_views import alert_conditions
 from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
@@ -89,7 +90,11 @@ class ClusterRoutes:
         by_hand = readable_interventions(
             (each for each in in_force if each.until > now), self._services.jobs, request.state.rights
         )
-        return answer(msgspec.structs.replace(self._services.status(), live_jobs=dict(states), by_hand=tuple(by_hand)))
+        status = self._services.status()
+        conditions = (*status.conditions, *alert_conditions(self._services.alerts.standings().values()))
+        return answer(
+            msgspec.structs.replace(status, conditions=conditions, live_jobs=dict(states), by_hand=tuple(by_hand))
+        )
 
     def policy(self, if_none_match: Annotated[str, Header()] = "") -> Response:
         """The policy in force; with If-None-Match only if it is another than the one of that ETag."""

@@ -28,7 +28,11 @@ from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
 _BEGUN: Final[dict[InterventionKind, str]] = {"cordon": "cordoned", "hold": "held", "boost": "boosted"}
-_RELEASED: Final[dict[InterventionKind, str]] = {"cordon": "uncordoned", "hold": "released", "boost": "released"}
+_RELEASED: Final[dict[InterventionKind, str]] = {
+    "cordon": "uncordoned",
+    "hold": "hold-released",
+    "boost": "boost-released",
+}
 """Events, by what is done."""
 
 _BODY: Final[dict[str, Any]] = {

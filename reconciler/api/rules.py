@@ -10,7 +10,7 @@ from reconciler.access.rights import Action
 Rule = Action | Literal["anybody"]
 """anybody: whoever has proved who they are. The actions on a job are judged by the job that the path names, `operate` also by
 the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it; who may do what to
-the jobs of a group, by the route for each of them."""
+the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the policy's queues."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs": "submit",
@@ -46,6 +46,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/status": "look",
     "GET /v1/policy": "look",
     "GET /v1/watch": "look",
+    "GET /v1/alerts": "look",
+    "POST /v1/alerts/{policy}/test": "operate",
     "GET /v1/whoami": "anybody",
     "GET /v1/openapi.json": "anybody",
     "GET /metrics": "look",

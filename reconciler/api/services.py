@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.desk import AlertDesk
 from reconciler.api.payloads import Status
 from reconciler.backend import Logs
 from reconciler.checkpoints.policy import CheckpointPolicy
@@ -52,6 +53,7 @@ class Services:
     checkpoints: CheckpointRegistry
     interventions: Interventions
     operations: Callable[[], Operations]
+    alerts: AlertDesk
     access: Callable[[], AccessPolicy | None] = lambda: None
 
     def storages(self) -> dict[str, CheckpointPolicy]:

@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "boost": Subcommand("reconciler.cli.by_hand:boost", "Let jobs start before the others of their queue."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
+    "alerts": Subcommand("reconciler.cli.alerts:alerts", "List the webhooks that are told what happens."),
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
     "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
     "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),

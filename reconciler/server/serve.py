@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,10 @@ from reconciler.access.authenticator import Authenticator
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.tokens import TokenFile
+from reconciler.alerts.courier import Courier
+from reconciler.alerts.desk import AlertDesk
+from reconciler.alerts.figures import WebhookFigures
+from reconciler.alerts.sender import Sender
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
@@ -29,6 +34,7 @@ from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from reconciler.runner import LoopStatus, Runner
+from reconciler.server.alerts import AlertSending
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.crew import Crew
 from reconciler.server.folder import StateFolder
@@ -71,7 +77,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
         parts = _assemble(settings, log, closing)
-        services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics)
+        services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk)
         guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
         crew = Crew()
@@ -80,11 +86,13 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
             crew.start("loop", parts.decide)
             crew.start("policy", parts.follower.run)
             crew.start("checkpoints", parts.checkpoints.run)
+            crew.start("alerts", parts.alerts.run)
             crew.wait(lambda: api.alive and parts.store.database.failure is None)
             log.info("stopping", tasks="they go on; the next start on this state folder finds them")
         parts.runner.stop()
         parts.follower.stop()
         parts.checkpoints.stop()
+        parts.alerts.stop()
         crew.join()
         if parts.store.database.failure is not None:
             # A request met it, and the loop not yet: its connection may still live on what it has in memory.
@@ -102,6 +110,8 @@ class _Parts:
     runner: Runner
     follower: PolicyFollower
     checkpoints: CheckpointKeeping
+    alerts: AlertSending
+    desk: AlertDesk
     optimiser: KillableOptimiser
     metrics: Metrics
 
@@ -134,10 +144,15 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
         clock=clock,
     )
     metrics = Metrics()
+    metrics.add(WebhookFigures(store.alerts))
     runner = Runner(plane, report=Reporter(metrics, log).hear)
     follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
-    return _Parts(store, plane, standing, runner, follower, checkpoints, optimiser, metrics)
+    desk = AlertDesk(store.alerts, Sender(folder.alert_secrets, clock))
+    chance = secrets.SystemRandom().random
+    courier = Courier(store.alerts, plane.history, store.jobs, clock, desk.sender.send, chance, HOLDER)
+    alerts = AlertSending(courier, standing, runner.epoch, log)
+    return _Parts(store, plane, standing, runner, follower, checkpoints, alerts, desk, optimiser, metrics)
 
 
 @dataclass

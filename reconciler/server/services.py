@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.desk import AlertDesk
 from reconciler.api.payloads import LEADING, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
@@ -27,7 +28,9 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec
 
 
-def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, metrics: Metrics) -> Services:
+def services_of(
+    plane: ControlPlane, standing: StandingPolicy, runner: Runner, metrics: Metrics, alerts: AlertDesk
+) -> Services:
     """Everything the API needs."""
     watch = Watch(plane, standing, runner)
     return Services(
@@ -47,6 +50,7 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         plane.checkpoints,
         plane.interventions,
         watch.operations,
+        alerts,
         watch.access,
     )
 

@@ -120,7 +120,10 @@ def summarise(record: RoundRecord) -> RoundSummary:
 
 
 class Event(Document, frozen=True):
-    """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on."""
+    """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on.
+
+    `attempt`: of the job, where it is of one. `purpose` and `beneficiary`: why a gang was asked to stop, and for which job.
+    """
 
     time: Instant
     kind: str
@@ -128,6 +131,9 @@ class Event(Document, frozen=True):
     cause: str
     actor: str
     state: str = ""
+    attempt: int = 0
+    purpose: str = ""
+    beneficiary: str = ""
 
 
 class KeptEvent(Document, frozen=True):

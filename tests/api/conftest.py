@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.desk import AlertDesk
+from reconciler.alerts.sender import Sender
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
@@ -91,8 +93,14 @@ class Site:
             checkpoints=self.store.checkpoints,
             interventions=self.store.interventions,
             operations=lambda: self.operations,
+            alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
             access=lambda: self.access,
         )
+
+    @property
+    def secrets(self) -> Path:
+        """Where files lie that AlertPolicies name."""
+        return Path(self.store.database.place).parent
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
         return self.logs[job, attempt, group, index][offset : offset + limit]

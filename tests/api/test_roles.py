@@ -8,10 +8,12 @@ import httpx2
 import msgspec
 import pytest
 
+from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.jobs.record import JobOutcome
+from reconciler.operations import Operations
 from reconciler.store.protocols import Event
 from solver.world.document import encode
 from solver.world.workload import JobArray, JobName, TaskPlacement
@@ -64,6 +66,8 @@ TABLE = {
     "GET /v1/status": WITH_A_ROLE,
     "GET /v1/policy": WITH_A_ROLE,
     "GET /v1/watch": WITH_A_ROLE,
+    "GET /v1/alerts": WITH_A_ROLE,
+    "POST /v1/alerts/{policy}/test": {"operator", "admin", "alice"},
     "GET /v1/whoami": EVERYBODY,
     "GET /v1/openapi.json": EVERYBODY,
     "GET /metrics": WITH_A_ROLE,
@@ -80,7 +84,8 @@ def array(name: str) -> bytes:
 
 @pytest.fixture
 def roles(site: Site) -> Iterator[ApiServer]:
-    """A job of `mine` that runs and has written something, and a round that knows of it."""
+    """A job of `mine` that runs and has written something, a round that knows of it, and a webhook whose file is not there."""
+    site.operations = Operations(alerts=(AlertPolicy("ops", (Webhook("chat", url_file="none"),)),))
     with serving(site) as server:
         with client_of(server, "mine") as mine:
             mine.submit(JOB, msgspec.structs.replace(spec(command=("train", SECRET)), env={"KEY": SECRET}))
@@ -108,7 +113,7 @@ def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
         bodies = {"/v1/jobs": encode(job), "/v1/jobs:test": encode(job), "/v1/groups": array(f"all-by-{who}")}
         with httpx2.stream(
             method,
-            roles.url + path.format(name=JOB, group=GROUP, number=1, queue="team", node=NODES[0].name),
+            roles.url + path.format(name=JOB, group=GROUP, number=1, policy="ops", queue="team", node=NODES[0].name),
             headers={"Authorization": f"Bearer {token}"},
             content=by_hand if method == "PUT" else bodies.get(path, b"") if method == "POST" else b"",
         ) as response:

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
+from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
@@ -52,6 +53,10 @@ class Stores(Protocol):
         """What jobs have saved."""
 
     @property
+    def alerts(self) -> AlertDeliveries:
+        """How far webhooks are."""
+
+    @property
     def interventions(self) -> Interventions:
         """What people did by hand."""
 
@@ -81,6 +86,10 @@ class SqlStores:
     @property
     def checkpoints(self) -> CheckpointRegistry:
         return self._store.checkpoints
+
+    @property
+    def alerts(self) -> AlertDeliveries:
+        return self._store.alerts
 
     @property
     def interventions(self) -> Interventions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.history import SqlHistory
@@ -23,6 +24,7 @@ class SqlStore:
     history: SqlHistory
     checkpoints: SqlCheckpoints
     interventions: SqlInterventions
+    alerts: SqlAlerts
 
     def close(self) -> None:
         """Close every connection."""
@@ -39,4 +41,5 @@ def open_store(where: Path | str) -> SqlStore:
         SqlHistory(database),
         SqlCheckpoints(database),
         SqlInterventions(database),
+        SqlAlerts(database),
     )

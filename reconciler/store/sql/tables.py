@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -201,7 +201,24 @@ interventions = Table(
     Column("ended_by", String, nullable=False),
 )
 
-# Of what only the newest counts: past use, clocks.
+# How far each webhook of an AlertPolicy is.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("webhook", String, primary_key=True),
+    Column("cursor", BigInteger, nullable=False),  # number of the last event that was dealt with
+    Column("target", String, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("given_up", BigInteger, nullable=False),
+    Column("answered_at", BigInteger),
+    Column("failing_since", BigInteger),
+    Column("tries", BigInteger, nullable=False),
+    Column("not_before", BigInteger, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("stopped", Boolean, nullable=False),
+)
+
+# Of what only the newest counts: past use, clocks; and the name of this state, which never changes.
 kept = Table(
     "kept",
     metadata,
@@ -234,5 +251,8 @@ events = Table(
     Column("cause", Text, nullable=False),
     Column("actor", String, nullable=False),
     Column("state", String, nullable=False),  # what a job is from then on; empty: as before
+    Column("attempt", Integer, nullable=False, server_default="0"),  # the job's; 0: none, or not said
+    Column("purpose", String, nullable=False, server_default=""),  # why a gang is to stop
+    Column("beneficiary", String, nullable=False, server_default=""),  # the job for which it is
     Index("events_subject", "subject", "number"),
 )
