@@ -41,7 +41,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action.
 
     `idle_limit`: for how long they may do nothing, so that it is worth watching what they do; None: nobody will ask.
-    `environment`: what they see beside the job's own `env`, and before it.
+    `environment`: what they see beside the job's own `env`, and before it. `user`: who submitted the job.
     """
 
     job: JobName
@@ -50,6 +50,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     spec: JobSpec
     idle_limit: Duration | None = None
     environment: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    user: str = ""
 
     @property
     def id(self) -> str:
@@ -85,6 +86,7 @@ class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
     spec: JobSpec
     idle_limit: Duration | None = None
     environment: dict[str, str] = {}  # noqa: RUF012  (as in StartGang)
+    user: str = ""
 
     @property
     def id(self) -> str:
@@ -133,6 +135,14 @@ class TellGang(Document, frozen=True, tag_field="order", tag="tell"):
     def id(self) -> str:
         """The name of the fact."""
         return f"tell/{self.job}/{self.attempt}/{self.number}"
+
+
+class Unstartable(Document, frozen=True):
+    """Why no task of a job could begin where it would run: `code` for programs, `message` and `fix` for people."""
+
+    code: str
+    message: str
+    fix: str
 
 
 class PartitionGpu(Document, frozen=True):

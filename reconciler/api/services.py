@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.api.payloads import Status
-from reconciler.backend import Logs
+from reconciler.backend import Logs, Unstartable
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError
@@ -34,7 +34,8 @@ class Services:
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
     said for it, nothing before that. `policy`, `operations` and `admit` raise
     NoPolicyError. `wake` tells the loop that there is something new. `access` is the AccessPolicy in force;
-    None where there is none, or no policy yet.
+    None where there is none, or no policy yet. `unstartable` says why no task of a job could begin that a user submits; None:
+    nothing is known against it.
     """
 
     jobs: JobSource
@@ -55,6 +56,7 @@ class Services:
     operations: Callable[[], Operations]
     alerts: AlertDesk
     access: Callable[[], AccessPolicy | None] = lambda: None
+    unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

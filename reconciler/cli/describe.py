@@ -131,6 +131,8 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "Topology", ", ".join(wished)
     if spec.env:
         yield "Environment", ", ".join(sorted(spec.env))
+    if spec.secrets:
+        yield "Secrets", ", ".join(f"{use} as {use.env or f'file {use.file}'}" for use in spec.secrets)
 
 
 def _kept(bundle: Bundle | None, spread: Spread | None) -> Iterator[str]:

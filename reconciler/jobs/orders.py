@@ -21,13 +21,15 @@ def order_of(intent: Intent, claim: Claim, record: JobRecord) -> Order:
     grace = Duration(intent.deadline - (intent.staged_at or intent.asked_at))
     match intent.kind:
         case "start":
-            return StartGang(intent.job, intent.attempt, intent.tasks, record.spec, claim.idle_limit)
+            return StartGang(intent.job, intent.attempt, intent.tasks, record.spec, claim.idle_limit, user=record.user)
         case "stop":
             return StopGang(intent.job, intent.attempt, grace)
         case "grow":
             beside = tuple(task for task in claim.tasks if task not in intent.tasks)
             spec, limit = record.spec, claim.idle_limit
-            return GrowGang(intent.job, intent.attempt, claim.growth, intent.tasks, beside, spec, limit)
+            return GrowGang(
+                intent.job, intent.attempt, claim.growth, intent.tasks, beside, spec, limit, user=record.user
+            )
         case "shrink":
             return StopTasks(intent.job, intent.attempt, claim.growth, intent.tasks, grace)
         case "nominate":

@@ -6,7 +6,7 @@ import os
 import pwd
 import secrets
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from reconciler.alerts.sender import Sender
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.terms import Terms
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane
@@ -40,6 +41,7 @@ from reconciler.server.crew import Crew
 from reconciler.server.folder import StateFolder
 from reconciler.server.follow import PolicyFollower
 from reconciler.server.services import services_of
+from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.token_file import read_or_make_token
@@ -55,7 +57,10 @@ class ServerEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file."""
+    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
+
+    `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    """
 
     policies: str
     branch: str
@@ -66,18 +71,24 @@ class Settings:
     hosts: Collection[str] = ()
     authenticate: bool = True
     tokens: Path | None = None
+    secrets: Path | None = None
+    accounts: Mapping[str, str] | None = None
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     """Run until SIGTERM or SIGINT. Tasks go on when it ends, and the next start on the same folder finds them.
 
-    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError;
-    and whatever ended a thread.
+    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
+    UnsafeSecretsError, IdentityError; and whatever ended a thread.
     """
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
+        if settings.accounts is not None:
+            open_to_accounts(settings.folder.path, settings.folder.tasks)
         parts = _assemble(settings, log, closing)
-        services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk)
+        services = services_of(
+            parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk, parts.terms.unstartable
+        )
         guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
         crew = Crew()
@@ -114,6 +125,7 @@ class _Parts:
     desk: AlertDesk
     optimiser: KillableOptimiser
     metrics: Metrics
+    terms: Terms
 
     def decide(self) -> None:
         """The loop's thread."""
@@ -129,7 +141,8 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
-    backend = LocalBackend(folder.tasks, lambda: standing.current().nodes, clock)
+    terms = terms_of(settings.secrets, settings.accounts, lambda: standing.current().policy)
+    backend = LocalBackend(folder.tasks, lambda: standing.current().nodes, clock, terms=terms)
     plane = ControlPlane(
         holder=HOLDER,
         jobs=store.jobs,
@@ -152,7 +165,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     chance = secrets.SystemRandom().random
     courier = Courier(store.alerts, plane.history, store.jobs, clock, desk.sender.send, chance, HOLDER)
     alerts = AlertSending(courier, standing, runner.epoch, log)
-    return _Parts(store, plane, standing, runner, follower, checkpoints, alerts, desk, optimiser, metrics)
+    return _Parts(store, plane, standing, runner, follower, checkpoints, alerts, desk, optimiser, metrics, terms)
 
 
 @dataclass

@@ -135,6 +135,21 @@ class JobArray(Document, frozen=True):
     max_running: int | None = None
 
 
+class SecretUse(Document, frozen=True):
+    """A secret that the tasks are given: as the variable `env`, or as the file `file` of the folder QUORATE_SECRETS.
+
+    `key`: which part of it, where it has several; "": it has none.
+    """
+
+    name: str
+    key: str = ""
+    env: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.key}" if self.key else self.name
+
+
 class JobSpec(Document, frozen=True):
     """The `spec` of a Job document. A service that says no `min_replicas` starts with one.
 
@@ -142,7 +157,7 @@ class JobSpec(Document, frozen=True):
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
-    its elements) and `retry_policy` (the name of what says what follows when it fails; "": see the control plane).
+    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane) and `secrets`.
     """
 
     queue: QueueName
@@ -160,6 +175,7 @@ class JobSpec(Document, frozen=True):
     depends_on: tuple[Dependency, ...] = ()
     array: JobArray | None = None
     retry_policy: str = ""
+    secrets: tuple[SecretUse, ...] = ()
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""

@@ -15,7 +15,7 @@ from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
 from reconciler.api.services import Services
-from reconciler.backend import Epoch
+from reconciler.backend import Epoch, Unstartable
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.jobs.sighted import Sighted
@@ -68,6 +68,7 @@ class Site:
     operations: Operations = OPERATIONS
     policy: Policy = POLICY
     access: AccessPolicy | None = None
+    lacks: Unstartable | None = None
 
     def services(self) -> Services:
         return Services(
@@ -95,6 +96,7 @@ class Site:
             operations=lambda: self.operations,
             alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
             access=lambda: self.access,
+            unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 
     @property

@@ -211,6 +211,14 @@ def test_values_of_the_environment_are_not_described(quorate: Quorate) -> None:
     assert "canary" not in ran.out
 
 
+def test_secrets_are_described_by_their_names(quorate: Quorate, site: Site) -> None:
+    given = "--secret", "WANDB_API_KEY=wandb", "--secret", "KEY=tls/key.pem"
+    quorate("submit", "--name", "secretive", "--queue", "team", *given, "--", "true")
+    assert "Secrets    wandb as WANDB_API_KEY, tls/key.pem as KEY\n" in quorate("describe", "secretive").out
+    wrong = quorate("submit", "--name", "other", "--queue", "team", "--secret", "KEY=../x", "--", "true")
+    assert (wrong.exit_code, "'../x'" in wrong.err or "'..'" in wrong.err) == (64, True)
+
+
 def test_a_cancelled_job_says_by_whom(quorate: Quorate, site: Site) -> None:
     site.store.jobs.request_cancel(JobName("big"), "bob")
     assert "Cancel     asked for by bob\n" in quorate("describe", "big").out

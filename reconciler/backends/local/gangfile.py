@@ -44,4 +44,4 @@ def write_gang(attempt: Path, orders: Orders) -> None:
     )
     text = encode(Gang(first.order.attempt, newest, world, f"127.0.0.1:{first.master_port}"))
     if not path.exists() or path.read_bytes() != text:
-        write_durably(str(path), text.decode())
+        write_durably(str(path), text.decode(), 0o644)  # Its tasks may run as another user.

@@ -16,6 +16,7 @@ from reconciler.backend import look_every
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.backends.local.environment import command_of, file_variables, group_of, task_environments
 from reconciler.backends.local.tasks import was_started
+from reconciler.backends.local.terms import Terms
 from reconciler.supervisor import shim, taskfiles
 from solver.world.workload import TaskPlacement
 
@@ -26,7 +27,8 @@ _SUPERVISOR: Final = (sys.executable, "-I", "-S", shim.__file__)
 class Supervisors:
     """The supervisors this process has started. Each lives on when this process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
         self._pids: set[int] = set()
 
     def start_tasks(self, attempt: Path, accepted: Accepted, tasks: Collection[TaskPlacement]) -> None:
@@ -38,11 +40,13 @@ class Supervisors:
             if task not in tasks or was_started(life_folder(attempt, task, accepted.growth)):
                 continue
             folder = make_life_folder(attempt, task, accepted.growth)
-            (folder / taskfiles.WORK).mkdir(mode=0o700, exist_ok=True)
+            for own in (taskfiles.WORK, taskfiles.SAID):
+                (folder / own).mkdir(mode=0o700, exist_ok=True)
+            self._terms.hand_over(attempt, folder, accepted.order.user)
             limit = accepted.order.idle_limit
             content = {
                 "command": command_of(accepted.order, task),
-                "environment": {**environment, **file_variables(folder)},
+                **self._terms.of_task(accepted.order, {**environment, **file_variables(folder)}),
                 "lookEveryS": look_every(limit).seconds if limit else None,
                 "memoryLimit": int(group_of(accepted.order, task).shape.memory),
                 "growth": accepted.growth,
