@@ -104,8 +104,10 @@ def _pool_fields(nodes: Iterable[Node]) -> Fields:
         "racks": {node.rack for node in nodes},
         "blocks": {node.block for node in nodes},
     }
+    cordoned = [node.name for node in nodes if node.cordoned]
     return {
         "nodes": str(len(nodes)),
+        **({"cordoned": ", ".join(cordoned)} if cordoned else {}),
         **{field: _summary(values) for field, values in machines.items() if any(values)},
         **{field: str(len(names)) for field, names in domains.items() if any(names)},
     }

@@ -186,6 +186,7 @@ class Run:
             doors.ledger,
             doors.history,
             doors.checkpoints,
+            store.interventions,
             doors.backend,
             self.backend,
             FixedPolicy(),

@@ -8,9 +8,9 @@ from typing import Final, Literal
 from reconciler.access.rights import Action
 
 Rule = Action | Literal["anybody"]
-"""anybody: whoever has proved who they are. The actions on a job are judged by the job that the path names; `submit` by
-the document in the body, where the route reads it; who may do what to the jobs of a group, by the route for each of them; a sample
-of an AlertPolicy by its route, which knows the policy's queues."""
+"""anybody: whoever has proved who they are. The actions on a job are judged by the job that the path names, `operate` also by
+the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it; who may do what to
+the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the policy's queues."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs": "submit",
@@ -24,6 +24,15 @@ RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs/{name}/resume": "steer-job",
     "POST /v1/jobs/{name}/requeue": "steer-job",
     "GET /v1/jobs/{name}/checkpoints": "read-job",
+    "PUT /v1/jobs/{name}/hold": "hold-job",
+    "DELETE /v1/jobs/{name}/hold": "hold-job",
+    "PUT /v1/jobs/{name}/boost": "operate",
+    "DELETE /v1/jobs/{name}/boost": "operate",
+    "PUT /v1/queues/{queue}/hold": "operate",
+    "DELETE /v1/queues/{queue}/hold": "operate",
+    "PUT /v1/nodes/{node}/cordon": "operate",
+    "DELETE /v1/nodes/{node}/cordon": "operate",
+    "GET /v1/interventions": "look",
     "POST /v1/jobs:test": "submit",
     "POST /v1/groups": "submit",
     "GET /v1/groups/{group}": "look",

@@ -16,6 +16,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from solver.plan.plan import Verdict
@@ -51,6 +52,7 @@ class Services:
     status: Callable[[], Status]
     wake: Callable[[], None]
     checkpoints: CheckpointRegistry
+    interventions: Interventions
     operations: Callable[[], Operations]
     alerts: AlertDesk
     access: Callable[[], AccessPolicy | None] = lambda: None

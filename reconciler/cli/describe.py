@@ -15,7 +15,7 @@ from reconciler.cli.named import counts_of, find
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, devices_of, shape_words, short_list, size_of, state_line
+from reconciler.cli.wording import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.plan.reason import count
@@ -90,6 +90,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     if job.suspended_by:
         yield "Suspended", f"by {job.suspended_by}"
+    if job.boost:
+        yield "Boosted", by_whom(job.boost)
     for failure in job.failures:
         said = failure.message.splitlines()[0] if failure.message else failure.kind
         yield f"Attempt {failure.attempt}", f"{'went on after' if failure.outlived else 'failed'}: {said}"

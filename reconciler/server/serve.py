@@ -149,6 +149,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
         ledger=store.ledger,
         history=ToldHistory(store.history, log),
         checkpoints=store.checkpoints,
+        interventions=store.interventions,
         backend=backend,
         logs=backend,
         policies=standing,
@@ -178,7 +179,7 @@ class Reporter:
     def hear(self, status: LoopStatus) -> None:
         """One pass is over."""
         if status.condition == "leading" and status.last is not None:
-            self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms)
+            self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms, status.last.by_hand)
         saying = status.condition, status.message
         if saying != self._said:
             self._said = saying

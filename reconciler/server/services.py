@@ -55,6 +55,7 @@ def services_of(
         watch.status,
         runner.wake,
         plane.checkpoints,
+        plane.interventions,
         watch.operations,
         alerts,
         watch.access,

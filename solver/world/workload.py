@@ -276,7 +276,8 @@ class Job(Document, frozen=True):
 
     `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it
     was evicted, the oldest first.
-    `served_gpu_ms`: GPU-milliseconds that its ended attempts have run.
+    `served_gpu_ms`: GPU-milliseconds that its ended attempts have run. `boosted`: somebody wants it to start before the others
+    that wait in its queue.
     """
 
     name: JobName
@@ -290,3 +291,4 @@ class Job(Document, frozen=True):
     time_limit: Duration | None = None
     evicted_at: tuple[Instant, ...] = ()
     served_gpu_ms: int = 0
+    boosted: bool = False

@@ -92,6 +92,7 @@ class Site:
             ),
             wake=self.wake,
             checkpoints=self.store.checkpoints,
+            interventions=self.store.interventions,
             operations=lambda: self.operations,
             alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
             access=lambda: self.access,

@@ -49,6 +49,15 @@ TABLE = {
     "POST /v1/jobs/{name}/suspend": STEER,
     "POST /v1/jobs/{name}/resume": STEER,
     "POST /v1/jobs/{name}/requeue": STEER,
+    "PUT /v1/jobs/{name}/hold": STEER | {"operator"},
+    "DELETE /v1/jobs/{name}/hold": STEER | {"operator"},
+    "PUT /v1/jobs/{name}/boost": {"operator", "lead", "admin", "alice"},
+    "DELETE /v1/jobs/{name}/boost": {"operator", "lead", "admin", "alice"},
+    "PUT /v1/queues/{queue}/hold": {"operator", "lead", "admin", "alice"},
+    "DELETE /v1/queues/{queue}/hold": {"operator", "lead", "admin", "alice"},
+    "PUT /v1/nodes/{node}/cordon": {"operator", "admin", "alice"},
+    "DELETE /v1/nodes/{node}/cordon": {"operator", "admin", "alice"},
+    "GET /v1/interventions": WITH_A_ROLE,
     "GET /v1/queues": WITH_A_ROLE,
     "GET /v1/nodes": WITH_A_ROLE,
     "GET /v1/rounds": WITH_A_ROLE,
@@ -97,16 +106,16 @@ def test_every_route_has_a_rule_and_stands_in_the_table(roles: ApiServer) -> Non
 @pytest.mark.parametrize("who", sorted(EVERYBODY))
 def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
     token = TOKEN if who == "alice" else f"token-of-{who}"
-    allowed = set()
+    allowed, by_hand = set(), b'{"reason": "ticket 4711"}'
     for route in TABLE:
         method, path = route.split()
         job = {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": f"by-{who}"}, "spec": spec()}
         bodies = {"/v1/jobs": encode(job), "/v1/jobs:test": encode(job), "/v1/groups": array(f"all-by-{who}")}
         with httpx2.stream(
             method,
-            roles.url + path.format(name=JOB, group=GROUP, number=1, policy="ops"),
+            roles.url + path.format(name=JOB, group=GROUP, number=1, policy="ops", queue="team", node=NODES[0].name),
             headers={"Authorization": f"Bearer {token}"},
-            content=bodies.get(path, b"") if method == "POST" else b"",
+            content=by_hand if method == "PUT" else bodies.get(path, b"") if method == "POST" else b"",
         ) as response:
             assert response.status_code in (200, 403), f"{route}: {response.status_code}"
             if response.status_code == 200:

@@ -9,6 +9,7 @@ from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.history import SqlHistory
+from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.ledger import SqlLedger
 
@@ -22,6 +23,7 @@ class SqlStore:
     ledger: SqlLedger
     history: SqlHistory
     checkpoints: SqlCheckpoints
+    interventions: SqlInterventions
     alerts: SqlAlerts
 
     def close(self) -> None:
@@ -38,5 +40,6 @@ def open_store(where: Path | str) -> SqlStore:
         SqlLedger(database),
         SqlHistory(database),
         SqlCheckpoints(database),
+        SqlInterventions(database),
         SqlAlerts(database),
     )

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -183,6 +183,23 @@ checkpoints = Table(
     Column("findings", Text, nullable=False),
     Column("answers", Integer, nullable=False),  # number of a request to save
     Column("resumed_by", Integer, nullable=False),  # 0: no attempt was begun from it
+)
+
+# What people did by hand. A row stays when it is over: it is the record of who did what and why.
+interventions = Table(
+    "interventions",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("kind", String, nullable=False),
+    Column("subject_kind", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("author", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, index=True),  # absent while it is in force
+    Column("ended_as", String, nullable=False),  # why it is over; empty while it is not
+    Column("ended_by", String, nullable=False),
 )
 
 # How far each webhook of an AlertPolicy is.
