@@ -23,8 +23,8 @@ TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lo
 """`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
 
 LOOK_EVERY_MS = 200, 30_000
-LOOKS_PER_IDLE_LIMIT = 20
-"""Whoever watches what tasks do looks so often within their idle limit, but with no shorter and no longer rests than these."""
+LOOKS_PER_WATCH = 20
+"""Whoever watches what tasks do looks so often within the time that matters, with no shorter and no longer rests than these."""
 
 ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed", "stopped", "lost"})
 
@@ -40,16 +40,17 @@ class BackendUnreachableError(Exception):
 class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action.
 
-    `idle_limit`: for how long they may do nothing, so that it is worth watching what they do; None: nobody will ask.
-    `environment`: what they see beside the job's own `env`, and before it.
+    `watch`: for how long they may do nothing before that matters to somebody, so that what they do is watched; None: nobody asks.
+    `environment`: what they see beside the job's own `env`, and before it. `user`: who submitted the job.
     """
 
     job: JobName
     attempt: int
     tasks: tuple[TaskPlacement, ...]
     spec: JobSpec
-    idle_limit: Duration | None = None
+    watch: Duration | None = None
     environment: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    user: str = ""
 
     @property
     def id(self) -> str:
@@ -83,8 +84,9 @@ class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
     tasks: tuple[TaskPlacement, ...]
     beside: tuple[TaskPlacement, ...]
     spec: JobSpec
-    idle_limit: Duration | None = None
+    watch: Duration | None = None
     environment: dict[str, str] = {}  # noqa: RUF012  (as in StartGang)
+    user: str = ""
 
     @property
     def id(self) -> str:
@@ -133,6 +135,14 @@ class TellGang(Document, frozen=True, tag_field="order", tag="tell"):
     def id(self) -> str:
         """The name of the fact."""
         return f"tell/{self.job}/{self.attempt}/{self.number}"
+
+
+class Unstartable(Document, frozen=True):
+    """Why no task of a job could begin where it would run: `code` for programs, `message` and `fix` for people."""
+
+    code: str
+    message: str
+    fix: str
 
 
 class PartitionGpu(Document, frozen=True):
@@ -189,7 +199,7 @@ class TaskStatus(Document, frozen=True):
     """How one task of one attempt stands, and has stood since `at`; `growth` with which it came (0: the start).
 
     A later growth may let a task that has left begin again; nothing else does. `activity` is of a running task whose order
-    has an idle limit; None: the backend can't say what it does. `progress` and `memory` are None where nothing is known.
+    says that it is watched; None: the backend can't say what it does. `progress` and `memory` are None where nothing is known.
     `told`: the number of the newest TellGang that it was told; 0: none.
     """
 
@@ -268,10 +278,10 @@ class Backend(Protocol):
         """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""
 
 
-def look_every(idle_limit: Duration) -> Duration:
+def look_every(watch: Duration) -> Duration:
     """How long to rest between two looks at what a task does: so much later than it should a limit may be noticed."""
     shortest, longest = LOOK_EVERY_MS
-    return Duration(max(shortest, min(longest, idle_limit // LOOKS_PER_IDLE_LIMIT)))
+    return Duration(max(shortest, min(longest, watch // LOOKS_PER_WATCH)))
 
 
 class Logs(Protocol):

@@ -10,6 +10,7 @@ from reconciler.backend import Backend, Logs
 from reconciler.clock import Clock
 from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from reconciler.terminals import NO_TERMINALS, Terminals
@@ -62,6 +63,7 @@ class ControlPlane:
     ledger: Ledger
     history: History
     checkpoints: CheckpointRegistry
+    interventions: Interventions
     backend: Backend
     logs: Logs
     policies: PolicySource

@@ -35,7 +35,7 @@ class Deeds:
         if intent.sends_back and self._saves(intent):
             intent = msgspec.structs.replace(intent, stage="waits-to-save")
         self.plane.ledger.ask(self.epoch, intent)
-        self.note("asked-to-stop", intent.job, cause, stopping_state(intent))
+        self.note_of(intent, cause)
         if intent.stage == "ends":
             self.send(StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at)))
 
@@ -96,8 +96,19 @@ class Deeds:
             # The backend reports the attempt again, and a later pass sees that nobody claims it.
             self.note("unanswered", job, f"forget/{job}/{attempt}: {unknown}")
 
-    def note(self, kind: str, subject: str, cause: str, state: JobState | None = None) -> None:
-        """One line on record; `state`: what the job is from now on."""
+    def note(self, kind: str, subject: str, cause: str, state: JobState | None = None, attempt: int = 0) -> None:
+        """One line on record; `state`: what the job is from now on; `attempt`: in which of its attempts."""
         self.plane.history.record_event(
-            Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder, state or "")
+            Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder, state or "", attempt)
+        )
+
+    def note_of(self, stop: Intent, cause: str) -> None:
+        """The line of a gang that is asked to stop, with what it is for."""
+        self.plane.history.record_event(
+            Event(
+                *(self.plane.clock.now(), "asked-to-stop", stop.job, cause, self.plane.holder, stopping_state(stop)),
+                attempt=stop.attempt,
+                purpose=stop.purpose,
+                beneficiary=stop.beneficiary or "",
+            )
         )

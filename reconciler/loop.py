@@ -8,6 +8,8 @@ from reconciler.act import Leader
 from reconciler.backend import Cursor, Epoch
 from reconciler.clock import Clock
 from reconciler.control import ControlPlane
+from reconciler.interventions.record import Intervention
+from reconciler.interventions.settle import Hands
 from reconciler.jobs.sighted import Sighted
 from reconciler.observe import observe
 from reconciler.store.protocols import RoundRecord, summarise
@@ -29,7 +31,7 @@ class PlanRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one pass saw (`sighted`: of the backend) and did.
+    """What one pass saw (`sighted`: of the backend; `by_hand`: what people have put in force) and did.
 
     `round` is None where it had nothing new to say; `refused` counts claims not granted.
     """
@@ -43,6 +45,7 @@ class Pass:
     refused: int
     phase_ms: dict[str, float]
     sighted: Sighted
+    by_hand: tuple[Intervention, ...]
 
     @property
     def idle(self) -> bool:
@@ -62,7 +65,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     sighted = Sighted.of(plane.backend.changes(Cursor(0)))
     laps.end("sight")
     leader.accrue(policy, declared)
-    settled = leader.settle(sighted, operations, declared)
+    settled = leader.settle(sighted, operations, declared) + Hands(plane, leader.epoch).settle(policy, declared)
     laps.end("settle")
     snapshot = leader.wind(observe(plane, sighted, declared, policy, operations), policy, revision)
     laps.end("observe")
@@ -74,7 +77,8 @@ def one_pass(plane: ControlPlane) -> Pass:
     number = _record(leader, RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution))
     refused = leader.act(plan)
     laps.end("act")
-    return Pass(leader.epoch, revision, snapshot, plan, number, settled, refused, laps.phase_ms, sighted)
+    by_hand = plane.interventions.in_force()
+    return Pass(leader.epoch, revision, snapshot, plan, number, settled, refused, laps.phase_ms, sighted, by_hand)
 
 
 def _refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:

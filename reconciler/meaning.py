@@ -55,6 +55,7 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
         f"CheckpointPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.checkpoints
     }
     documents |= {f"RetryPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.retry}
+    documents |= {f"AlertPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.alerts}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
     pools: dict[str, list[Node]] = {}
@@ -103,8 +104,10 @@ def _pool_fields(nodes: Iterable[Node]) -> Fields:
         "racks": {node.rack for node in nodes},
         "blocks": {node.block for node in nodes},
     }
+    cordoned = [node.name for node in nodes if node.cordoned]
     return {
         "nodes": str(len(nodes)),
+        **({"cordoned": ", ".join(cordoned)} if cordoned else {}),
         **{field: _summary(values) for field, values in machines.items() if any(values)},
         **{field: str(len(names)) for field, names in domains.items() if any(names)},
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from reconciler.interventions.record import Intervention, InterventionKind
 from reconciler.jobs.ground import gpus_of
 from solver.plan.plan import Inadmissible, Plan, Waits
 from solver.rules.partitioning import MIG_CHANGES
@@ -42,12 +44,22 @@ class Metrics:
         self._latest = _LatestRound()
         self._registry.register(self._latest)
 
-    def observe(self, snapshot: Snapshot, plan: Plan, phase_ms: Mapping[str, float]) -> None:
-        """Count a round; its plan and snapshot are what the gauges show from now on."""
+    def observe(
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        phase_ms: Mapping[str, float],
+        by_hand: Iterable[Intervention] = (),
+    ) -> None:
+        """Count a round; its plan, its snapshot and what was done by hand are what the gauges show from now on."""
         for phase, duration_ms in phase_ms.items():
             self._phases.labels(phase).observe(duration_ms / 1_000)
         self._rounds.labels(plan.certificate.stage).inc()
-        self._latest.seen = snapshot, plan
+        self._latest.seen = snapshot, plan, tuple(by_hand)
+
+    def add(self, figures: Collector) -> None:
+        """Figures of another part, which are read at each scrape."""
+        self._registry.register(figures)
 
     def text(self) -> bytes:
         """Everything in Prometheus's text format."""
@@ -58,14 +70,15 @@ class _LatestRound(Collector):
     """Gauges read from one round at the moment of the scrape, so that they agree with each other."""
 
     def __init__(self) -> None:
-        self.seen: tuple[Snapshot, Plan] | None = None
+        self.seen: tuple[Snapshot, Plan, tuple[Intervention, ...]] | None = None
 
     def collect(self) -> Iterator[Metric]:
         if self.seen is not None:
-            snapshot, plan = self.seen
+            snapshot, plan, by_hand = self.seen
             yield from _plan_gauges(plan)
             yield _gpus(snapshot)
             yield _partitioning(snapshot)
+            yield _interventions(by_hand)
 
 
 def _plan_gauges(plan: Plan) -> Iterator[Metric]:
@@ -126,4 +139,13 @@ def _partitioning(snapshot: Snapshot) -> Metric:
     family = GaugeMetricFamily("quorate_mig_changes", text, labels=["pool", "state"])
     for labels, changes in sorted(states.items()):
         family.add_metric(labels, changes)
+    return family
+
+
+def _interventions(by_hand: Iterable[Intervention]) -> Metric:
+    """By kind, 0 as well: an alert that waits for a figure to appear would miss the first."""
+    counts = Tally(each.kind for each in by_hand)
+    family = GaugeMetricFamily("quorate_interventions", "What people have put in force by hand.", labels=["kind"])
+    for kind in get_args(InterventionKind):
+        family.add_metric([kind], counts[kind])
     return family

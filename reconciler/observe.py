@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 
 import msgspec
 
 from reconciler.checkpoints.unread import unread
 from reconciler.control import ControlPlane
+from reconciler.interventions.effects import about, held
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.record import JobRecord
@@ -40,6 +41,7 @@ def observe(
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
     served, now = plane.ledger.served(), plane.clock.now()
     records, holding = records_of(plane, claims), [claim.job for claim in claims]
+    by_hand, tallies = plane.interventions.in_force(), plane.jobs.tallies(depended_on(records))
     unread_now = unread(records, attempts, operations.storages, plane.checkpoints)
     # Who has been promised devices for its next attempt goes on from what was intact when it was read last.
     promised = {intent.job for intent in intents if intent.kind == "nominate"}
@@ -52,13 +54,15 @@ def observe(
             attempts,
             plane.ledger.evictions(),
             served,
-            blocks(records, now, holding, plane.jobs.tallies(depended_on(records)), awaited),
+            blocks(records, now, holding, tallies, awaited, held(by_hand, records, policy, now)),
+            about(by_hand, "boost", "job", now),
         )
     )
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
-    nodes = tuple(join(node, sighted.nodes.get(node.name)) for node in declared)
+    cordons = about(by_hand, "cordon", "node", now)
+    nodes = tuple(join(node, sighted.nodes.get(node.name), cordons) for node in declared)
     return snapshot_of(
         now,
         nodes,
@@ -76,16 +80,20 @@ def observe(
     )
 
 
-def join(declared: Node, observed: Node | None) -> Node:
-    """Git says what a node is; the backend whether it, and each of its GPUs, is there and well, and what instances it has."""
+def join(declared: Node, observed: Node | None, cordons: Container[str] = ()) -> Node:
+    """Git says what a node is; the backend whether it, and each of its GPUs, is there and well, and what instances it has.
+
+    `cordons`: the nodes that somebody has cordoned by hand.
+    """
+    by_hand = declared.name in cordons
     if observed is None:
-        return msgspec.structs.replace(declared, ready=False)
+        return msgspec.structs.replace(declared, ready=False, cordoned=declared.cordoned or by_hand)
     well = {gpu.id for gpu in observed.gpus if gpu.healthy}
     instances = {gpu.id: gpu.instances for gpu in observed.gpus}
     return msgspec.structs.replace(
         declared,
         ready=declared.ready and observed.ready,
-        cordoned=declared.cordoned or observed.cordoned,
+        cordoned=declared.cordoned or observed.cordoned or by_hand,
         gpus=tuple(
             msgspec.structs.replace(
                 gpu, healthy=gpu.healthy and gpu.id in well, instances=instances.get(gpu.id, gpu.instances)
@@ -103,6 +111,7 @@ def _jobs(
     evictions: dict[JobName, tuple[Instant, ...]],
     served: dict[JobName, int],
     held_back: Collection[JobName],
+    boosts: Container[str],
 ) -> Iterable[Job]:
     for record in records:
         evicted_at = evictions.get(record.name, ())
@@ -125,6 +134,7 @@ def _jobs(
                 attempt=attempts.get(record.name, 0),
                 evicted_at=evicted_at,
                 served_gpu_ms=served.get(record.name, 0),
+                boosted=record.name in boosts,
             )
 
 

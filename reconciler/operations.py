@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.retry_policy import NO_RETRIES, RetryPolicy
 from solver.world.document import Document
@@ -11,12 +12,13 @@ from solver.world.document import Document
 class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
 
-    `checkpoints` and `retry` are sorted by name. `access` None: the holder of the state folder's token may do everything.
+    `checkpoints`, `retry` and `alerts` are sorted by name. `access` None: the holder of the state folder's token may do everything.
     """
 
     checkpoints: tuple[CheckpointPolicy, ...] = ()
     retry: tuple[RetryPolicy, ...] = ()
     access: AccessPolicy | None = None
+    alerts: tuple[AlertPolicy, ...] = ()
 
     @property
     def storages(self) -> dict[str, CheckpointPolicy]:

@@ -10,7 +10,7 @@ from solver.world.quantities import Duration
 RetryAction = Literal["retry", "fail", "ignore-count"]
 """`ignore-count`: another attempt that is not counted against the job."""
 
-RetriedKind = Literal["exit", "signal", "out-of-memory", "node", "gpu", "launch", "time-limit"]
+RetriedKind = Literal["exit", "signal", "out-of-memory", "node", "gpu", "launch", "time-limit", "stuck"]
 """The kinds of failure that a rule may speak of."""
 
 

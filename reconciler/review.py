@@ -5,7 +5,7 @@ Pure but for the optimiser that is handed in: the same revisions and snapshot gi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ from reconciler.meaning import DocumentChange, document_changes
 from solver.plan.plan import Certificate, Departs, Inadmissible, Moves, Plan, Runs, Starts, Verdict, Waits, Yields
 from solver.program.optimiser import Optimiser
 from solver.solve import solve
-from solver.world.cluster import Node
+from solver.world.cluster import Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -79,8 +79,10 @@ class Side(NamedTuple):
 
 def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | None) -> Review:
     """Solve one snapshot under the policies and on the inventories of two revisions."""
+    by_base = {node.name for node in base.compiled.nodes if node.cordoned}
     base_plan, head_plan = (
-        solve(on_inventory(snapshot, side.compiled.nodes), side.compiled.policy, optimiser) for side in (base, head)
+        solve(on_inventory(snapshot, side.compiled.nodes, by_base), side.compiled.policy, optimiser)
+        for side in (base, head)
     )
     return Review(
         _reviewed(base, base_plan),
@@ -91,23 +93,25 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
     )
 
 
-def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...]) -> Snapshot:
+def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], by_base: Collection[NodeName] = ()) -> Snapshot:
     """The snapshot as it will be on a declared inventory: nodes that were seen keep their health, new ones count as ready.
 
+    `by_base`: nodes that were seen as cordoned because the base says so. Others stay cordoned whatever a revision says.
     A revision that declares no nodes at all is taken to leave the inventory to somebody else.
     """
     seen = {node.name: node for node in snapshot.nodes}
-    nodes = [_as_seen(node, seen.get(node.name)) for node in declared] if declared else snapshot.nodes
+    nodes = [_as_seen(node, seen.get(node.name), by_base) for node in declared] if declared else snapshot.nodes
     return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight)
 
 
-def _as_seen(declared: Node, seen: Node | None) -> Node:
+def _as_seen(declared: Node, seen: Node | None, by_base: Collection[NodeName]) -> Node:
     """What the node will be by declaration, and its health as it was seen."""
     if seen is None:
         return declared
     health = {gpu.id: gpu.healthy for gpu in seen.gpus}
     gpus = tuple(msgspec.structs.replace(gpu, healthy=health.get(gpu.id, gpu.healthy)) for gpu in declared.gpus)
-    return msgspec.structs.replace(declared, ready=seen.ready, cordoned=seen.cordoned, gpus=gpus)
+    cordoned = declared.cordoned or (seen.cordoned and seen.name not in by_base)
+    return msgspec.structs.replace(declared, ready=seen.ready, cordoned=cordoned, gpus=gpus)
 
 
 def _reviewed(side: Side, plan: Plan) -> RevisionReviewed:

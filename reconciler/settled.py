@@ -30,6 +30,8 @@ from reconciler.jobs.settlements import (
     Fail,
     Forget,
     GiveBack,
+    GiveUp,
+    Note,
     Outlive,
     Restart,
     Retry,
@@ -55,7 +57,7 @@ class Settler(Deeds):
                 self._confirm(settlement)
             case AskToStop() | AskToLeave() | Restart():
                 self._ask(settlement)
-            case Succeed() | Fail() | TimeOut() | Cull() | Cancel() | Abandon():
+            case Succeed() | Fail() | TimeOut() | GiveUp() | Cull() | Cancel() | Abandon():
                 self._finish(settlement.job, outcome_of(settlement, self.plane.clock.now(), self.plane.logs))
             case GiveBack():
                 self._give_back(settlement)
@@ -65,6 +67,8 @@ class Settler(Deeds):
                 self._keep_failure(settlement)
             case Forget(job, attempt):
                 self.forget(job, attempt)
+            case Note():
+                self._remember(settlement)
             case Send(order):
                 self.send(order)
 
@@ -72,9 +76,9 @@ class Settler(Deeds):
         match seen:
             case ConfirmRunning(job, attempt, at, unwatched):
                 self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
-                self.note("running", job, f"all tasks of attempt {attempt} run", "running")
+                self.note("running", job, f"all tasks of attempt {attempt} run", "running", attempt)
                 if unwatched:
-                    told = "nobody says what its tasks do: its idle limit is not kept as long as that is so"
+                    told = "nobody says what its tasks do: as long as that is so, it is not known to be idle or stuck"
                     self.note("unwatched", job, told)
             case ConfirmGrown(job, attempt):
                 self.plane.ledger.confirm_grown(self.epoch, job, attempt)
@@ -101,6 +105,14 @@ class Settler(Deeds):
             grace = policy.grace(Job(job, record.submitted_at, record.spec))
         self.stop(msgspec.structs.replace(intent, deadline=now.after(grace)), cause)
 
+    def _remember(self, seen: Note) -> None:
+        """What was decided is on record before anybody is told: the next leader goes on from there."""
+        self.plane.ledger.mark(self.epoch, seen.job, seen.attempt, seen.marks)
+        if seen.kind:
+            self.note(seen.kind, seen.job, seen.cause, attempt=seen.attempt)
+        if seen.order is not None:
+            self.send(seen.order)
+
     def _restart(self, due: Restart) -> None:
         now = self.plane.clock.now()
         intent = Intent("grow", due.job, due.attempt, now, now.after(RESTART_DEADLINE), due.tasks)
@@ -111,7 +123,7 @@ class Settler(Deeds):
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
         attempt = self.plane.ledger.attempts().get(job, 0)
         self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
-        self.note(outcome.state, job, outcome.message, outcome.state)
+        self.note(outcome.state, job, outcome.message, outcome.state, attempt)
 
     def _give_back(self, over: GiveBack) -> None:
         record, now = self.plane.jobs.job(over.job), self.plane.clock.now()
@@ -121,19 +133,20 @@ class Settler(Deeds):
             self.plane.checkpoints.doubt(self.epoch, over.job)
         self.plane.ledger.release(self.epoch, over.job, over.attempt, now)
         state = None if record.outcome else state_after(record, over.attempt)
-        self.note("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state)
+        self.note("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state, over.attempt)
 
     def _keep_failure(self, after: Outlive | Retry) -> None:
         self.plane.jobs.retry(self.epoch, after.job, after.failure)
         if isinstance(after, Outlive):
-            self.note("outlived", after.job, f"{after.failure.message}; the others go on")
+            kind, cause = "outlived", f"{after.failure.message}; the others go on"
         else:
-            self.note("retried", after.job, f"{after.failure.message}; it begins again at {after.failure.not_before}")
+            kind, cause = "retried", f"{after.failure.message}; it begins again at {after.failure.not_before}"
+        self.note(kind, after.job, cause, attempt=after.failure.attempt)
 
     def _lead_on(self, stop: BeginSaving | BeginEnding | CallOff) -> None:
         if isinstance(stop, CallOff):
             self.plane.ledger.call_off(self.epoch, stop.job, stop.attempt)
-            self.note("called-off", stop.job, stop.cause, "running")
+            self.note("called-off", stop.job, stop.cause, "running", stop.attempt)
         else:
             self._stage(stop)
 

@@ -18,12 +18,13 @@ from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.tells import SimulatedTells
 from reconciler.deeds import Deeds
-from reconciler.jobs import failures, settle
+from reconciler.jobs import failures, settle, stuck
 from reconciler.jobs.ground import Ground
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.retries import retry_of
 from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
 from reconciler.jobs.sighted import Attempt, Sighted, TaskKey
+from reconciler.jobs.stuck import Standstill
 from reconciler.partition import Partitioner
 from reconciler.store.sql import database, ledger
 from reconciler.store.sql.ledger import SqlLedger
@@ -200,6 +201,21 @@ def what_one_attempt_is_told_the_next_hears() -> Patches:
     yield mock.patch.object(SimulatedTells, "accept", accept)
 
 
+def nobody_remembers_that_a_gang_was_found_to_be_stuck() -> Patches:
+    """It is found anew at every look, and nothing ever follows."""
+    yield mock.patch.object(SqlLedger, "mark")
+
+
+def steps_that_are_done_do_not_count() -> Patches:
+    """A gang is taken for stuck when it has run for so long, whatever it does."""
+
+    def standstill_of(holding: Holding) -> Standstill | None:
+        since = holding.claim.running_since
+        return None if since is None else Standstill(since, holding.now, None)
+
+    yield mock.patch.object(stuck, "standstill_of", standstill_of)
+
+
 BUGS: tuple[Callable[[], Patches], ...] = (
     the_stores_ignore_the_epoch,
     failures_before_are_forgotten,
@@ -221,6 +237,8 @@ BUGS: tuple[Callable[[], Patches], ...] = (
     a_gpu_obeys_orders_that_are_older_than_its_last,
     what_was_told_is_told_again_when_the_order_comes_again,
     what_one_attempt_is_told_the_next_hears,
+    nobody_remembers_that_a_gang_was_found_to_be_stuck,
+    steps_that_are_done_do_not_count,
 )
 
 

@@ -29,6 +29,7 @@ WRITES = {
         "ask",
         "stage",
         "confirm_running",
+        "mark",
         "release",
         "reserve",
         "grow",
@@ -60,7 +61,6 @@ class Gates:
     """The newest epoch that the stores gave out, and the newest that the backend heard of."""
     told_to_leave: set[TaskName] = field(default_factory=set)
     """Tasks that a gang was ever to go on without."""
-
     tells: set[Told] = field(default_factory=set)
     """Whatever a gang was ever told, whether or not the order arrived."""
 

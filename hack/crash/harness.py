@@ -15,7 +15,17 @@ from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.keeping import keep
 from hack.crash.resizes import resize
 from hack.crash.tells import Numbers, tell
-from hack.crash.workload import AGAIN, NODES, USERS_BUSY_MS, FixedPolicy, Happening, names, second_thoughts, workload
+from hack.crash.workload import (
+    AGAIN,
+    NODES,
+    USERS_BUSY_MS,
+    FixedPolicy,
+    Happening,
+    hanging,
+    names,
+    second_thoughts,
+    workload,
+)
 from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
@@ -77,7 +87,8 @@ class Run:
     def __post_init__(self) -> None:
         chance = random.Random(self.seed)
         planned = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
-        self.happenings = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
+        planned = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
+        self.happenings = hanging(random.Random(f"hangs of {self.seed}"), planned)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
@@ -175,6 +186,7 @@ class Run:
             doors.ledger,
             doors.history,
             doors.checkpoints,
+            store.interventions,
             doors.backend,
             self.backend,
             FixedPolicy(),

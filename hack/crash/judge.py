@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from hack.crash.doors import TaskName, Told
+from reconciler.backends.simulated.behaviour import by_command
 from reconciler.backends.simulated.cluster import Interval
 from reconciler.backends.simulated.tells import Telling
 from reconciler.jobs.record import JobRecord
@@ -14,6 +15,7 @@ from reconciler.jobs.states import FOLLOWERS
 from reconciler.store.protocols import History, Ledger
 from solver.world.cluster import DeviceId
 from solver.world.mig import mig_model
+from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
 _MODEL = mig_model("H100-80GB")
@@ -98,22 +100,30 @@ def false_outcomes(
         )
         broken = any(state in ("failed", "lost") for found in attempts for state in found)
         too_long = any(_reached_limit(record, attempt) for attempt in spans[record.name].values())
-        borne_out = {"succeeded": well, "failed": broken or too_long, "cancelled": record.name in cancelled}[
-            record.outcome.state
-        ]
+        stood_still = any(_stood_still(record, attempt, record.outcome.at) for attempt in spans[record.name].values())
+        borne_out = {
+            "succeeded": well,
+            "failed": broken or too_long or stood_still,
+            "cancelled": record.name in cancelled,
+        }[record.outcome.state]
         if not borne_out:
             yield f"false outcome: {record.name} is {record.outcome.state}, its tasks {list(attempts)}"
 
 
 def too_many_retries(ran: Iterable[Interval], records: Iterable[JobRecord], most: int) -> Iterable[str]:
     """Jobs that were tried again more often than they may, and failures on record of which nothing was to be seen."""
+    ran = tuple(ran)
     broken = {(interval.job, interval.attempt) for interval in ran if interval.state in ("failed", "lost")}
     for record in records:
         counted = sum(failure.counts for failure in record.failures)
         if counted > (most if record.spec.retry_policy else 0):
             yield f"retried too often: {record.name} {counted} times"
         for failure in record.failures:
-            if failure.kind != "time-limit" and (record.name, failure.attempt) not in broken:
+            if failure.kind == "stuck":
+                attempt = [task for task in ran if (task.job, task.attempt) == (record.name, failure.attempt)]
+                if not _stood_still(record, attempt, failure.at):
+                    yield f"false failure: {record.name} was not stuck in attempt {failure.attempt}"
+            elif failure.kind != "time-limit" and (record.name, failure.attempt) not in broken:
                 yield f"false failure: nothing of {record.name} failed in attempt {failure.attempt}"
 
 
@@ -125,6 +135,15 @@ def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:
         return False
     reached_at = max(first) + limit
     return any(interval.end is not None and interval.end >= reached_at for interval in attempt)
+
+
+def _stood_still(record: JobRecord, attempt: list[Interval], at: Instant) -> bool:
+    """It had done no step for so long at that instant, as far as can be told from when its first task began."""
+    hangs = by_command(record.spec, record.spec.task_groups[0].name).hangs
+    if record.spec.stuck is None or hangs is None or not attempt:
+        return False
+    # It says how far it is once a second.
+    return at >= min(task.begin for task in attempt) + hangs + record.spec.stuck.after - 1_000
 
 
 def _least(record: JobRecord) -> int:

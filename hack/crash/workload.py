@@ -18,7 +18,7 @@ from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, 
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.quantities import Cpu, Duration, Instant, Memory
 from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
+from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, Stuck, TaskGroup, TimeLimitWarning
 
 QUEUES = (QueueName("red"), QueueName("blue"))
 GPUS_PER_NODE = 4
@@ -49,6 +49,9 @@ POLICY = policy_of(
 
 AGAIN = RetryPolicy("again", max_retries=2, backoff=Backoff(Duration(1_000), max=Duration(5_000)))
 """Rests that are short beside the run, so that jobs begin again while faults last."""
+
+
+STUCK_AFTER, WARNED_BEFORE = Duration(8_000), Duration(5_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +120,28 @@ def _saving(happening: Happening) -> Happening:
     return replace(happening, spec=saves)
 
 
+def hanging(chance: random.Random, happenings: tuple[Happening, ...]) -> tuple[Happening, ...]:
+    """The same, but some gangs hang, and are to be found out; and those with a limit want to know when it is near."""
+    return tuple(
+        replace(happening, spec=_perhaps_hanging(chance, happening.spec)) if happening.spec else happening
+        for happening in happenings
+    )
+
+
 def names(happenings: tuple[Happening, ...], kind: str) -> set[JobName]:
     """The jobs that something of a kind happens to."""
     return {JobName(happening.subject) for happening in happenings if happening.kind == kind}
+
+
+def _perhaps_hanging(chance: random.Random, spec: JobSpec) -> JobSpec:
+    if spec.time_limit is not None:
+        return msgspec.structs.replace(spec, time_limit_warning=TimeLimitWarning(WARNED_BEFORE))
+    if spec.command[0] != "sleep" or chance.random() < 0.75:
+        return spec
+    stuck = Stuck(STUCK_AFTER, "retry" if spec.retry_policy else "fail")
+    groups = tuple(msgspec.structs.replace(group, command=()) for group in spec.task_groups)
+    command = "hang", "2", f"{chance.randint(1, 15)}s"
+    return msgspec.structs.replace(spec, command=command, task_groups=groups, stuck=stuck)
 
 
 def _with_retries(chance: random.Random, spec: JobSpec) -> JobSpec:

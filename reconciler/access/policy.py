@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from solver.world.document import Document
+from solver.world.quantities import Duration
 from solver.world.workload import QueueName
 
 Role = Literal["viewer", "submitter", "operator", "admin"]
@@ -42,10 +43,17 @@ class RoleBinding(Document, frozen=True):
     queues: tuple[QueueName, ...] | None = None
 
 
+class BreakGlass(Document, frozen=True):
+    """What people may do by hand beside what Git says. `max_duration`: the longest that one such thing lasts."""
+
+    max_duration: Duration = Duration(24 * 3_600_000)
+
+
 class AccessPolicy(Document, frozen=True):
     """Who may ask for what. `groups`: members by name, beside the groups that tokens state."""
 
     identity: Identity = Identity()
     groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     roles: tuple[RoleBinding, ...] = ()
+    break_glass: BreakGlass = BreakGlass()
     origin: str = ""

@@ -10,9 +10,10 @@ from reconciler.access.policy import ANYBODY, AccessPolicy, Role
 from solver.rules.policy import Policy
 from solver.world.workload import QueueName
 
-Action = Literal["look", "see-job", "read-job", "submit", "steer-job", "operate"]
+Action = Literal["look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate"]
 """look: the cluster, its queues, rounds and policy. see-job: that a job exists, and its verdict. read-job: also its command,
-environment and logs. steer-job: cancel it, and the like. operate: hold and boost what is not one's own."""
+environment and logs. steer-job: cancel it, and the like. hold-job: let it not begin for a while. operate: hold queues, boost jobs,
+and, everywhere, cordon nodes."""
 
 ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
     "look": frozenset({"viewer", "submitter", "operator", "admin"}),
@@ -20,11 +21,12 @@ ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
     "read-job": frozenset({"submitter", "operator", "admin"}),
     "submit": frozenset({"submitter", "admin"}),
     "steer-job": frozenset({"admin"}),
+    "hold-job": frozenset({"operator", "admin"}),
     "operate": frozenset({"operator", "admin"}),
 }
 """Any one of these roles will do, in the job's queue or one above it."""
 
-OWN: Final = frozenset[Action]({"see-job", "read-job", "steer-job"})
+OWN: Final = frozenset[Action]({"see-job", "read-job", "steer-job", "hold-job"})
 """What everybody may do with jobs that they submitted."""
 
 

@@ -11,6 +11,8 @@ from fastapi import Depends, FastAPI, Response
 
 from reconciler.access.policy import OidcIssuer
 from reconciler.api import problems
+from reconciler.api.alert_payloads import SampleList, WebhookList
+from reconciler.api.alert_routes import AlertRoutes
 from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.attach_routes import AttachRoutes
 from reconciler.api.authority import Authority
@@ -20,12 +22,15 @@ from reconciler.api.described import schemas_of
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
+from reconciler.api.intervention_routes import InterventionRoutes
 from reconciler.api.job_routes import JobRoutes
 from reconciler.api.payloads import (
     ApiProblem,
     CheckpointList,
     EventList,
     Health,
+    InterventionAsked,
+    InterventionList,
     JobList,
     JobView,
     NodeList,
@@ -47,8 +52,9 @@ from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    ApiProblem, CheckpointList, EventList, GroupView, Health, JobList, JobView, NodeList, PolicyView, QueueList, RoundList,
-    RoundRecord, Snapshot, Status, Top, TrialList, WatchEnd, WatchStart, WhoAmI, Why,
+    ApiProblem, CheckpointList, EventList, GroupView, Health, InterventionAsked, InterventionList, JobList, JobView,
+    NodeList, PolicyView, QueueList, RoundList, RoundRecord, SampleList, Snapshot, Status, Top, TrialList, WatchEnd, WatchStart,
+    WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -83,8 +89,10 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(GroupRoutes(services, authority).router)
     app.include_router(TrialRoutes(services, authority).router)
     app.include_router(CheckpointRoutes(services).router)
+    app.include_router(InterventionRoutes(services, authority).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(TopRoutes(services).router)
+    app.include_router(AlertRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
     app.include_router(AttachRoutes(services, authority).router)
     schemas = schemas_of(_DESCRIBED)

@@ -24,6 +24,7 @@ _SAID: Final[dict[Action, str]] = {
     "read-job": "read the logs of the job",
     "submit": "submit",
     "steer-job": "change the job",
+    "hold-job": "hold the job",
     "operate": "operate on the job",
 }
 
@@ -52,6 +53,8 @@ class Authority:
             self.require(request, rule, record.spec.queue, record)
         elif rule != "submit":
             self._require_look(rights, request.state.caller)
+            if rule == "operate":
+                self._require_operator(rights, request)
 
     def rights(self, caller: Caller) -> Rights:
         """What a caller may do under the policy in force. Raises NoPolicyError."""
@@ -90,6 +93,16 @@ class Authority:
             if caller.owner:
                 return policy_of(())
             raise
+
+    @staticmethod
+    def _require_operator(rights: Rights, request: HTTPConnection) -> None:
+        """Of the queue that the path names; of all of them where it names none: a node belongs to everybody."""
+        named = request.path_params.get("queue")
+        if not rights.may("operate", None if named is None else QueueName(named)):
+            caller: Caller = request.state.caller
+            what = "operate on nodes" if named is None else f"operate on queue {named}"
+            fix = "Ask whoever keeps the AccessPolicy for the role operator" + (" in all queues." if not named else ".")
+            raise RefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
 
     @staticmethod
     def _require_look(rights: Rights, caller: Caller) -> None:

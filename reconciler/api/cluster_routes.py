@@ -10,13 +10,15 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
+from reconciler.api.alert_views import alert_conditions
 from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
 from reconciler.api.problems import RefusedError
-from reconciler.api.redaction import readable_round, readable_snapshot
+from reconciler.api.redaction import readable_interventions, readable_round, readable_snapshot
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, node_views, queue_views
+from reconciler.interventions.effects import about
 from reconciler.metrics import CONTENT_TYPE
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
@@ -46,11 +48,13 @@ class ClusterRoutes:
     def queues(self) -> Response:
         """The queue tree with what each queue is guaranteed, holds and waits for."""
         _, policy = self._services.policy()
-        return answer(QueueList(items=queue_views(self._services.snapshot(), policy)))
+        holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
+        return answer(QueueList(items=queue_views(self._services.snapshot(), policy, holds)))
 
     def nodes(self) -> Response:
         """Every node and who holds its devices."""
-        return answer(NodeList(items=node_views(self._services.snapshot())))
+        cordons = about(self._services.interventions.in_force(), "cordon", "node", self._services.clock.now())
+        return answer(NodeList(items=node_views(self._services.snapshot(), cordons)))
 
     def rounds(
         self,
@@ -78,11 +82,19 @@ class ClusterRoutes:
         rights: Rights = request.state.rights
         return answer(readable_snapshot(self._services.snapshot(), rights))
 
-    def status(self) -> Response:
-        """Conditions, revisions, the leader, and how many jobs are in which state."""
+    def status(self, request: Request) -> Response:
+        """Conditions, revisions, the leader, how many jobs are in which state, and what is in force by hand."""
         view = job_viewer(self._services)
         states = Counter(view(record).state for record in self._services.jobs.live_jobs())
-        return answer(msgspec.structs.replace(self._services.status(), live_jobs=dict(states)))
+        now, in_force = self._services.clock.now(), self._services.interventions.in_force()
+        by_hand = readable_interventions(
+            (each for each in in_force if each.until > now), self._services.jobs, request.state.rights
+        )
+        status = self._services.status()
+        conditions = (*status.conditions, *alert_conditions(self._services.alerts.standings().values()))
+        return answer(
+            msgspec.structs.replace(status, conditions=conditions, live_jobs=dict(states), by_hand=tuple(by_hand))
+        )
 
     def policy(self, if_none_match: Annotated[str, Header()] = "") -> Response:
         """The policy in force; with If-None-Match only if it is another than the one of that ETag."""

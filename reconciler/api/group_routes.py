@@ -15,7 +15,7 @@ from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import JobView
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
-from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies
+from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies, require_startable
 from reconciler.api.views import job_viewer
 from reconciler.documents.pipeline import read_submission
 from reconciler.jobs.groups import GroupRecord
@@ -55,6 +55,7 @@ class GroupRoutes:
         require_admissible(self._services, batch.jobs)
         require_known_dependencies(self._services, batch.jobs)
         now, user = self._services.clock.now(), request.state.user
+        require_startable(self._services, batch.jobs, user)
         group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
         # The same key from somebody else finds jobs that are not theirs.
         self._require_all(request, "see-job", group.name)

@@ -16,7 +16,7 @@ from reconciler.api.payloads import LOG_BYTES_MAX, EventList, JobList, JobView, 
 from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
-from reconciler.api.submission import require_admissible, require_known_dependencies
+from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
 from reconciler.api.views import job_viewer, words_of
 from reconciler.documents.job import read_job
 from reconciler.jobs.groups import NewJob
@@ -101,6 +101,7 @@ class JobRoutes:
         require_admissible(self._services, [job])
         require_known_dependencies(self._services, [job])
         now, user = self._services.clock.now(), request.state.user
+        require_startable(self._services, [job], user)
         record = self._services.jobs.submit(name, spec, user, now, idempotency_key)
         # The same key from somebody else finds a job that is not theirs.
         self._authority.require(request, "see-job", record.spec.queue, record)

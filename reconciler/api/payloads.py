@@ -7,9 +7,11 @@ from typing import Final, Literal
 from reconciler.backend import Activity, Epoch
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.documents.problem import Problem
+from reconciler.interventions.record import Intervention
 from reconciler.jobs.eligible import Block
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import ArrayElement, JobOutcome, JobState
+from reconciler.store.marks import Marks
 from reconciler.store.protocols import Event, RoundSummary
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
@@ -33,7 +35,9 @@ class JobView(Payload, frozen=True, kw_only=True):
     """A job as submitted, and where it stands. `tasks` is what it holds, `time_limit` and `idle_limit` what it was started under.
 
     `failures`: attempts that failed and were followed by another. `block`: what keeps rounds from being asked about it.
+    `boost`: what puts it before the others of its queue that wait.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
+    `marks`: when a running job was told that its time limit is near, and since when it is stuck.
     `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
 
@@ -54,8 +58,10 @@ class JobView(Payload, frozen=True, kw_only=True):
     suspended_by: str = ""
     failures: tuple[Failure, ...] = ()
     block: Block | None = None
+    boost: Intervention | None = None
     array: ArrayElement | None = None
     pipeline: str = ""
+    marks: Marks = Marks()
     redacted: bool = False
 
 
@@ -111,7 +117,7 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
 
 
 class QueueView(Document, frozen=True, omit_defaults=False):
-    """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it."""
+    """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it. `hold`: one by hand."""
 
     name: QueueName
     parent: QueueName | None
@@ -119,6 +125,7 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     running: int
     pending: int
     gpus: tuple[QueueLine, ...]
+    hold: Intervention | None = None
 
 
 class QueueList(Payload, frozen=True, kw_only=True):
@@ -141,7 +148,7 @@ class HeldDevice(Document, frozen=True):
 class NodeView(Document, frozen=True, omit_defaults=False):
     """One node, who holds its devices, what CPU and memory its tasks have taken, and the jobs they belong to.
 
-    `changing`: GPUs of it that are being partitioned.
+    `changing`: GPUs of it that are being partitioned. `cordon`: one by hand.
     """
 
     node: Node
@@ -150,6 +157,7 @@ class NodeView(Document, frozen=True, omit_defaults=False):
     memory_held: Memory
     jobs: tuple[JobName, ...]
     changing: tuple[DeviceId, ...] = ()
+    cordon: Intervention | None = None
 
 
 class NodeList(Payload, frozen=True, kw_only=True):
@@ -186,8 +194,25 @@ class Condition(Document, frozen=True, omit_defaults=False):
     message: str = ""
 
 
+class InterventionAsked(Document, frozen=True):
+    """Why something is done by hand, and until when: a span from now, a time, or "" for as long as is usual."""
+
+    reason: str
+    until: str = ""
+
+
+class InterventionList(Payload, frozen=True, kw_only=True):
+    """What people did by hand. `next`: the cursor of the page after this one; "": there is none."""
+
+    items: tuple[Intervention, ...]
+    next: str = ""
+
+
 class Status(Payload, frozen=True, kw_only=True):
-    """How the control plane stands. Revisions are "" before the first. `live_jobs` counts jobs by state, ended ones aside."""
+    """How the control plane stands. Revisions are "" before the first. `live_jobs` counts jobs by state, ended ones aside.
+
+    `by_hand`: what is in force beside what Git says, the oldest first; of jobs, those that the caller may see.
+    """
 
     conditions: tuple[Condition, ...]
     last_applied_revision: str
@@ -195,6 +220,7 @@ class Status(Payload, frozen=True, kw_only=True):
     epoch: Epoch
     holder: str
     live_jobs: dict[JobState, int] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    by_hand: tuple[Intervention, ...] = ()
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):

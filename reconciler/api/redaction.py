@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from reconciler.access.rights import Rights
 from reconciler.api.payloads import JobView
+from reconciler.interventions.record import Intervention
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome
+from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import Event, RoundRecord
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobSpec
+from solver.world.workload import Job, JobName, JobSpec
 
 
 def readable_view(view: JobView, rights: Rights) -> JobView:
@@ -35,9 +37,9 @@ def bare_failure(failure: Failure) -> Failure:
 
 
 def bare_spec(spec: JobSpec) -> JobSpec:
-    """Without commands and environment."""
+    """Without commands, environment, and what secrets there are."""
     groups = tuple(msgspec.structs.replace(group, command=()) for group in spec.task_groups)
-    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={})
+    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={}, secrets=())
 
 
 def bare_outcome(outcome: JobOutcome) -> JobOutcome:
@@ -58,6 +60,18 @@ def readable_snapshot(snapshot: Snapshot, rights: Rights) -> Snapshot:
 def readable_round(record: RoundRecord, rights: Rights) -> RoundRecord:
     """The same for a round. One with something left out solves to the same steps, under another digest of its snapshot."""
     return msgspec.structs.replace(record, snapshot=readable_snapshot(record.snapshot, rights))
+
+
+def readable_interventions(
+    interventions: Iterable[Intervention], jobs: JobSource, rights: Rights
+) -> Iterator[Intervention]:
+    """Those about nodes and queues, and about jobs that the caller may see."""
+    for each in interventions:
+        if each.subject.kind == "job":
+            record = jobs.job(JobName(each.subject.name))
+            if not rights.may("see-job", record.spec.queue, record.user):
+                continue
+        yield each
 
 
 def first_line(text: str) -> str:

@@ -8,8 +8,9 @@ from typing import Final, Literal
 from reconciler.access.rights import Action
 
 Rule = Action | Literal["anybody"]
-"""anybody: whoever has proved who they are. The actions on a job are judged by the job that the path names; `submit` by
-the document in the body, where the route reads it; who may do what to the jobs of a group, by the route for each of them."""
+"""anybody: whoever has proved who they are. The actions on a job are judged by the job that the path names, `operate` also by
+the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it; who may do what to
+the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the policy's queues."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs": "submit",
@@ -24,6 +25,15 @@ RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs/{name}/requeue": "steer-job",
     "WEBSOCKET /v1/jobs/{name}/attach": "steer-job",
     "GET /v1/jobs/{name}/checkpoints": "read-job",
+    "PUT /v1/jobs/{name}/hold": "hold-job",
+    "DELETE /v1/jobs/{name}/hold": "hold-job",
+    "PUT /v1/jobs/{name}/boost": "operate",
+    "DELETE /v1/jobs/{name}/boost": "operate",
+    "PUT /v1/queues/{queue}/hold": "operate",
+    "DELETE /v1/queues/{queue}/hold": "operate",
+    "PUT /v1/nodes/{node}/cordon": "operate",
+    "DELETE /v1/nodes/{node}/cordon": "operate",
+    "GET /v1/interventions": "look",
     "POST /v1/jobs:test": "submit",
     "POST /v1/groups": "submit",
     "GET /v1/groups/{group}": "look",
@@ -37,6 +47,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/status": "look",
     "GET /v1/policy": "look",
     "GET /v1/watch": "look",
+    "GET /v1/alerts": "look",
+    "POST /v1/alerts/{policy}/test": "operate",
     "GET /v1/whoami": "anybody",
     "GET /v1/openapi.json": "anybody",
     "GET /metrics": "look",

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.desk import AlertDesk
 from reconciler.api.payloads import Status
-from reconciler.backend import Logs
+from reconciler.backend import Logs, Unstartable
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError
@@ -15,6 +16,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from reconciler.terminals import NO_TERMINALS, Terminals
@@ -33,7 +35,8 @@ class Services:
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
     said for it, nothing before that. `policy`, `operations` and `admit` raise
     NoPolicyError. `wake` tells the loop that there is something new. `access` is the AccessPolicy in force;
-    None where there is none, or no policy yet.
+    None where there is none, or no policy yet. `unstartable` says why no task of a job could begin that a user submits; None:
+    nothing is known against it.
     """
 
     jobs: JobSource
@@ -50,8 +53,11 @@ class Services:
     status: Callable[[], Status]
     wake: Callable[[], None]
     checkpoints: CheckpointRegistry
+    interventions: Interventions
     operations: Callable[[], Operations]
+    alerts: AlertDesk
     access: Callable[[], AccessPolicy | None] = lambda: None
+    unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
     terminals: Terminals = NO_TERMINALS
 
     def storages(self) -> dict[str, CheckpointPolicy]:

@@ -16,7 +16,7 @@ from reconciler.jobs.groups import Batch, NewJob
 from reconciler.jobs.pipelines import NamedPipeline, expand_pipeline
 from solver.plan.advice import what_would_fit
 from solver.world.document import digest
-from solver.world.workload import JobSpec
+from solver.world.workload import JobSpec, QueueName, SecretUse
 
 
 def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:
@@ -47,6 +47,18 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
             raise RefusedError(
                 422, "inadmissible", f"{job.name} could never run: {told}.", what_would_fit(reasons), reasons
             )
+
+
+def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> None:
+    """Raise RefusedError where a job lacks what its tasks need to begin: a secret, or an account to run as."""
+    asked: list[tuple[QueueName, tuple[SecretUse, ...]]] = []
+    for job in jobs:
+        if (job.spec.queue, job.spec.secrets) in asked:
+            continue
+        asked.append((job.spec.queue, job.spec.secrets))
+        found = services.unstartable(job.spec, user)
+        if found:
+            raise RefusedError(422, found.code, f"{job.name} could not begin: {found.message}.", found.fix)
 
 
 def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> None:

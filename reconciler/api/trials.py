@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.services import Services
-from reconciler.api.submission import bare_spec, require_known_dependencies
+from reconciler.api.submission import bare_spec, require_known_dependencies, require_startable
 from reconciler.api.views import verdict_words
 from reconciler.jobs.groups import Batch, NewJob
 from reconciler.store.job_source import DuplicateJobError
@@ -25,12 +25,14 @@ JOBS_MAX = 100
 def tried(services: Services, batch: Batch, user: str) -> TrialList:
     """A trial of every job up to JOBS_MAX. Nothing is kept, and nobody is asked to leave.
 
-    Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RefusedError for unknown dependencies.
+    Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RefusedError for what
+    depends on something unknown, or could not begin.
     """
     taken = services.jobs.tallies([*(job.name for job in batch.jobs), *(group.name for group in batch.groups)])
     if taken:
         raise DuplicateJobError(f"{min(taken)} exists already, and names are never used again")
     require_known_dependencies(services, batch.jobs)
+    require_startable(services, batch.jobs, user)
     snapshot, jobs = services.snapshot(), batch.jobs[:JOBS_MAX]
     refusals = dict(_refusals(services, jobs))
     begin = [job for job in jobs if not refusals[job.name] and not job.spec.depends_on]

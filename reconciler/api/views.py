@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
 from reconciler.api.services import Services
 from reconciler.backend import Activity
 from reconciler.checkpoints.unread import unread
+from reconciler.control import NoPolicyError
+from reconciler.interventions.effects import about, held
+from reconciler.interventions.record import Intervention
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.idleness import activity_of, idle_for
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
+from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
 from solver.extent import extent_of
 from solver.plan.extent import Extent
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.rules.options import options_of
-from solver.rules.policy import Policy, Queue
+from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import Line, QueueTree
 from solver.rules.type_weights import weights_of
@@ -36,10 +42,11 @@ def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
     ledger, sighted = services.ledger, services.sighted()
     claims = {claim.job: claim for claim in ledger.claims()}
     intents, reservations, attempts = ledger.intents(), ledger.reservations(), ledger.attempts()
-    records = services.jobs.live_jobs()
-    tallies = services.jobs.tallies(depended_on(records))
+    records, now, by_hand = services.jobs.live_jobs(), services.clock.now(), services.interventions.in_force()
+    tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
-    blocked = blocks(records, services.clock.now(), claims.keys(), tallies, unread_now)
+    held_now = held(by_hand, records, _policy(services), now)
+    blocked = blocks(records, now, claims.keys(), tallies, unread_now, held_now)
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0
@@ -55,6 +62,7 @@ def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
             running_since=claim.running_since if claim else None,
             time_limit=claim.time_limit if claim else None,
             idle_limit=claim.idle_limit if claim else None,
+            marks=claim.marks if claim else Marks(),
             activity=_activity(claim, sighted) if claim else None,
             tasks=claim.tasks if claim else (),
             cancel_requested_by=record.cancel_requested_by,
@@ -62,11 +70,20 @@ def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
             suspended_by=record.suspended_by,
             failures=record.failures,
             block=None if claim else blocked.get(record.name),
+            boost=boosts.get(record.name),
             array=record.array,
             pipeline=record.pipeline,
         )
 
     return view
+
+
+def _policy(services: Services) -> Policy:
+    """The one in force; an empty one before there is any: of holds it says what lies below what."""
+    try:
+        return services.policy()[1]
+    except NoPolicyError:
+        return policy_of(())
 
 
 def _activity(claim: Claim, sighted: Sighted) -> Activity | None:
@@ -84,10 +101,12 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         hosts = dict.fromkeys(task.node for task in view.tasks)
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
         apart = (f"its tasks are {extent}",) if extent else ()
-        return (f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}", *apart, *_idle_words(view))
+        held = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
+        return (*_stuck_words(view), held, *apart, *_idle_words(view), *_warned_words(view))
     if view.block is not None:
         return (str(view.block),)
-    return verdict_words(verdict) if verdict else ("no round has looked at it yet",)
+    boosted = (str(view.boost),) if view.boost else ()
+    return (*(verdict_words(verdict) if verdict else ("no round has looked at it yet",)), *boosted)
 
 
 def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
@@ -103,6 +122,18 @@ def _idle_words(view: JobView) -> Iterator[str]:
         yield f"nobody says what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
     elif idle_for(view.activity):
         yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
+
+
+def _stuck_words(view: JobView) -> Iterator[str]:
+    marks = view.marks
+    if marks.stuck_at is not None:
+        yield f"it is stuck: it has made no progress since {marks.still_since}; its tasks' logs have a dump of {marks.stuck_at}"
+
+
+def _warned_words(view: JobView) -> Iterator[str]:
+    marks = view.marks
+    if marks.warned_at is not None and view.running_since is not None and view.time_limit is not None:
+        yield f"its time limit is over at {view.running_since.after(view.time_limit)}; its tasks were told at {marks.warned_at}"
 
 
 def verdict_words(verdict: Verdict) -> tuple[str, ...]:
@@ -121,17 +152,22 @@ def verdict_words(verdict: Verdict) -> tuple[str, ...]:
             return tuple(map(str, reasons))
 
 
-def node_views(snapshot: Snapshot) -> tuple[NodeView, ...]:
-    """Every node with what runs on it."""
+def node_views(snapshot: Snapshot, cordons: Mapping[str, Intervention]) -> tuple[NodeView, ...]:
+    """Every node with what runs on it. `cordons`: those by hand, by node."""
     on_node: dict[NodeName, list[tuple[Job, TaskPlacement]]] = {node.name: [] for node in snapshot.nodes}
     for job in snapshot.jobs:
         for task in job.placement:
             on_node.setdefault(task.node, []).append((job, task))
     changing = {asked.device for asked in snapshot.in_flight.repartitions}
-    return tuple(_node_view(node, on_node[node.name], changing) for node in snapshot.nodes)
+    return tuple(_node_view(node, on_node[node.name], changing, cordons.get(node.name)) for node in snapshot.nodes)
 
 
-def _node_view(node: Node, tasks: Sequence[tuple[Job, TaskPlacement]], changing: Collection[DeviceId]) -> NodeView:
+def _node_view(
+    node: Node,
+    tasks: Sequence[tuple[Job, TaskPlacement]],
+    changing: Collection[DeviceId],
+    cordon: Intervention | None,
+) -> NodeView:
     place = {gpu.id: gpu.index for gpu in node.gpus}
     place |= {task.devices[0]: place[task.mig.gpu] for _, task in tasks if task.mig and task.mig.gpu in place}
     held = [
@@ -142,12 +178,14 @@ def _node_view(node: Node, tasks: Sequence[tuple[Job, TaskPlacement]], changing:
     ]
     shapes = [_shape_of(job, task) for job, task in tasks]
     return NodeView(
-        node,
+        # The next round sees it so.
+        msgspec.structs.replace(node, cordoned=node.cordoned or cordon is not None),
         tuple(sorted(held, key=lambda part: (place[part.device], part.job, part.device))),
         Cpu(sum(shape.cpu for shape in shapes)),
         Memory(sum(shape.memory for shape in shapes)),
         tuple(dict.fromkeys(job.name for job, _ in tasks)),
         tuple(gpu.id for gpu in node.gpus if gpu.id in changing),
+        cordon,
     )
 
 
@@ -155,8 +193,8 @@ def _shape_of(job: Job, task: TaskPlacement) -> Shape:
     return next(group.shape for group in job.spec.task_groups if group.name == task.group)
 
 
-def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
-    """Every queue with what it, and the queues below it, hold and wait for."""
+def queue_views(snapshot: Snapshot, policy: Policy, holds: Mapping[str, Intervention]) -> tuple[QueueView, ...]:
+    """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue."""
     tree = QueueTree.of(policy)
     shares, _ = standing(snapshot, policy)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
@@ -192,6 +230,7 @@ def queue_views(snapshot: Snapshot, policy: Policy) -> tuple[QueueView, ...]:
             running=jobs(queue, pending=False),
             pending=jobs(queue, pending=True),
             gpus=tuple(line(queue, gpu_type) for gpu_type in gpu_types),
+            hold=holds.get(queue.name),
         )
         for queue in policy.queues
     )

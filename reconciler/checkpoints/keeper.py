@@ -181,7 +181,9 @@ class Keeper:
         return self._event(now, CORRUPT, key, f"{first}{f', and {more} more' if more else ''}")
 
     def _event(self, now: Instant, kind: str, key: CheckpointKey, cause: str) -> Event:
-        return Event(now, kind, key.job, f"step {key.step} of attempt {key.attempt}: {cause}", self.actor)
+        return Event(
+            now, kind, key.job, f"step {key.step} of attempt {key.attempt}: {cause}", self.actor, attempt=key.attempt
+        )
 
 
 def _remove(storage: Storage, folder: StepFolder) -> None:

@@ -15,7 +15,7 @@ from reconciler.cli.named import counts_of, find
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import class_of, devices_of, shape_words, short_list, size_of, state_line
+from reconciler.cli.wording import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
 from solver.plan.reason import count
@@ -90,6 +90,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     if job.suspended_by:
         yield "Suspended", f"by {job.suspended_by}"
+    if job.boost:
+        yield "Boosted", by_whom(job.boost)
     for failure in job.failures:
         said = failure.message.splitlines()[0] if failure.message else failure.kind
         yield f"Attempt {failure.attempt}", f"{'went on after' if failure.outlived else 'failed'}: {said}"
@@ -106,6 +108,10 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     idle_limit = job.idle_limit or spec.idle_limit
     if idle_limit:
         yield "Idle limit", f"{idle_limit}{_idleness(job)}"
+    if spec.time_limit_warning:
+        yield "Warned", f"{spec.time_limit_warning.before} before its time limit"
+    if spec.stuck:
+        yield "If stuck", f"{spec.stuck.action} after {spec.stuck.after} without progress"
     if job.redacted:
         yield "Left out", "command, environment and output: they are for the job's own team"
     yield "Why", "\n".join(description.why.words)
@@ -129,6 +135,8 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "Topology", ", ".join(wished)
     if spec.env:
         yield "Environment", ", ".join(sorted(spec.env))
+    if spec.secrets:
+        yield "Secrets", ", ".join(f"{use} as {use.env or f'file {use.file}'}" for use in spec.secrets)
 
 
 def _kept(bundle: Bundle | None, spread: Spread | None) -> Iterator[str]:

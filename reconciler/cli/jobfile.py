@@ -41,6 +41,7 @@ class ShortForm:
     time_limit: str | None
     topology: tuple[str, ...]
     env: tuple[str, ...]
+    secret: tuple[str, ...]
     array: str | None
     depends_on: tuple[str, ...]
     pty: bool | None
@@ -97,6 +98,10 @@ class ShortForm:
                 {"condition": condition, "job": job}
                 for condition, job in _pairs(self.depends_on, "--depends-on", "CONDITION:JOB", ":")
             ],
+            "secrets": [
+                {"env": variable, **_secret_of(written)}
+                for variable, written in _pairs(self.secret, "--secret", "VARIABLE=SECRET[/KEY]")
+            ],
         }
 
     def _env(self) -> dict[str, str]:
@@ -143,6 +148,12 @@ def _checked(document: dict[str, Any], where: str, exit_code: Exit) -> NamedJob:
 
 def _in_queue(spec: JobSpec, queue: str | None) -> JobSpec:
     return msgspec.structs.replace(spec, queue=QueueName(queue)) if queue else spec
+
+
+def _secret_of(written: str) -> dict[str, str]:
+    """`tls/key.pem` as the fields it is."""
+    name, _, key = written.partition("/")
+    return {"name": name, **({"key": key} if key else {})}
 
 
 def _array_of(written: str | None) -> dict[str, Any] | None:

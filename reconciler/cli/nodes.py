@@ -10,7 +10,7 @@ from reconciler.api.payloads import NodeView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
-from reconciler.cli.wording import short_list
+from reconciler.cli.wording import by_whom, short_list
 from solver.plan.reason import count
 from solver.world.cluster import Node
 from solver.world.quantities import Memory, MilliGpu
@@ -42,7 +42,7 @@ def _row(view: NodeView) -> list[str]:
         f"{_gpus_held(view)}/{len(node.gpus)}" if node.gpus else "",
         f"{view.cpu_held}/{node.cpu}",
         f"{_whole(view.memory_held)}/{node.memory}",
-        ", ".join((state_of(node), *parts_of(view))),
+        ", ".join((state_of(node), *parts_of(view), *([by_whom(view.cordon)] if view.cordon else []))),
         short_list(view.jobs),
     ]
 

@@ -8,8 +8,9 @@ import click
 
 from reconciler.api.payloads import QueueLine, QueueView
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.output import output_option, print_json
+from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.tables import print_table
+from reconciler.cli.wording import by_whom
 
 _HEADINGS = (
     "QUEUE",
@@ -44,6 +45,9 @@ def queues(output: str, server: str | None) -> None:
     else:
         rows = [row for depth, queue in _in_tree_order(found.items) for row in _rows(depth, queue)]
         print_table(_HEADINGS, rows, right=set(_HEADINGS) - {"QUEUE", "GPU TYPE"})
+        for queue in found.items:
+            if queue.hold is not None:
+                click.echo(printable(f"queue {queue.name}: hold {by_whom(queue.hold)}"))
 
 
 def _in_tree_order(

@@ -40,6 +40,24 @@ from solver.world.quantities import Duration
     metavar="FILE",
     help="The token file of users, as `quorate token create` writes it (mode 0600). What they may do is in the AccessPolicy.",
 )
+@click.option(
+    "--secrets",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The folder of secrets that jobs may name, DIR/QUEUE/NAME or DIR/QUEUE/NAME/KEY (mode 0700).",
+)
+@click.option(
+    "--run-as-submitter",
+    is_flag=True,
+    help="Run each job as the account of the user who submitted it, and refuse those without one. Needs root.",
+)
+@click.option(
+    "--account",
+    "accounts",
+    multiple=True,
+    metavar="USER=ACCOUNT",
+    help="The account of a user that has another name than the user. With --run-as-submitter.",
+)
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
     policies_repo: str,
@@ -49,6 +67,9 @@ def run(
     listen: Address,
     allow_host: tuple[str, ...],
     tokens: Path | None,
+    secrets: Path | None,
+    run_as_submitter: bool,
+    accounts: tuple[str, ...],
     insecure_no_auth: bool,
 ) -> None:
     """Follow a policy repository, decide rounds, and run jobs as processes of this machine on its declared GPUs.
@@ -70,6 +91,8 @@ def run(
         hosts=allow_host,
         authenticate=not insecure_no_auth,
         tokens=tokens,
+        secrets=secrets,
+        accounts=_accounts(run_as_submitter, accounts),
     )
     configure_logs()
     try:
@@ -79,14 +102,31 @@ def run(
         raise CommandFailedError(str(failure), fix=fix) from failure
 
 
+def _accounts(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] | None:
+    """Users and their accounts; None where every job runs as the user of the server. Raises click.UsageError."""
+    if not run_as_submitter and pairs:
+        raise click.UsageError(
+            "--account says as whom jobs run only with --run-as-submitter. Add it, or leave both out."
+        )
+    found: dict[str, str] = {}
+    for pair in pairs:
+        user, _, account = pair.rpartition("=")
+        if not user or not account or user in found:
+            raise click.UsageError(f"--account {pair}: expected USER=ACCOUNT, once for each user.")
+        found[user] = account
+    return found if run_as_submitter else None
+
+
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
     from reconciler.backends.local import StateFolderError
+    from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.gitsource.errors import GitSourceError
     from reconciler.server.folder import FolderUnusableError
     from reconciler.server.serve import ServerEndedError
+    from reconciler.server.terms import IdentityError
     from reconciler.store.protocols import StoreUnusableError
     from reconciler.token_file import TokenFileError
 
@@ -94,9 +134,11 @@ def _failures() -> tuple[type[Exception], ...]:
         AddressError,
         FolderUnusableError,
         GitSourceError,
+        IdentityError,
         InsecureBindingError,
         ServerEndedError,
         StateFolderError,
         StoreUnusableError,
         TokenFileError,
+        UnsafeSecretsError,
     )

@@ -10,6 +10,7 @@ from reconciler.api.payloads import Status
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
+from reconciler.cli.times import local
 from reconciler.cli.wording import short_revision
 
 
@@ -17,7 +18,10 @@ from reconciler.cli.wording import short_revision
 @output_option("text", "json")
 @server_option
 def status(output: str, server: str | None) -> None:
-    """Say who leads, which policy revision is in force, how following Git goes, and how many jobs are live."""
+    """Say who leads, which policy revision is in force, how following Git goes, and how many jobs are live.
+
+    What people have put in force by hand, and Git does not say, stands below.
+    """
     with connected(server) as client:
         found, url = client.status(), client.server
     if output == "json":
@@ -27,6 +31,12 @@ def status(output: str, server: str | None) -> None:
     click.echo()
     rows = ((each.type, str(each.status), each.reason, each.message) for each in found.conditions)
     print_table(("CONDITION", "STATUS", "REASON", "MESSAGE"), rows)
+    if found.by_hand:
+        click.echo("\nBy hand, beside what Git says:")
+        by_hand = (
+            (each.kind, str(each.subject), each.author, local(each.until), each.reason) for each in found.by_hand
+        )
+        print_table(("WHAT", "OF", "BY", "UNTIL", "REASON"), by_hand)
 
 
 def _fields(found: Status, url: str) -> Iterator[tuple[str, str]]:

@@ -49,6 +49,12 @@ class _SubmitCommand(click.Command):
 @click.option("--time-limit", help="How long it may run, such as 12h. Default: as long as its class says.")
 @click.option("--topology", multiple=True, metavar="WISH=LEVEL", help="Like required=rack or preferred=island.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable of every task; repeatable.")
+@click.option(
+    "--secret",
+    multiple=True,
+    metavar="VARIABLE=SECRET[/KEY]",
+    help="A variable of every task that has the value of a secret of the queue; repeatable.",
+)
 @click.option("--array", metavar="INDICES[%N]", help="Submit it once for each index, like 0-99; %10 runs 10 at a time.")
 @click.option(
     "--depends-on",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.api.payloads import JobView
-from reconciler.cli.times import span
+from reconciler.cli.times import local, span
+from reconciler.interventions.record import Intervention
 from reconciler.jobs.idleness import idle_for
 from solver.plan.reason import count
 from solver.world.quantities import Instant
@@ -48,6 +49,11 @@ def devices_of(task: TaskPlacement) -> str:
     """The devices of a task: `n1/0, n1/1`, or `0.5 of n1/0`."""
     names = ", ".join(task.devices)
     return names if task.share is None else f"{task.share} of {names}"
+
+
+def by_whom(intervention: Intervention) -> str:
+    """`by ada until 2026-11-20 09:00:00 +01:00: ticket 4711`."""
+    return f"by {intervention.author} until {local(intervention.until)}: {intervention.reason}"
 
 
 def nodes_of(job: JobView) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.declared import Declared, declare
 from reconciler.documents.files import Files, is_document, is_snapshot
@@ -27,6 +28,7 @@ from solver.rules.reservation import DeclaredReservation
 _KEPT: dict[str, tuple[str, Any]] = {
     "CheckpointPolicy": ("checkpoints", CheckpointPolicy),
     "AccessPolicy": ("access", AccessPolicy),
+    "AlertPolicy": ("alerts", AlertPolicy),
     "MigGeometry": ("mig", MigGeometry),
     "NodePool": ("pools", NodePoolSpec),
     "PriorityClass": ("classes", PriorityClass),
@@ -57,6 +59,7 @@ class Gathered:
     checkpoints: list[Declared[CheckpointPolicy]] = field(default_factory=list)
     retries: list[Declared[RetryPolicy]] = field(default_factory=list)
     access: list[Declared[AccessPolicy]] = field(default_factory=list)
+    alerts: list[Declared[AlertPolicy]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})

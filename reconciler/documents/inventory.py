@@ -38,6 +38,7 @@ class NodePoolSpec(Document, frozen=True):
     gpu_memory: Memory | None = None
     mig_model: MigModelName | None = None
     data: tuple[str, ...] = ()
+    cordoned: tuple[NodeName, ...] = ()
 
     @property
     def effective_mig_model(self) -> str:
@@ -88,6 +89,7 @@ def inventory_problems(pools: Pools, topologies: Topologies, pools_known: set[st
         return
     names = {pool.name: pool.value.node_names() for pool in pools}
     yield from _repeated_nodes(pools, names)
+    yield from _cordoned_problems(pools, names)
     described: dict[str, Declared[TopologySpec]] = {}
     for topology in topologies:
         pool = topology.value.pool
@@ -141,6 +143,7 @@ def _node(
         block=position.get("block", ""),
         links=links,
         data=data,
+        cordoned=name in spec.cordoned,
     )
 
 
@@ -159,6 +162,15 @@ def _pool_problems(pools: Pools) -> Iterator[Problem]:
         if pool.value.mig_model is not None and not pool.value.gpus_per_node:
             message = f"pool {pool.name} has a migModel and no GPUs"
             yield pool.problem(("spec", "migModel"), "missing-field", message, "Add gpusPerNode, or delete migModel.")
+
+
+def _cordoned_problems(pools: Pools, names: dict[str, list[NodeName]]) -> Iterator[Problem]:
+    for pool in pools:
+        own = set(names[pool.name])
+        for index, name in enumerate(pool.value.cordoned):
+            if name not in own:
+                message = f"pool {pool.name} has no node {name}"
+                yield pool.problem(("spec", "cordoned", index), "unknown-node", message, did_you_mean(name, own))
 
 
 def _too_many_nodes(pools: Pools) -> Problem | None:

@@ -57,6 +57,8 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     yield from _service_problems(job)
     yield from _terminal_problems(job)
     yield from launcher_problems(job)
+    yield from _secret_problems(job)
+    yield from _stuck_problems(job)
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
         message = "a job that is bound by communication can't be spread"
         yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
@@ -94,6 +96,34 @@ def _array_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     except ValueError as error:
         fix = "Write them like 0-99, 1,3,7-9 or 0-20:5."
         yield job.problem(("spec", "array", "indices"), "bad-indices", str(error), fix)
+
+
+def _secret_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    """Each is given in one way, and nothing is given twice."""
+    given = set(job.value.env)
+    for index, use in enumerate(job.value.secrets):
+        at: Path = ("spec", "secrets", index)
+        if bool(use.env) == bool(use.file):
+            message = f"the secret {use} is given {'both as a variable and as a file' if use.env else 'in no way'}"
+            yield job.problem(at, "choose-one", message, "Say either env or file; name it twice to have both.")
+        taken = given & {use.env, f"file {use.file}"}
+        if taken:
+            message = f"there is a second {use.file or use.env} beside that of the secret {use}"
+            yield job.problem(at, "duplicate-secret", message, "Give each variable and file a name of its own.")
+        given |= {use.env, f"file {use.file}"} - {"", "file "}
+
+
+def _stuck_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+    stuck = job.value.stuck
+    if stuck is None:
+        return
+    if job.value.type == "service":
+        message = "a service is never stuck: its replicas wait for work, each of its own"
+        yield job.problem(("spec", "stuck"), "service-never-stuck", message, "Delete stuck.")
+    elif stuck.action == "retry" and not job.value.retry_policy:
+        message = "action: retry leaves it to the job's retryPolicy, and it has none"
+        fix = "Name a retryPolicy, or set action to notify or fail."
+        yield job.problem(("spec", "stuck", "action"), "retry-without-policy", message, fix)
 
 
 def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.documents.access import access_problems
+from reconciler.documents.alerts import alert_problems
 from reconciler.documents.checkpoints import checkpoint_problems
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
@@ -73,6 +74,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from checkpoint_problems(found.checkpoints)
     yield from retry_problems(found.retries)
     yield from access_problems(found.access, found.known("Queue"))
+    yield from alert_problems(found.alerts, found.known("Queue"))
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
 
 
@@ -120,4 +122,5 @@ def _operations(found: Gathered) -> Operations:
         tuple(sorted((known.value for known in found.checkpoints), key=lambda known: known.name)),
         tuple(sorted((known.value for known in found.retries), key=lambda known: known.name)),
         found.access[0].value if found.access else None,
+        tuple(sorted((known.value for known in found.alerts), key=lambda known: known.name)),
     )

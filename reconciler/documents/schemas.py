@@ -26,6 +26,7 @@ FOLDER_OF_KIND: Final = {
     "CheckpointPolicy": "policies",
     "RetryPolicy": "policies",
     "AccessPolicy": "policies",
+    "AlertPolicy": "policies",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }

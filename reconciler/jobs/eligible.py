@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from reconciler.interventions.effects import HeldByHand
 from reconciler.jobs.dependencies import Depends, unmet
 from reconciler.jobs.failure import FailureKind
 from reconciler.jobs.groups import Tally
@@ -44,7 +45,7 @@ class Retrying(Document, frozen=True, tag_field="block", tag="retrying"):
         return f"attempt {self.attempt} ended by {self.kind}; it is tried again at {self.until}"
 
 
-Block = Suspended | Retrying | Unread | Depends | Throttled
+Block = Suspended | Retrying | Unread | Depends | Throttled | HeldByHand
 
 
 def blocks(
@@ -53,18 +54,26 @@ def blocks(
     holding: Collection[JobName],
     tallies: Mapping[JobName, Tally],
     unread: Mapping[JobName, int] = MappingProxyType({}),
+    held: Mapping[JobName, HeldByHand] = MappingProxyType({}),
 ) -> dict[JobName, Block]:
     """What holds back each live job that may not begin now. One that is `holding` devices is not among those that begin.
 
     `tallies`: what has become of all that jobs depend on. `unread`: the steps of checkpoints that are still to be read again.
+    `held`: those that somebody lets not begin for a while.
     """
     records = tuple(records)
-    found = {record.name: block for record in records for block in _first(_blocks_of(record, now, tallies, unread))}
+    found = {
+        record.name: block for record in records for block in _first(_blocks_of(record, now, tallies, unread, held))
+    }
     return {**found, **throttled(records, holding, found)}
 
 
 def _blocks_of(
-    record: JobRecord, now: Instant, tallies: Mapping[JobName, Tally], unread: Mapping[JobName, int]
+    record: JobRecord,
+    now: Instant,
+    tallies: Mapping[JobName, Tally],
+    unread: Mapping[JobName, int],
+    held: Mapping[JobName, HeldByHand],
 ) -> Iterator[Block]:
     """The one that will last longest first: it is what the job's owner is told."""
     if record.outcome is not None:
@@ -74,6 +83,8 @@ def _blocks_of(
     waited_for = unmet(record, tallies)
     if waited_for:
         yield Depends(waited_for)
+    if record.name in held:
+        yield held[record.name]
     last = record.last_failure
     if last is not None and last.not_before > now:
         yield Retrying(last.attempt, last.kind, last.not_before)

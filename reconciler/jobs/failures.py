@@ -18,7 +18,17 @@ from reconciler.jobs.holding import Holding, without
 from reconciler.jobs.memory_advice import memory_advice
 from reconciler.jobs.outcome import describe
 from reconciler.jobs.retries import Mishap, classify, retry_of
-from reconciler.jobs.settlements import AskToLeave, AskToStop, Fail, Outlive, Restart, Retry, Settlement, TimeOut
+from reconciler.jobs.settlements import (
+    AskToLeave,
+    AskToStop,
+    Fail,
+    GiveUp,
+    Outlive,
+    Restart,
+    Retry,
+    Settlement,
+    TimeOut,
+)
 from reconciler.retry_policy import RetryPolicy
 from solver.plan.reason import count
 from solver.world.quantities import Duration
@@ -76,6 +86,17 @@ def after_time_limit(holding: Holding, over: TimeOut) -> Retry | TimeOut:
     mishap = Mishap(holding.claim.attempt, "time-limit", at, f"it ran longer than its time limit of {over.limit}")
     failure = retry_of(holding.claim.job, mishap, holding.record.failures, _policy(holding))
     return over if failure is None else Retry(holding.claim.job, failure)
+
+
+def after_stuck(holding: Holding) -> Retry | GiveUp:
+    """What follows for a gang that was stopped because it made no progress."""
+    job, stuck = holding.claim.job, holding.record.spec.stuck
+    since = holding.claim.marks.still_since
+    told = f"it made no progress since {since} (stuck); its tasks' logs have a dump of each"
+    at = holding.stop.asked_at if holding.stop else holding.now
+    mishap, policy = Mishap(holding.claim.attempt, "stuck", at, told), _policy(holding)
+    failure = retry_of(job, mishap, holding.record.failures, policy) if stuck and stuck.action == "retry" else None
+    return GiveUp(job, _why_not_again(holding, mishap, policy)) if failure is None else Retry(job, failure)
 
 
 def _outlived(holding: Holding, dead: tuple[_Dead, ...]) -> tuple[Settlement, ...] | None:

@@ -122,14 +122,20 @@ class Holding:
 
     @property
     def unwatched(self) -> bool:
-        """It has an idle limit, which can't be kept: of some task that runs nobody says what it does."""
+        """It matters whether it does anything, and of some task that runs nobody says what it does."""
+        matters = self.claim.idle_limit is not None or self.record.spec.stuck is not None
         silent = any(task.state == "running" and task.activity is None for task in self.stays.tasks)
-        return self.claim.idle_limit is not None and silent
+        return matters and silent
 
     @property
     def culled(self) -> bool:
         """It was asked to stop because it was idle, and that ended it."""
         return self.stop is not None and self.stop.purpose == "cull" and self._ended_by(self.stop)
+
+    @property
+    def ended_stuck(self) -> bool:
+        """It was asked to stop because it was stuck, and that ended it."""
+        return self.stop is not None and self.stop.purpose == "stuck" and self._ended_by(self.stop)
 
     @property
     def sent_back(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.backend import Logs, TaskStatus
 from reconciler.jobs.record import JobOutcome
-from reconciler.jobs.settlements import Abandon, Cancel, Cull, End, Fail, Succeed, TimeOut
+from reconciler.jobs.settlements import Abandon, Cancel, Cull, End, Fail, GiveUp, Succeed, TimeOut
 from reconciler.jobs.tail import last_lines
 from solver.world.quantities import Instant
 
@@ -19,6 +19,8 @@ def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
             return JobOutcome("failed", now, culprit.exit_code, f"{told}\n{last_lines(logs, culprit)}")
         case TimeOut(_, limit):
             return JobOutcome("failed", now, message=f"it ran longer than its time limit of {limit}")
+        case GiveUp(_, told):
+            return JobOutcome("failed", now, message=told)
         case Cull(_, limit):
             # Nothing went wrong: whoever forgot it has lost nothing but what others now use.
             return JobOutcome("cancelled", now, message=f"it was idle for longer than its idle limit of {limit}")

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from reconciler.backend import StopGang
 from reconciler.jobs.evidence import NO_EVIDENCE, Evidence
-from reconciler.jobs.failures import after_failure, after_time_limit, settle_failure
+from reconciler.jobs.failures import after_failure, after_stuck, after_time_limit, settle_failure
 from reconciler.jobs.ground import UNKNOWN, Ground
 from reconciler.jobs.holding import Holding
+from reconciler.jobs.nearing import settle_warning
 from reconciler.jobs.record import TERMINAL, JobRecord, JobState
 from reconciler.jobs.replicas import settle_replicas
 from reconciler.jobs.settlements import (
@@ -35,6 +36,7 @@ from reconciler.jobs.settlements import (
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.jobs.states import require_transition, state_after, state_of
 from reconciler.jobs.stopping import STOP_GRACE, asked_by_people, resent, settle_stop
+from reconciler.jobs.stuck import settle_stuck
 from reconciler.store.protocols import Claim
 from solver.world.inflight import Intent
 from solver.world.quantities import Instant
@@ -74,12 +76,9 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     done = (GiveBack(job, attempt), Forget(job, attempt))
     if holding.record.outcome is not None or holding.record.failed_in(attempt):
         return done
-    limit = holding.claim.time_limit
-    # A task that ends well because it was told to stop has not done what it was for.
-    if limit is not None and holding.timed_out and not holding.record.cancel_requested_by:
-        return (after_time_limit(holding, TimeOut(job, limit)), *done)
-    if holding.claim.idle_limit is not None and holding.culled and not holding.record.cancel_requested_by:
-        return (Cull(job, holding.claim.idle_limit), *done)
+    ended = None if holding.record.cancel_requested_by else _ended_by_limit(holding)
+    if ended is not None:
+        return (ended, *done)
     if holding.sent_back and not holding.record.cancel_requested_by:
         return done
     if not holding.is_service and holding.ended_well:
@@ -93,6 +92,16 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     if holding.stopping:
         return done
     return (AskToStop(job, attempt, "its tasks were stopped by somebody else"),)
+
+
+def _ended_by_limit(holding: Holding) -> Settlement | None:
+    """How it ended, if that is because nobody wanted to wait longer. What ends well when told to stop has not done its work."""
+    job, limit, idle_limit = holding.claim.job, holding.claim.time_limit, holding.claim.idle_limit
+    if limit is not None and holding.timed_out:
+        return after_time_limit(holding, TimeOut(job, limit))
+    if idle_limit is not None and holding.culled:
+        return Cull(job, idle_limit)
+    return after_stuck(holding) if holding.ended_stuck else None
 
 
 def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
@@ -124,6 +133,8 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
         *(() if stays.knows_all(holding.staying) else resent(holding, "start")),
         *_settle_growth(holding),
         *_settle_shrink(holding),
+        # One after the other: each takes the place of what was remembered before.
+        *(settle_warning(holding) or settle_stuck(holding)),
     )
 
 

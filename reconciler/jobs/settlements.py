@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.backend import Order, TaskStatus
+from reconciler.backend import Order, TaskStatus, TellGang
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobState
+from reconciler.store.marks import Marks
 from solver.world.inflight import StopPurpose
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import Dependency, JobName, TaskPlacement
@@ -14,7 +15,7 @@ from solver.world.workload import Dependency, JobName, TaskPlacement
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRunning:
-    """Every task of the gang runs, since `at`. `unwatched`: it has an idle limit, and nobody says what all its tasks do."""
+    """Every task of the gang runs, since `at`. `unwatched`: it matters what its tasks do, and nobody says that of all of them."""
 
     job: JobName
     attempt: int
@@ -55,6 +56,14 @@ class TimeOut:
 
     job: JobName
     limit: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The gang was stopped because it was stuck, and has failed for good; `told`: how, in words."""
+
+    job: JobName
+    told: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,18 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """`marks` are to be remembered of a gang that runs. `kind`: of the event, "": none; `order`: what its tasks are told then."""
+
+    job: JobName
+    attempt: int
+    marks: Marks
+    kind: str = ""
+    cause: str = ""
+    order: TellGang | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmGrown:
     """Every task that joined the gang runs."""
 
@@ -186,9 +207,11 @@ class Restart:
 
 
 Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
-End = Succeed | Fail | TimeOut | Cull | Cancel | Abandon
+End = Succeed | Fail | TimeOut | GiveUp | Cull | Cancel | Abandon
 Stage = BeginSaving | BeginEnding | CallOff
-Settlement = Confirmation | AskToStop | AskToLeave | Restart | Stage | Outlive | Retry | End | GiveBack | Forget | Send
+Settlement = (
+    Confirmation | AskToStop | AskToLeave | Restart | Stage | Outlive | Retry | End | Note | GiveBack | Forget | Send
+)
 
 
 def leads_to(settlement: Settlement) -> JobState | None:
@@ -197,10 +220,10 @@ def leads_to(settlement: Settlement) -> JobState | None:
         case ConfirmRunning() | CallOff():
             return "running"
         case AskToStop(purpose=purpose):
-            return "stopping" if purpose in ("end", "cull") else "evicting"
+            return "stopping" if purpose in ("end", "cull", "stuck") else "evicting"
         case Succeed():
             return "succeeded"
-        case Fail() | TimeOut():
+        case Fail() | TimeOut() | GiveUp():
             return "failed"
         case Cancel() | Cull() | Abandon():
             return "cancelled"

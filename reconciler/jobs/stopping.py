@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reconciler.backend import TellGang
 from reconciler.checkpoints.saving import request_number
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.orders import order_of, request_to_save
@@ -70,6 +71,18 @@ def _settle_saving(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
     if untold and holding.now - number >= RESEND_AFTER:
         return (Send(request_to_save(stop, holding.record)),)
     return ()
+
+
+def retold(holding: Holding, order: TellGang) -> tuple[Send, ...]:
+    """The order again, as long as a task has not been told that ran when it was decided: its number says when that was."""
+    due = holding.now - order.number >= RESEND_AFTER
+    return (Send(order),) if due and is_untold(holding, order.number) else ()
+
+
+def is_untold(holding: Holding, number: int) -> bool:
+    """Some task of the gang that ran when this was decided has not been told it."""
+    tasks = holding.stays.tasks
+    return any(task.state == "running" and task.at <= number and task.told < number for task in tasks)
 
 
 def resent(holding: Holding, kind: str) -> Iterable[Settlement]:

@@ -40,6 +40,11 @@ class StateFolder:
         """What clients prove themselves with."""
         return self.path / "token"
 
+    @property
+    def alert_secrets(self) -> Path:
+        """Files that AlertPolicies name: keys and secret URLs. A person puts them there."""
+        return self.path / "alert-secrets"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other control plane out. The system gives the lock back when this process ends, however it ends.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +18,14 @@ from reconciler.access.authenticator import Authenticator
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.tokens import TokenFile
+from reconciler.alerts.courier import Courier
+from reconciler.alerts.desk import AlertDesk
+from reconciler.alerts.figures import WebhookFigures
+from reconciler.alerts.sender import Sender
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.terms import Terms
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane
@@ -29,11 +35,13 @@ from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from reconciler.runner import LoopStatus, Runner
+from reconciler.server.alerts import AlertSending
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.crew import Crew
 from reconciler.server.folder import StateFolder
 from reconciler.server.follow import PolicyFollower
 from reconciler.server.services import services_of
+from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.token_file import read_or_make_token
@@ -49,7 +57,10 @@ class ServerEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file."""
+    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
+
+    `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    """
 
     policies: str
     branch: str
@@ -60,18 +71,24 @@ class Settings:
     hosts: Collection[str] = ()
     authenticate: bool = True
     tokens: Path | None = None
+    secrets: Path | None = None
+    accounts: Mapping[str, str] | None = None
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     """Run until SIGTERM or SIGINT. Tasks go on when it ends, and the next start on the same folder finds them.
 
-    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError;
-    and whatever ended a thread.
+    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
+    UnsafeSecretsError, IdentityError; and whatever ended a thread.
     """
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
+        if settings.accounts is not None:
+            open_to_accounts(settings.folder.path, settings.folder.tasks)
         parts = _assemble(settings, log, closing)
-        services = services_of(parts.plane, parts.standing, parts.runner, parts.metrics)
+        services = services_of(
+            parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk, parts.terms.unstartable
+        )
         guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
         crew = Crew()
@@ -80,11 +97,13 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
             crew.start("loop", parts.decide)
             crew.start("policy", parts.follower.run)
             crew.start("checkpoints", parts.checkpoints.run)
+            crew.start("alerts", parts.alerts.run)
             crew.wait(lambda: api.alive and parts.store.database.failure is None)
             log.info("stopping", tasks="they go on; the next start on this state folder finds them")
         parts.runner.stop()
         parts.follower.stop()
         parts.checkpoints.stop()
+        parts.alerts.stop()
         crew.join()
         if parts.store.database.failure is not None:
             # A request met it, and the loop not yet: its connection may still live on what it has in memory.
@@ -102,8 +121,11 @@ class _Parts:
     runner: Runner
     follower: PolicyFollower
     checkpoints: CheckpointKeeping
+    alerts: AlertSending
+    desk: AlertDesk
     optimiser: KillableOptimiser
     metrics: Metrics
+    terms: Terms
 
     def decide(self) -> None:
         """The loop's thread."""
@@ -119,13 +141,15 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
-    backend = LocalBackend(folder.tasks, lambda: standing.current().nodes, clock)
+    terms = terms_of(settings.secrets, settings.accounts, lambda: standing.current().policy)
+    backend = LocalBackend(folder.tasks, lambda: standing.current().nodes, clock, terms=terms)
     plane = ControlPlane(
         holder=HOLDER,
         jobs=store.jobs,
         ledger=store.ledger,
         history=ToldHistory(store.history, log),
         checkpoints=store.checkpoints,
+        interventions=store.interventions,
         backend=backend,
         logs=backend,
         terminals=backend,
@@ -134,10 +158,15 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
         clock=clock,
     )
     metrics = Metrics()
+    metrics.add(WebhookFigures(store.alerts))
     runner = Runner(plane, report=Reporter(metrics, log).hear)
     follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
-    return _Parts(store, plane, standing, runner, follower, checkpoints, optimiser, metrics)
+    desk = AlertDesk(store.alerts, Sender(folder.alert_secrets, clock))
+    chance = secrets.SystemRandom().random
+    courier = Courier(store.alerts, plane.history, store.jobs, clock, desk.sender.send, chance, HOLDER)
+    alerts = AlertSending(courier, standing, runner.epoch, log)
+    return _Parts(store, plane, standing, runner, follower, checkpoints, alerts, desk, optimiser, metrics, terms)
 
 
 @dataclass
@@ -151,7 +180,7 @@ class Reporter:
     def hear(self, status: LoopStatus) -> None:
         """One pass is over."""
         if status.condition == "leading" and status.last is not None:
-            self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms)
+            self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms, status.last.by_hand)
         saying = status.condition, status.message
         if saying != self._said:
             self._said = saying

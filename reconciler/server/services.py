@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.desk import AlertDesk
 from reconciler.api.payloads import LEADING, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
-from reconciler.backend import Epoch
+from reconciler.backend import Epoch, Unstartable
 from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
@@ -27,7 +30,14 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec
 
 
-def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, metrics: Metrics) -> Services:
+def services_of(
+    plane: ControlPlane,
+    standing: StandingPolicy,
+    runner: Runner,
+    metrics: Metrics,
+    alerts: AlertDesk,
+    unstartable: Callable[[JobSpec, str], Unstartable | None],
+) -> Services:
     """Everything the API needs."""
     watch = Watch(plane, standing, runner)
     return Services(
@@ -45,9 +55,12 @@ def services_of(plane: ControlPlane, standing: StandingPolicy, runner: Runner, m
         watch.status,
         runner.wake,
         plane.checkpoints,
+        plane.interventions,
         watch.operations,
+        alerts,
         watch.access,
-        terminals=plane.terminals,
+        unstartable,
+        plane.terminals,
     )
 
 

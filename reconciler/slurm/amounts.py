@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Any, Final, NamedTuple
 
 MIB: Final = 2**20
@@ -70,6 +71,35 @@ def gres(written: str) -> Gpus | None:
             return Gpus(count(number), kind)
         case _:
             raise ValueError(f"{written!r} is not like gpu:2 or gpu:TYPE:2")
+
+
+SIGNALS: Final = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
+"""Those that a job can name."""
+
+_SIGNAL = re.compile(r"((?:[RB]+:)?)(\w+)(?:@(\d+))?")
+_SIGNAL_BEFORE_S = 60
+
+
+class Warned(NamedTuple):
+    """So many seconds before the limit; `to_script`: the signal is for the script itself, not for the steps that it starts."""
+
+    before_s: int
+    signal: str
+    to_script: bool
+
+
+def warned(written: str) -> Warned:
+    """`[{R|B}:]SIGNAL[@SECONDS]`, the signal by its name or number; a minute before the limit where no time is said."""
+    matched = _SIGNAL.fullmatch(written)
+    if matched is None:
+        raise ValueError(f"{written!r} is not like USR1@300 or B:USR1@300")
+    options, called, before = matched.groups()
+    found = [f"SIG{called.upper().removeprefix('SIG')}"]
+    if called.isdecimal():
+        found = [known.name for known in signal.Signals if known.value == int(called)]
+    if not found or found[0] not in SIGNALS:
+        raise ValueError(f"{called!r} is none of the signals that a job can be warned by: {', '.join(SIGNALS)}")
+    return Warned(count(before) if before else _SIGNAL_BEFORE_S, found[0], "B" in options)
 
 
 def count(written: str) -> int:

@@ -41,7 +41,7 @@ FLAGS: Final[dict[str, Flag]] = {
     "error": Flag("e", why=_LOGS),
     "open-mode": Flag("", why=_LOGS),
     "account": Flag("A", why="a job is charged to its queue"),
-    "signal": Flag("", why="a job's checkpoint says how it is told that it must end"),
+    "signal": Flag("", "timeLimitWarning"),
     "requeue": Flag(
         "", why="whether a job is tried again is policy; one that was evicted waits again anyway", value="none"
     ),

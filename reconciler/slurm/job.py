@@ -58,6 +58,7 @@ def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter)
         "taskGroups": [{"name": "task", "replicas": tasks.number, "shape": shape}],
         "topology": _spread(tasks),
         "timeLimit": said.read("time", lambda written: _time(amounts.seconds(written))),
+        "timeLimitWarning": said.read("signal", _warning),
         "array": said.read("array", _array),
         "dependsOn": said.read("dependency", amounts.dependencies),
         "command": command_of(text, file, arguments, _folder(said, submitter)),
@@ -159,6 +160,12 @@ def _array(written: str) -> dict[str, Any]:
     return {"indices": indices, **({"maxRunning": amounts.count(limit)} if percent else {})}
 
 
+def _warning(written: str) -> dict[str, Any]:
+    """The steps of a script are nobody that could be sent a signal; the script itself would die of one that it does not expect."""
+    warned = amounts.warned(written)
+    return {"before": f"{warned.before_s}s", **({"signal": warned.signal} if warned.to_script else {})}
+
+
 def _time(limit_s: int | None) -> str | None:
     return None if limit_s is None else f"{limit_s}s"
 
@@ -227,6 +234,10 @@ def _flags_passed_over(said: _Said, name: str) -> Iterator[PassedOver]:
 def _half_followed(said: _Said) -> Iterator[PassedOver]:
     """What a flag asks for beyond what it becomes."""
     nodes, memory, gres = said.find("nodes"), said.find("mem"), said.find("gres")
+    warning, warned = said.find("signal"), said.read("signal", amounts.warned)
+    if warning is not None and warned is not None and not warned.to_script:
+        why = "the request in QUORATE_REQUEST_FILE comes then, but no signal: say B: and trap it in the script"
+        yield PassedOver(warning.line, f"--signal={warning.value}", why)
     tasks = _tasks(said)
     if nodes is not None and tasks.number > 1 and tasks.per_node == tasks.number:
         yield PassedOver(nodes.line, "--nodes", "tasks can't be kept on one node: an island is the closest there is")

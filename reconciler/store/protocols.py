@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Protocol
 
 from reconciler.backend import Epoch
+from reconciler.store.marks import Marks
 from reconciler.store.partitionings import Partitionings
 from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
@@ -55,6 +56,7 @@ class Claim(Document, frozen=True):
 
     `time_limit` counts from `running_since`. Both limits are fixed with the claim: a later policy does not shorten what runs.
     An elastic gang has other `tasks` when its size changes; `growth` counts how often it grew.
+    `marks`: what is remembered of it while it runs.
     """
 
     job: JobName
@@ -65,6 +67,7 @@ class Claim(Document, frozen=True):
     time_limit: Duration | None = None
     growth: int = 0
     idle_limit: Duration | None = None
+    marks: Marks = Marks()
 
     @property
     def limit_reached_at(self) -> Instant | None:
@@ -120,7 +123,10 @@ def summarise(record: RoundRecord) -> RoundSummary:
 
 
 class Event(Document, frozen=True):
-    """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on."""
+    """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on.
+
+    `attempt`: of the job, where it is of one. `purpose` and `beneficiary`: why a gang was asked to stop, and for which job.
+    """
 
     time: Instant
     kind: str
@@ -128,6 +134,9 @@ class Event(Document, frozen=True):
     cause: str
     actor: str
     state: str = ""
+    attempt: int = 0
+    purpose: str = ""
+    beneficiary: str = ""
 
 
 class KeptEvent(Document, frozen=True):
@@ -197,6 +206,9 @@ class Ledger(Partitionings, Protocol):
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
+
+    def mark(self, epoch: Epoch, job: JobName, attempt: int, marks: Marks) -> None:
+        """Remember this of an attempt, in place of what was; no effect on one that holds nothing. Raises StaleEpochError."""
 
     def grow(self, epoch: Epoch, intent: Intent) -> Claim:
         """All devices of more tasks for a gang that runs, and the intent to start them, in one transaction or not at all.

@@ -32,6 +32,8 @@ if (
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from reconciler.supervisor import processes
+from reconciler.supervisor.account import become
+from reconciler.supervisor.delivery import UndeliverableError, deliver, take_away
 from reconciler.supervisor.memory import Meter
 from reconciler.supervisor.taskfiles import EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
 from reconciler.supervisor.telling import Tells
@@ -71,6 +73,7 @@ def main(folder: str) -> int:
     ended = {"code": _exit_code(status), "stopped": stopped}
     if terminal is not None:
         terminal.drain()
+    _clear(task)
     _record_exit({**ended, "at": _now_ms(), "memory": meter.seen()})
     if terminal is not None:
         terminal.close(ended)
@@ -138,16 +141,20 @@ def _become_command(task: dict[str, Any], wait_end: int, terminal: Terminal | No
         if terminal is None:
             _lead_own_group(0)
         else:
-            become_session_leader(terminal.task_end)
+            become_session_leader(terminal.task_end, task["account"])
         if os.read(wait_end, 1) != _GO:
             os._exit(code)
         _take_over_streams(terminal)
+        environment = {**task["environment"], **deliver(task)}
         os.chdir(WORK)
-        os.execvpe(command[0], command, task["environment"])  # noqa: S606  (running it is what this is for)
+        become(task["account"])
+        os.execvpe(command[0], command, environment)  # noqa: S606  (running it is what this is for)
     except FileNotFoundError:
         code = COMMAND_NOT_FOUND
         path = task["environment"].get("PATH", "")
         _say(f"command not found: {command[0]!r}. Give its full path, or check that it is in PATH={path}")
+    except UndeliverableError as error:
+        _say(str(error))
     except (OSError, ValueError) as error:
         _say(f"can't run {command[0]!r}: {error}")
     finally:
@@ -249,6 +256,15 @@ def _kill_descendants(leader: int) -> None:
 def _exit_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else DEATH_BY_SIGNAL - code
+
+
+def _clear(task: dict[str, Any]) -> None:
+    """Nothing of the task runs any more, so nobody needs its secrets."""
+    if task["secrets"]:
+        try:
+            take_away(".")
+        except OSError as error:
+            _say(f"the files of its secrets can't be removed: {error}. Remove them by hand")
 
 
 def _record_exit(ended: dict[str, Any]) -> None:

@@ -3,9 +3,9 @@
 A supervisor works in its task's folder, so the names are relative to it. Who writes which:
 
 - the backend: `task.json` before the supervisor starts, `leave`, and for the whole attempt `../stop` and `../tells.json`;
-- the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, `request`, which is for the task, and the socket
-  `terminal` of a task that has one;
-- the task: `log` by its streams, `progress`, and whatever it likes in `work`, which is where it starts.
+- the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, `secrets`, which leads to where the files of its secrets
+  lie, `request`, which is for the task, and the socket `terminal` of a task that has one;
+- the task: `log` by its streams, `said/progress`, and whatever it likes in `work`, which is where it starts.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from __future__ import annotations
 import os
 
 TASK, LOCK, STARTED, EXIT, LOG, WORK = "task.json", "lock", "started", "exit", "log", "work"
-ACTIVITY, TOLD, MEMORY, REQUEST, PROGRESS = "activity", "told", "memory", "request", "progress"
+ACTIVITY, TOLD, MEMORY, REQUEST, SECRETS = "activity", "told", "memory", "request", "secrets"
 TERMINAL = "terminal"
+SAID = "said"
+PROGRESS = f"{SAID}/progress"
+"""In a folder of its own, where the task may write, since it replaces the file whole."""
 STOP, LEAVE, TELLS = "../stop", "leave", "../tells.json"
 """The orders to stop and what to tell lie beside the task's folder, for the whole attempt; in it, the order to this task alone
 to leave."""
 
 
-def write_durably(path: str, text: str) -> None:
+def write_durably(path: str, text: str, mode: int = 0o600) -> None:
     """Write a small file so that a reader, and a machine that loses power, sees all of it or nothing."""
     scratch = f"{path}.{os.getpid()}"
     try:
         with open(scratch, "w", encoding="utf-8", opener=_private) as file:
+            os.fchmod(file.fileno(), mode)  # Whatever the umask.
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

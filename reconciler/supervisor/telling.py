@@ -51,7 +51,8 @@ class Tells:
     def _tell(self, tell: dict[str, Any], leader: int) -> None:
         """A dump is none of the task's business: a request to save its work that it has not read yet stays."""
         if tell["reason"] != "dump":
-            write_durably(REQUEST, json.dumps({name: tell[name] for name in ("number", "reason", "until")}))
+            request = {name: tell[name] for name in ("number", "reason", "until")}
+            write_durably(REQUEST, json.dumps(request), 0o644)  # The task may run as another user.
         self._done = tell["number"]
         if tell["reason"] == "dump":
             dump()

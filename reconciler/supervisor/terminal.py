@@ -18,6 +18,7 @@ import socket
 import struct
 import termios
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -202,9 +203,11 @@ class _Attached:
         self.line.close()
 
 
-def become_session_leader(task_end: int) -> None:
-    """Called in the task's process: it leads a session, of which this is the terminal (tty_ioctl(4))."""
+def become_session_leader(task_end: int, account: Mapping[str, Any] | None) -> None:
+    """Called in the task's process: it leads a session, of which this is the terminal (tty_ioctl(4)), and that of its account."""
     os.setsid()
+    if account is not None:
+        os.fchown(task_end, account["uid"], account["gid"])
     fcntl.ioctl(task_end, termios.TIOCSCTTY, 0)
 
 

@@ -120,7 +120,7 @@ def _goes_by(policy: Policy, name: str) -> OrderBy:
 
 
 def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, snapshot: Snapshot) -> list[Job]:
-    """SLO class, rank of the value (by priority only), age band; then what the queue goes by, and submission."""
+    """SLO class, rank of the value (by priority only), boosted ones, age band; then what the queue goes by, and submission."""
     policy = ranks.policy
     classes = {job.name: policy.priority_class(job) or PriorityClass("") for job in jobs}
 
@@ -141,7 +141,7 @@ def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, snapshot: Snapshot) -
             own = job.served_gpu_ms
         elif by == "gittins" and highest < HIGHEST_BAND:
             own = cost(job, Ordering(by), snapshot, policy)
-        return slo, rank, -highest, own, job.submitted_at
+        return slo, rank, not job.boosted, -highest, own, job.submitted_at
 
     return sorted(sorted(jobs, key=lambda job: job.name), key=key)
 

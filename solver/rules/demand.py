@@ -22,7 +22,7 @@ from solver.rules.policy import SLO_CLASSES, Policy
 from solver.rules.precedence import ordering_of
 from solver.rules.ranks import RANKS_MAX, ranks_of
 from solver.rules.tree import Line, QueueTree
-from solver.rules.turns import Seniority, in_turn, with_those_behind
+from solver.rules.turns import Seniority, in_turn, rising, with_those_behind
 from solver.world.cluster import GpuType
 from solver.world.held import NOBODY, Against
 from solver.world.quantities import Instant
@@ -160,7 +160,7 @@ def _ordered(
     seniority = {name: Seniority(layer.slo, layer.rank, AGE_BANDS_MAX - bands[name]) for name, layer in layers.items()}
     turn: dict[JobName, Turn] = {}
     for members in in_turn(jobs, seniority, policy, shares.tree, shares.precedence):
-        turn |= _turns(members, seniority, options, shares)
+        turn |= _turns(members, rising(members, seniority), options, shares)
     return sorted(jobs, key=lambda job: turn[job.name])
 
 

@@ -1,9 +1,15 @@
-"""The order inside each queue: who of its own waiting jobs is served before whom (DESIGN, `ordering.by`)."""
+"""The order inside each queue: who of its own waiting jobs is served before whom (DESIGN, `ordering.by`).
+
+One that is boosted is served first of its queue, SLO class and rank; but where jobs take turns a boost has no effect, since who
+starts out of turn would only be evicted again. It is as senior as the one whose place it takes and no more, so among queues its
+own is where it was; and it keeps its time of submission, so that it passes nobody elsewhere who has reached the highest age band.
+Who may evict whom is not asked here, and does not change.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -37,7 +43,28 @@ def in_turn(
         by, takes_turns = ordering_of(tree, name).by, ordering_of(tree, name).turns is not None
         own = {job.name: _own(job, by, policy, seniority[job.name], precedence) for job in members}
         without = {job.name for job in members if takes_turns and job.name not in precedence.in_turn}
-        yield sorted(members, key=lambda job: (seniority[job.name], job.name in without, own[job.name]))
+        boosted = {job.name for job in members if job.boosted and not takes_turns}
+        yield sorted(
+            members,
+            key=lambda job: (
+                seniority[job.name][:2],
+                job.name not in boosted,
+                seniority[job.name].bands_left,
+                job.name in without,
+                own[job.name],
+            ),
+        )
+
+
+def rising(line: Sequence[Job], seniority: Mapping[JobName, Seniority]) -> dict[JobName, Seniority]:
+    """The seniority of each job of a queue, given in its own order: no less than that of those behind it in its sub-layer."""
+    found: dict[JobName, Seniority] = {}
+    behind: Seniority | None = None
+    for job in reversed(line):
+        senior = seniority[job.name]
+        behind = min(senior, behind) if behind is not None and behind[:2] == senior[:2] else senior
+        found[job.name] = behind
+    return found
 
 
 def with_those_behind(

@@ -43,8 +43,7 @@ class GroupTopology(Document, frozen=True):
 class TaskGroup(Document, frozen=True):
     """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type.
 
-    `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: its one task begins once all others
-    run, and the job is judged by it.
+    `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
     """
 
     name: str
@@ -93,7 +92,7 @@ class TopologyRequest(Document, frozen=True):
         return frozenset((*every, *((self.required,) if self.required else ())))
 
 
-CheckpointSignal = Literal["", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"]
+TaskSignal = Literal["", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"]
 
 
 class Checkpoint(Document, frozen=True):
@@ -106,7 +105,28 @@ class Checkpoint(Document, frozen=True):
     interval: Duration
     grace: Duration | None = None
     storage: str = ""
-    signal: CheckpointSignal = ""
+    signal: TaskSignal = ""
+
+
+class TimeLimitWarning(Document, frozen=True):
+    """So long `before` its time limit a job is told that it is near. `signal`: what its tasks are sent then; "": nothing."""
+
+    before: Duration
+    signal: TaskSignal = ""
+
+
+StuckAction = Literal["notify", "retry", "fail"]
+
+
+class Stuck(Document, frozen=True):
+    """A job that has made no progress for `after` is dumped into its log, and then what `action` says follows.
+
+    `signal`: what its tasks are sent with the dump, such as one at which Python writes down its stacks; "": nothing.
+    """
+
+    after: Duration
+    action: StuckAction = "notify"
+    signal: TaskSignal = ""
 
 
 JobType = Literal["gang", "service", "interactive"]
@@ -114,7 +134,6 @@ JobType = Literal["gang", "service", "interactive"]
 
 INTERACTIVE_TIME_LIMIT = Duration(8 * 3_600_000)
 """How long an interactive job may run where neither it nor its class says so."""
-
 
 DependencyCondition = Literal["afterok", "afterany", "afternotok"]
 """How what a job depends on must have ended: with success, in any way, without success."""
@@ -137,6 +156,21 @@ class JobArray(Document, frozen=True):
     max_running: int | None = None
 
 
+class SecretUse(Document, frozen=True):
+    """A secret that the tasks are given: as the variable `env`, or as the file `file` of the folder QUORATE_SECRETS.
+
+    `key`: which part of it, where it has several; "": it has none.
+    """
+
+    name: str
+    key: str = ""
+    env: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.key}" if self.key else self.name
+
+
 class JobSpec(Document, frozen=True):
     """The `spec` of a Job document. A service that says no `min_replicas` starts with one.
 
@@ -144,8 +178,8 @@ class JobSpec(Document, frozen=True):
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
-    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane) and `terminal` (its
-    one task has a terminal, to which people attach theirs).
+    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane), `secrets`,
+    `time_limit_warning`, `stuck` and `terminal` (people attach theirs to that of its one task).
     """
 
     queue: QueueName
@@ -163,6 +197,9 @@ class JobSpec(Document, frozen=True):
     depends_on: tuple[Dependency, ...] = ()
     array: JobArray | None = None
     retry_policy: str = ""
+    secrets: tuple[SecretUse, ...] = ()
+    time_limit_warning: TimeLimitWarning | None = None
+    stuck: Stuck | None = None
     terminal: bool = False
 
     def __post_init__(self) -> None:
@@ -245,7 +282,8 @@ class Job(Document, frozen=True):
 
     `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it
     was evicted, the oldest first.
-    `served_gpu_ms`: GPU-milliseconds that its ended attempts have run.
+    `served_gpu_ms`: GPU-milliseconds that its ended attempts have run. `boosted`: somebody wants it to start before the others
+    that wait in its queue.
     """
 
     name: JobName
@@ -259,3 +297,4 @@ class Job(Document, frozen=True):
     time_limit: Duration | None = None
     evicted_at: tuple[Instant, ...] = ()
     served_gpu_ms: int = 0
+    boosted: bool = False

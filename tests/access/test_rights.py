@@ -33,8 +33,8 @@ def rights(caller: Caller, *roles: RoleBinding, groups: dict[str, tuple[str, ...
     [
         ("viewer", {"look", "see-job"}),
         ("submitter", {"look", "see-job", "read-job", "submit"}),
-        ("operator", {"look", "see-job", "read-job", "operate"}),
-        ("admin", {"look", "see-job", "read-job", "submit", "steer-job", "operate"}),
+        ("operator", {"look", "see-job", "read-job", "hold-job", "operate"}),
+        ("admin", {"look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate"}),
     ],
 )
 def test_what_a_role_allows_in_its_queues_and_below(role: Role, allowed: set[Action]) -> None:
@@ -81,6 +81,7 @@ def test_own_jobs_are_ones_own_wherever_they_are() -> None:
         "see-job",
         "read-job",
         "steer-job",
+        "hold-job",
     }
     assert not mine.may("read-job", OTHER, owner="bob")
 

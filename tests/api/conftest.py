@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.desk import AlertDesk
+from reconciler.alerts.sender import Sender
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
 from reconciler.api.services import Services
-from reconciler.backend import Epoch
+from reconciler.backend import Epoch, Unstartable
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.jobs.sighted import Sighted
@@ -66,6 +68,7 @@ class Site:
     operations: Operations = OPERATIONS
     policy: Policy = POLICY
     access: AccessPolicy | None = None
+    lacks: Unstartable | None = None
 
     def services(self) -> Services:
         return Services(
@@ -89,9 +92,17 @@ class Site:
             ),
             wake=self.wake,
             checkpoints=self.store.checkpoints,
+            interventions=self.store.interventions,
             operations=lambda: self.operations,
+            alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
             access=lambda: self.access,
+            unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
+
+    @property
+    def secrets(self) -> Path:
+        """Where files lie that AlertPolicies name."""
+        return Path(self.store.database.place).parent
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
         return self.logs[job, attempt, group, index][offset : offset + limit]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from reconciler.backend import Unstartable
 from reconciler.client import ApiError, Client
 from solver.world.document import encode
 from solver.world.workload import Dependency, JobArray, JobName
@@ -78,3 +79,16 @@ def test_trying_needs_no_key_and_keeps_nothing(site: Site, client: Client) -> No
     assert [trial.admissible for trial in trials.items] == [True, True, True]
     assert [len(trial.tasks) for trial in trials.items] == [1, 0, 0]
     assert site.store.jobs.tallies([JobName("sweep"), JobName("sweep-0")]) == {}
+
+
+def test_what_could_not_begin_is_refused_at_every_door(site: Site, client: Client) -> None:
+    site.lacks = Unstartable("unknown-secret", "there is no secret token", "Ask for it.")
+    for call, asked in (
+        (client.submit_document, document()),
+        (client.submit_group, ARRAY),
+        (client.test, document()),
+    ):
+        error = refused("unknown-secret", call, asked)
+        assert (error.status, error.problem.fix) == (422, "Ask for it.")
+        assert "could not begin: there is no secret token." in str(error)
+    assert client.jobs().items == ()

@@ -7,11 +7,11 @@ import msgspec
 from reconciler.api.redaction import bare_spec
 from solver.world.document import encode
 from solver.world.shape import Shape
-from solver.world.workload import JobSpec, QueueName, TaskGroup
+from solver.world.workload import JobSpec, QueueName, SecretUse, TaskGroup
 
 OPEN = {
     "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type", "data",
-    "idle_limit", "depends_on", "array", "retry_policy", "terminal",
+    "idle_limit", "depends_on", "array", "retry_policy", "time_limit_warning", "stuck", "terminal",
 }  # fmt: skip
 OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejoin", "launcher"}
 """What everybody may read who sees the job. What is the team's own is left out by reconciler/api/redaction.py."""
@@ -20,13 +20,15 @@ OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejo
 def test_every_field_of_a_job_is_open_or_left_out() -> None:
     private = set(JobSpec.__struct_fields__) - OPEN
     private_in_groups = set(TaskGroup.__struct_fields__) - OPEN_IN_GROUPS
-    assert (private, private_in_groups) == ({"command", "env"}, {"command"}), (
+    assert (private, private_in_groups) == ({"command", "env", "secrets"}, {"command"}), (
         "say in OPEN or in bare_spec who may read it"
     )
 
 
 def test_what_is_left_out_is_gone() -> None:
     group = TaskGroup("worker", 1, Shape(), command=("s3cret",))
-    spec = JobSpec(QueueName("q"), (group,), command=("s3cret",), env={"s3cret": "s3cret"})
+    spec = JobSpec(
+        QueueName("q"), (group,), command=("s3cret",), env={"s3cret": "s3cret"}, secrets=(SecretUse("s3cret", env="X"),)
+    )
     assert b"s3cret" not in encode(bare_spec(spec))
     assert bare_spec(spec).task_groups == (msgspec.structs.replace(group, command=()),)

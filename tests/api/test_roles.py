@@ -8,10 +8,12 @@ import httpx2
 import msgspec
 import pytest
 
+from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.jobs.record import JobOutcome
+from reconciler.operations import Operations
 from reconciler.store.protocols import Event
 from solver.world.document import encode
 from solver.world.workload import JobArray, JobName, TaskPlacement
@@ -47,6 +49,15 @@ TABLE = {
     "POST /v1/jobs/{name}/suspend": STEER,
     "POST /v1/jobs/{name}/resume": STEER,
     "POST /v1/jobs/{name}/requeue": STEER,
+    "PUT /v1/jobs/{name}/hold": STEER | {"operator"},
+    "DELETE /v1/jobs/{name}/hold": STEER | {"operator"},
+    "PUT /v1/jobs/{name}/boost": {"operator", "lead", "admin", "alice"},
+    "DELETE /v1/jobs/{name}/boost": {"operator", "lead", "admin", "alice"},
+    "PUT /v1/queues/{queue}/hold": {"operator", "lead", "admin", "alice"},
+    "DELETE /v1/queues/{queue}/hold": {"operator", "lead", "admin", "alice"},
+    "PUT /v1/nodes/{node}/cordon": {"operator", "admin", "alice"},
+    "DELETE /v1/nodes/{node}/cordon": {"operator", "admin", "alice"},
+    "GET /v1/interventions": WITH_A_ROLE,
     "GET /v1/queues": WITH_A_ROLE,
     "GET /v1/nodes": WITH_A_ROLE,
     "GET /v1/rounds": WITH_A_ROLE,
@@ -55,6 +66,8 @@ TABLE = {
     "GET /v1/status": WITH_A_ROLE,
     "GET /v1/policy": WITH_A_ROLE,
     "GET /v1/watch": WITH_A_ROLE,
+    "GET /v1/alerts": WITH_A_ROLE,
+    "POST /v1/alerts/{policy}/test": {"operator", "admin", "alice"},
     "GET /v1/whoami": EVERYBODY,
     "GET /v1/openapi.json": EVERYBODY,
     "GET /metrics": WITH_A_ROLE,
@@ -74,7 +87,8 @@ def array(name: str) -> bytes:
 
 @pytest.fixture
 def roles(site: Site) -> Iterator[ApiServer]:
-    """A job of `mine` that runs and has written something, and a round that knows of it."""
+    """A job of `mine` that runs and has written something, a round that knows of it, and a webhook whose file is not there."""
+    site.operations = Operations(alerts=(AlertPolicy("ops", (Webhook("chat", url_file="none"),)),))
     with serving(site) as server:
         with client_of(server, "mine") as mine:
             mine.submit(JOB, msgspec.structs.replace(spec(command=("train", SECRET)), env={"KEY": SECRET}))
@@ -95,16 +109,16 @@ def test_every_route_has_a_rule_and_stands_in_the_table(roles: ApiServer) -> Non
 @pytest.mark.parametrize("who", sorted(EVERYBODY))
 def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
     token = TOKEN if who == "alice" else f"token-of-{who}"
-    allowed = set()
+    allowed, by_hand = set(), b'{"reason": "ticket 4711"}'
     for route in TABLE:
         method, path = route.split()
         job = {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": f"by-{who}"}, "spec": spec()}
         bodies = {"/v1/jobs": encode(job), "/v1/jobs:test": encode(job), "/v1/groups": array(f"all-by-{who}")}
         with httpx2.stream(
             method,
-            roles.url + path.format(name=JOB, group=GROUP, number=1),
+            roles.url + path.format(name=JOB, group=GROUP, number=1, policy="ops", queue="team", node=NODES[0].name),
             headers={"Authorization": f"Bearer {token}"},
-            content=bodies.get(path, b"") if method == "POST" else b"",
+            content=by_hand if method == "PUT" else bodies.get(path, b"") if method == "POST" else b"",
         ) as response:
             assert response.status_code in (200, 403), f"{route}: {response.status_code}"
             if response.status_code == 200:

@@ -176,7 +176,7 @@ def test_logs_are_followed_by_asking_again(site: Site, client: Client) -> None:
 def test_queues_show_what_they_lend() -> None:
     entry = Quota(H100, guaranteed=MilliGpu.gpus(4), lendable=MilliGpu(1_500))
     policy = policy_of((Queue(QueueName("all")), Queue(QueueName("some"), quota=(entry,))))
-    views = queue_views(snapshot_of(NOW, NODES, []), policy)
+    views = queue_views(snapshot_of(NOW, NODES, []), policy, {})
     assert [view.gpus[0].lendable for view in views] == [None, MilliGpu(1_500)]
 
 
@@ -218,7 +218,7 @@ def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> No
     overdue = msgspec.structs.replace(asked, node=NODES[1].name, device=late, deadline=NOW)
     in_flight = InFlight(counters=(Counter("mig-changes", "pool", NOW, 2),), repartitions=(asked, overdue))
     world = snapshot_of(NOW, NODES, (), in_flight)
-    assert [view.changing for view in node_views(world)] == [(gpu,), (late,)]
+    assert [view.changing for view in node_views(world, {})] == [(gpu,), (late,)]
     site.metrics.observe(world, site.plan(), {})
     (family,) = [
         family

@@ -269,10 +269,10 @@ def told_of(folder: Path, *tells: tuple[int, str, int], signal: str = "") -> Non
 
 
 def refuse(name: str) -> Any:
-    def write(path: str, text: str) -> None:
+    def write(path: str, text: str, mode: int = 0o600) -> None:
         if path == name:
             raise OSError(28, "no space left on device")
-        write_durably(path, text)
+        write_durably(path, text, mode)
 
     return write
 

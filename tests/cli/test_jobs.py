@@ -11,10 +11,11 @@ from reconciler.api.serve import ApiServer
 from reconciler.backend import Activity, TaskStatus
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.sighted import Attempt, Sighted
+from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim, Event
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.world.workload import JobName, Stuck, TimeLimitWarning
 from tests.api.conftest import NOW, Site, spec
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES
@@ -204,11 +205,42 @@ def test_how_long_a_job_is_idle_is_seen_before_it_is_ended(
     assert f"Idle limit   {limit}\n" in described
 
 
+def test_a_stuck_job_and_one_near_its_limit_say_so(quorate: Quorate, site: Site) -> None:
+    hour = Duration(3_600_000)
+    own = msgspec.structs.replace(
+        spec(),
+        stuck=Stuck(hour, "fail"),
+        time_limit=Duration(2 * hour),
+        time_limit_warning=TimeLimitWarning(Duration(300_000)),
+    )
+    job = site.store.jobs.submit(JobName("hangs"), own, "ada", NOW, "").name
+    claim = Claim(job, 1, (on(NODES[0], 2),), NOW, NOW, Duration(2 * hour))
+    site.store.ledger.claim(site.epoch(), claim, Intent("start", job, 1, NOW, NOW.after(1)))
+    marks = Marks(warned_at=NOW.after(2_000), stuck_at=NOW.after(1_000), still_since=NOW)
+    site.store.ledger.mark(site.epoch(), job, 1, marks)
+    assert quorate("why", "hangs").out.splitlines()[1:] == [
+        "  it is stuck: it has made no progress since 2023-11-14T22:13:20Z; its tasks' logs have a dump of 2023-11-14T22:13:21Z",
+        "  it holds its devices in attempt 1, on n1",
+        "  its time limit is over at 2023-11-15T00:13:20Z; its tasks were told at 2023-11-14T22:13:22Z",
+    ]
+    described = quorate("describe", "hangs").out
+    assert "If stuck    fail after 1h without progress\n" in described
+    assert "Warned      5m before its time limit\n" in described
+
+
 def test_values_of_the_environment_are_not_described(quorate: Quorate) -> None:
     quorate("submit", "--name", "secretive", "--queue", "team", "--env", "API_KEY=canary", "--", "true")
     ran = quorate("describe", "secretive")
     assert "Environment  API_KEY\n" in ran.out
     assert "canary" not in ran.out
+
+
+def test_secrets_are_described_by_their_names(quorate: Quorate, site: Site) -> None:
+    given = "--secret", "WANDB_API_KEY=wandb", "--secret", "KEY=tls/key.pem"
+    quorate("submit", "--name", "secretive", "--queue", "team", *given, "--", "true")
+    assert "Secrets    wandb as WANDB_API_KEY, tls/key.pem as KEY\n" in quorate("describe", "secretive").out
+    wrong = quorate("submit", "--name", "other", "--queue", "team", "--secret", "KEY=../x", "--", "true")
+    assert (wrong.exit_code, "'../x'" in wrong.err or "'..'" in wrong.err) == (64, True)
 
 
 def test_a_cancelled_job_says_by_whom(quorate: Quorate, site: Site) -> None:

@@ -148,6 +148,21 @@ def test_nodes_that_go_are_told_by_their_pool(quorate: Quorate, repository: Orig
     assert "  NodePool pool: nodes 8 → 7\n" in ran.out
 
 
+def test_a_node_that_is_cordoned_takes_no_work_under_the_plan_and_one_that_is_no_more_does(
+    quorate: Quorate, repository: Origin, snapshot_file: Path
+) -> None:
+    repository.git("switch", "--quiet", "--create", "cordoned")
+    pool, names = repository.folder / "cluster-state/pool.yaml", ", ".join(f"n{number}" for number in range(1, 9))
+    repository.commit(
+        {"cluster-state/pool.yaml": pool.read_text().replace("count: 8}", f"count: 8}}, cordoned: [{names}]")}
+    )
+    plan = ("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
+    cordoning = quorate(*plan).out
+    assert f"  NodePool pool: cordoned {names} (was not set)\n" in cordoning
+    assert "eval  starts → waits" in cordoning
+    assert "eval  waits → starts" in quorate(*plan, "--base", "cordoned", "--head", "main").out
+
+
 def test_an_invalid_policy_is_refused_with_its_revision(
     quorate: Quorate, repository: Origin, snapshot_file: Path
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reconciler.backend import Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.terms import Terms
 from reconciler.clock import SystemClock
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
@@ -21,6 +22,7 @@ from tests.contracts.simulated_worlds import NODES
 # $0 is the witness folder. The environment appears whole, and before the line that counts the start.
 _SIGN = 'me="$0/$QUORATE_JOB.$QUORATE_ATTEMPT.$QUORATE_GROUP.$QUORATE_INDEX"; env -0 > "$me.env"; echo >> "$me"; '
 _DEADLINE_S = 60.0
+NO_TERMS = Terms()
 _NEWEST_EPOCH = Epoch(1_000_000)
 
 
@@ -30,7 +32,8 @@ class LocalWorld:
     nodes = NODES
     idle_limit = Duration(2_000)
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, terms: Terms = NO_TERMS) -> None:
+        self._terms = terms
         self.state = folder / "state"
         self.witness = folder / "witness"
         self.witness.mkdir()
@@ -40,7 +43,9 @@ class LocalWorld:
         time.sleep(0.02)
 
     def restart(self) -> None:
-        self.backend = LocalBackend(self.state, lambda: NODES, SystemClock(), real_gpus=self.witness / "none")
+        self.backend = LocalBackend(
+            self.state, lambda: NODES, SystemClock(), real_gpus=self.witness / "none", terms=self._terms
+        )
 
     def shell(self, script: str) -> Command:
         """A shell script as a task, which signs before it does anything else."""
@@ -119,9 +124,9 @@ def eventually(reached: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def local_world(folder: Path) -> Iterator[LocalWorld]:
+def local_world(folder: Path, terms: Terms = NO_TERMS) -> Iterator[LocalWorld]:
     """Real processes; nothing is left running at the end."""
-    world = LocalWorld(folder)
+    world = LocalWorld(folder, terms)
     try:
         yield world
     finally:

@@ -13,7 +13,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
+from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.sql.store import open_store
@@ -50,6 +52,14 @@ class Stores(Protocol):
     def checkpoints(self) -> CheckpointRegistry:
         """What jobs have saved."""
 
+    @property
+    def alerts(self) -> AlertDeliveries:
+        """How far webhooks are."""
+
+    @property
+    def interventions(self) -> Interventions:
+        """What people did by hand."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -76,6 +86,14 @@ class SqlStores:
     @property
     def checkpoints(self) -> CheckpointRegistry:
         return self._store.checkpoints
+
+    @property
+    def alerts(self) -> AlertDeliveries:
+        return self._store.alerts
+
+    @property
+    def interventions(self) -> Interventions:
+        return self._store.interventions
 
     def reopen(self) -> None:
         self.close()

@@ -11,7 +11,7 @@ from tests.contracts.backend_world import BackendWorld, Command, Place, Watcher,
 
 
 def watched(world: BackendWorld, job: str, command: Command, *places: Place) -> StartGang:
-    return msgspec.structs.replace(start(world, job, command, *places), idle_limit=world.idle_limit)
+    return msgspec.structs.replace(start(world, job, command, *places), watch=world.idle_limit)
 
 
 def test_nothing_is_said_of_a_task_that_nobody_asks_about(world: BackendWorld, watcher: Watcher) -> None:

@@ -96,7 +96,10 @@ def test_events_of_a_subject_are_read_oldest_first(stores: Stores) -> None:
 def test_events_are_numbered_in_the_order_in_which_they_are_kept(stores: Stores) -> None:
     history = stores.history
     assert history.newest_event() == 0
-    told = [Event(NOW, "kind", subject, cause, "loop") for subject, cause in (("a", "1"), ("b", "2"), ("a", "3"))]
+    told = [
+        Event(NOW, "kind", subject, cause, "loop", "evicting", int(cause), "evict", "c")
+        for subject, cause in (("a", "1"), ("b", "2"), ("a", "3"))
+    ]
     for event in told:
         history.record_event(event)
     kept = history.events_since(0)

@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
+from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
@@ -127,6 +128,23 @@ def test_the_idle_limit_is_kept_with_the_claim(stores: Stores) -> None:
         submit(stores, name)
         take(stores, epoch, msgspec.structs.replace(claim_of(name, f"of-{name}"), idle_limit=limit))
     assert [claim.idle_limit for claim in stores.ledger.claims()] == [90_000, None]
+
+
+def test_what_is_remembered_of_an_attempt_lives_as_long_as_its_claim(stores: Stores) -> None:
+    epoch = lead(stores)
+    submit(stores, "a")
+    take(stores, epoch, claim_of("a", "g1"))
+    assert stores.ledger.claims()[0].marks == Marks()
+    marks = Marks(warned_at=NOW, steps=7, still_since=NOW.after(1))
+    for seen in (Marks(stuck_at=NOW), marks, marks):
+        stores.ledger.mark(epoch, JobName("a"), 1, seen)
+    stores.ledger.mark(epoch, JobName("a"), 2, Marks(stuck_at=NOW))
+    stores.reopen()
+    assert stores.ledger.claims()[0].marks == marks, "the last of this attempt counts, and that of no other"
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    stores.ledger.mark(epoch, JobName("a"), 1, marks)
+    take(stores, epoch, claim_of("a", "g1", attempt=2))
+    assert stores.ledger.claims()[0].marks == Marks()
 
 
 def test_a_gang_without_gpus_is_claimed_too(stores: Stores) -> None:
@@ -403,6 +421,7 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
         lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
         lambda: stores.ledger.release(stale, JobName("a"), 1, NOW),
+        lambda: stores.ledger.mark(stale, JobName("a"), 1, Marks(stuck_at=NOW)),
         lambda: stores.ledger.keep_past_use(stale, PastUse((), NOW)),
         lambda: stores.ledger.nominate(stale, promise_to("b")),
         lambda: stores.ledger.withdraw(stale, JobName("b")),

@@ -46,6 +46,9 @@ def test_who_may_submit_does_not_change_what_rounds_decide() -> None:
     [
         ("{}", []),
         ("{roles: [{role: viewer, subjects: ['group:*'], queues: [b]}]}", [("x.yaml:4:63", "unknown-queue")]),
+        ("{breakGlass: {maxDuration: 8h}}", []),
+        ("{breakGlass: {maxDuration: 0s}}", [("x.yaml:4:34", "malformed")]),
+        ("{breakGlass: {}}", []),
         ("{roles: [{role: root, subjects: ['group:*']}]}", [("x.yaml:4:23", "unknown-value")]),
         ("{roles: [{role: viewer, subjects: [ada]}]}", [("x.yaml:4:42", "malformed")]),
         ("{roles: [{role: viewer, subjects: ['user:*']}]}", [("x.yaml:4:42", "malformed")]),

@@ -11,6 +11,7 @@ import pytest
 from msgspec import inspect
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
@@ -38,6 +39,7 @@ INTERNAL = {
     CheckpointPolicy: {"name", "origin"},
     RetryPolicy: {"name", "origin"},
     AccessPolicy: {"origin"},
+    AlertPolicy: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -66,6 +68,7 @@ SPECS = {
     "CheckpointPolicy": CheckpointPolicy,
     "RetryPolicy": RetryPolicy,
     "AccessPolicy": AccessPolicy,
+    "AlertPolicy": AlertPolicy,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

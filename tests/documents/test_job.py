@@ -73,6 +73,16 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("  env: {", "  idleLimit: 30m\n  env: {", ["16:14 idle-not-interactive"]),
         ("  env: {", "  type: service\n  idleLimit: 30m\n  env: {", ["10:7 one-role", "17:14 idle-not-interactive"]),
         ("  env: {", "  type: interactive\n  idleLimit: 0s\n  env: {", ["17:14 malformed"]),
+        ("  env: {", "  timeLimitWarning: {}\n  env: {", ["16:3 missing-field"]),
+        ("  env: {", "  timeLimitWarning: {before: 0s}\n  env: {", ["16:30 malformed"]),
+        ("  env: {", "  timeLimitWarning: {before: 5m, signal: SIGKILL}\n  env: {", ["16:42 unknown-value"]),
+        ("  env: {", "  stuck: {after: 30m, action: kill}\n  env: {", ["16:31 unknown-value"]),
+        ("  env: {", "  stuck: {after: 30m, action: retry}\n  env: {", ["16:31 retry-without-policy"]),
+        (
+            "  env: {",
+            "  type: service\n  stuck: {after: 30m}\n  env: {",
+            ["10:7 one-role", "17:10 service-never-stuck"],
+        ),
         ("preferred: rack", "preferred: cabinet", ["14:42 malformed"]),
         ("preferred: rack", "preferred: [rack, cabinet]", ["14:49 unknown-value"]),
         ("preferred: rack", "preferred: [rack, island], communication: loud", ["14:73 unknown-value"]),
@@ -90,6 +100,17 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("required: block", "required: blocks", ["14:24 unknown-value"]),
         ("INFO", "1", ["16:21 wrong-type"]),
         ("NCCL_DEBUG", "'NCCL DEBUG'", ["16:9 malformed"]),
+        ("  env: {", "  secrets: [{name: token}]\n  env: {", ["16:13 choose-one"]),
+        ("  env: {", "  secrets: [{name: token, env: X, file: x}]\n  env: {", ["16:13 choose-one"]),
+        ("  env: {", "  secrets: [{name: token, env: NCCL_DEBUG}]\n  env: {", ["16:13 duplicate-secret"]),
+        ("  env: {", "  secrets: [{name: a, file: x}, {name: b, file: x}]\n  env: {", ["16:33 duplicate-secret"]),
+        ("  env: {", "  secrets: [{name: token, env: QUORATE_X}]\n  env: {", ["16:32 malformed"]),
+        ("  env: {", "  secrets: [{name: token, env: RANK}]\n  env: {", ["16:32 malformed"]),
+        ("  env: {", "  secrets: [{name: token, file: ../x}]\n  env: {", ["16:33 malformed"]),
+        ("  env: {", "  secrets: [{name: token, file: x, key: ..}]\n  env: {", ["16:41 malformed"]),
+        ("  env: {", "  secrets: [{name: ../x, file: x}]\n  env: {", ["16:20 malformed"]),
+        ("  env: {", "  secrets: [{value: abc}]\n  env: {", ["16:13 missing-field", "16:14 unknown-field"]),
+        ("  env: {", "  imagePullSecret: x\n  env: {", ["16:3 unknown-field"]),
         ("[python, train.py]", "python train.py", ["15:12 wrong-type"]),
         ("queue:", "queu:", ["4:1 missing-field", "5:3 unknown-field"]),
         ("kind: Job", "kind: Queue", ["2:7 one-job"]),
@@ -100,6 +121,15 @@ def test_json_is_a_way_of_writing_a_job() -> None:
 def test_mistakes_in_a_job_are_reported_where_they_stand(written: str, instead: str, expected: list[str]) -> None:
     assert written in JOB
     assert problems(JOB.replace(written, instead)) == expected
+
+
+def test_a_secret_may_be_given_as_a_variable_and_as_a_file() -> None:
+    uses = "  secrets: [{name: tls, key: a.pem, env: RANKS}, {name: tls, key: a.pem, file: NCCL_DEBUG}]\n"
+    _, spec = read_job(JOB.replace("  env: {", f"{uses}  env: {{").encode(), "job.yaml")
+    assert [(str(use), use.env, use.file) for use in spec.secrets] == [
+        ("tls/a.pem", "RANKS", ""),
+        ("tls/a.pem", "", "NCCL_DEBUG"),
+    ]
 
 
 def test_a_file_has_one_job() -> None:

@@ -184,12 +184,20 @@ def test_one_mistake_is_not_told_as_many() -> None:
         ("{cpu: 4, memory: 1Gi, gpuType: X, nodes: {names: [a]}}", [("5:39", "missing-field")]),
         ("{cpu: 0.0005, memory: 1Gi, nodes: {names: [a]}}", [("5:14", "malformed")]),
         ("{cpu: 4, memory: 1GB, nodes: {names: [a]}}", [("5:25", "malformed")]),
+        ("{cpu: 4, memory: 1Gi, nodes: {names: [a, b]}, cordoned: [b]}", []),
+        ("{cpu: 4, memory: 1Gi, nodes: {names: [a]}, cordoned: [b]}", [("5:62", "unknown-node")]),
     ],
 )
 def test_node_pools_make_sense(spec: str, places: list[tuple[str, str]]) -> None:
     pool = f"# a pool\napiVersion: quorate.dev/v1\nkind: NodePool\nmetadata: {{name: other}}\nspec:  {spec}\n"
     found = codes({"cluster-state/a.yaml": POOL, "cluster-state/z.yaml": pool})
     assert found == [(f"cluster-state/z.yaml:{place}", code) for place, code in places]
+
+
+def test_nodes_that_a_pool_cordons_are_cordoned() -> None:
+    cordoning = POOL.replace("count: 10}", "count: 10}, cordoned: [big-03, big-07]")
+    nodes = reading({"cluster-state/a.yaml": cordoning}).checked().nodes
+    assert [node.name for node in nodes if node.cordoned] == ["big-03", "big-07"]
 
 
 def test_a_slip_in_a_count_does_not_fill_the_memory() -> None:

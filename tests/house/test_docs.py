@@ -82,7 +82,9 @@ def test_every_kind_of_document_is_described() -> None:
     assert set(FOLDER_OF_KIND) <= set(sections(doc("policy.md")))
 
 
-@pytest.mark.parametrize("page", ["checkpoints.md", "interactive.md", "jobs.md", "pipelines.md", "policy.md"])
+@pytest.mark.parametrize(
+    "page", ["checkpoints.md", "interactive.md", "jobs.md", "notifications.md", "pipelines.md", "policy.md"]
+)
 def test_the_documents_on_a_page_are_valid(page: str) -> None:
     examples = YAML.findall(doc(page))
     assert examples

@@ -55,6 +55,7 @@ class Site:
             self.store.ledger,
             self.store.history,
             self.store.checkpoints,
+            self.store.interventions,
             self.backend,
             self.backend,
             self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from reconciler.alerts.alert import alert_of
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from solver.world.cluster import GpuType
@@ -50,6 +51,17 @@ def test_borrowed_work_leaves_waits_again_and_the_owner_gets_its_devices(contend
     assert (site.state("owner"), site.state("second"), site.state("first")) == ("running", "queued", "running")
     assert len(site.store.ledger.evictions()[JobName("second")]) == 1
     assert "promised" in site.events("owner")
+
+
+def test_its_event_says_which_attempt_leaves_for_whom_and_is_told(contended: Site) -> None:
+    site = contended
+    site.submit("owner", ("sleep", "forever"), gpus=4, queue="lender")
+    site.one_pass()
+    (asked,) = [kept for kept in site.store.history.events_since(0) if kept.event.kind == "asked-to-stop"]
+    assert (asked.event.attempt, asked.event.purpose, asked.event.beneficiary) == (1, "evict", "owner")
+    alert = alert_of(asked, site.store.jobs.job)
+    assert alert is not None
+    assert (alert.kind, alert.job, alert.queue, alert.beneficiary) == ("evicted", "second", "borrower", "owner")
 
 
 def test_nobody_else_is_asked_to_leave_meanwhile(contended: Site) -> None:

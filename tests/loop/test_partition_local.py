@@ -47,6 +47,7 @@ def test_a_task_sees_the_instance_that_was_made_for_it(world: LocalWorld, tmp_pa
         store.ledger,
         store.history,
         store.checkpoints,
+        store.interventions,
         world.backend,
         world.backend,
         InForce(),

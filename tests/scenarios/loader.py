@@ -227,6 +227,7 @@ def _job(
     started: str = "",
     evictedAt: Sequence[str] = (),  # noqa: N803
     servedGpuMs: int = 0,  # noqa: N803
+    boosted: bool = False,
     **rest: Any,
 ) -> Job:
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
@@ -246,7 +247,14 @@ def _job(
     if nodes is None:
         evicted_at = tuple(map(Instant.parse, evictedAt))
         return Job(
-            JobName(name), submitted, spec, user, attempt=attempt, evicted_at=evicted_at, served_gpu_ms=servedGpuMs
+            JobName(name),
+            submitted,
+            spec,
+            user,
+            attempt=attempt,
+            evicted_at=evicted_at,
+            served_gpu_ms=servedGpuMs,
+            boosted=boosted,
         )
     placement = []
     for index, node in enumerate(nodes):

@@ -10,7 +10,10 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from reconciler.alerts.desk import AlertDesk
+from reconciler.alerts.sender import Sender
 from reconciler.api.problems import NotReadyError
+from reconciler.backends.local.terms import Terms
 from reconciler.control import NoPolicyError
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.standing import StandingPolicy
@@ -85,7 +88,8 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
     with site_at(tmp_path / "quorate.db") as site:
         runner = Runner(site.only_plane)
         standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
-        services = services_of(site.only_plane, standing, runner, Metrics())
+        desk = AlertDesk(site.store.alerts, Sender(tmp_path, site.clock))
+        services = services_of(site.only_plane, standing, runner, Metrics(), desk, Terms().unstartable)
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()

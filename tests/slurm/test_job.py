@@ -67,6 +67,10 @@ BECOMES: list[tuple[str, str, Any]] = [
     ("--gpus-per-task=2 -n 4", f"{SHAPE}.gpus", 2),
     ("-t 1-12", "spec.timeLimit", "129600s"),
     ("--time=0", "spec.timeLimit", None),
+    ("--signal=B:USR1@300", "spec.timeLimitWarning", {"before": "300s", "signal": "SIGUSR1"}),
+    ("--signal=RB:sigterm", "spec.timeLimitWarning", {"before": "60s", "signal": "SIGTERM"}),
+    ("--signal=B:12@90", "spec.timeLimitWarning", {"before": "90s", "signal": "SIGUSR2"}),
+    ("--signal=USR1@300", "spec.timeLimitWarning", {"before": "300s"}),
     ("-a 0-99%10", "spec.array", {"indices": "0-99", "maxRunning": 10}),
     ("--array=1,3,7-9", "spec.array", {"indices": "1,3,7-9"}),
     ("-d afterok:a:b", "spec.dependsOn.1", {"job": "b", "condition": "afterok"}),
@@ -112,6 +116,7 @@ def test_a_flag_that_is_not_followed_is_said_with_its_line_and_why(name: str) ->
         ("--gres=gpu:1,shard:2", "--gres=shard:2"),
         ("-N 1 -n 4", "--nodes"),
         ("--exclusive=user", "--exclusive"),
+        ("--signal=USR1@300", "--signal=USR1@300"),
     ],
 )
 def test_what_is_followed_in_part_or_not_known_is_said(flags: str, said: str) -> None:
@@ -120,7 +125,11 @@ def test_what_is_followed_in_part_or_not_known_is_said(flags: str, said: str) ->
 
 @pytest.mark.parametrize(
     "flags",
-    ["-p team", "-n 4 -N 2 -c 2 --mem=1G -t 10 -a 0-3 -d afterok:a --export=NONE --gres=gpu:2", "-D sub -q gold"],
+    [
+        "-p team",
+        "-n 4 -N 2 -c 2 --mem=1G -t 10 -a 0-3 -d afterok:a --export=NONE --gres=gpu:2",
+        "-D sub -q gold --signal=B:USR1",
+    ],
 )
 def test_nothing_is_said_of_what_is_followed(flags: str) -> None:
     assert batch(flags).passed_over == ()
@@ -136,6 +145,10 @@ def test_nothing_is_said_of_what_is_followed(flags: str) -> None:
         ("-a 0-9%x", "--array: 'x' is no number"),
         ("--gpus=3 -n 2", "--gpus: 3 GPUs can't be divided evenly among 2 tasks"),
         ("--gpus=2 --gres=gpu:2", "--gpus and --gres both ask for GPUs"),
+        ("--signal=B:KILL@60", "--signal: 'KILL' is none of the signals that a job can be warned by: SIGUSR1"),
+        ("--signal=B:99", "--signal: '99' is none of the signals"),
+        ("--signal=B:USR1@0", "--signal: '0' is no number of at least 1"),
+        ("--signal=soon:USR1", "--signal: 'soon:USR1' is not like"),
         ("-n", "-n has no value"),
         ("-J 'run", "can't be read"),
         ("train", "train is no flag"),

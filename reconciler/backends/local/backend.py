@@ -44,13 +44,14 @@ from reconciler.backends.local.gangfile import write_gang
 from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
+from reconciler.backends.local.masking import read_log_masked
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.backends.local.tells import accept_tell
 from reconciler.backends.local.terminals import LocalLine
+from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
 from reconciler.supervisor import taskfiles
-from reconciler.terminals import NoTerminalError
 from solver.world.cluster import DeviceId, Node
 from solver.world.document import encode
 from solver.world.quantities import Instant
@@ -73,11 +74,17 @@ class LocalBackend:
     """
 
     def __init__(
-        self, state: Path, inventory: Callable[[], tuple[Node, ...]], clock: Clock, real_gpus: Path = REAL_GPUS
+        self,
+        state: Path,
+        inventory: Callable[[], tuple[Node, ...]],
+        clock: Clock,
+        real_gpus: Path = REAL_GPUS,
+        terms: Terms = Terms(),  # noqa: B008  (it is frozen)
     ) -> None:
         self._declared = inventory
         self._clock = clock
-        self._supervisors = Supervisors()
+        self._terms = terms
+        self._supervisors = Supervisors(terms)
         self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
         with _disk_errors_explained(state):
@@ -125,13 +132,14 @@ class LocalBackend:
                 self._folders.forget(job, attempt)
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes of a task's output and errors from `offset`. Raises KeyError for an unknown task."""
+        """Up to `limit` bytes of a task's output and errors from `offset`, with the values of its secrets covered as far as may be.
+
+        Raises KeyError for an unknown task.
+        """
         with _disk_errors_explained(self._folders.root):
             for folder in self._folders.task_places(job, attempt, group, index):
                 try:
-                    with (folder / taskfiles.LOG).open("rb") as log:
-                        log.seek(offset)
-                        return log.read(limit)
+                    return read_log_masked(folder / taskfiles.LOG, offset, limit, self._terms.values(folder.parent))
                 except FileNotFoundError:
                     if folder.is_dir():
                         return b""
@@ -140,11 +148,7 @@ class LocalBackend:
     def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> LocalLine:
         """Attach to the terminal of a task. Raises NoTerminalError for one that has none, or does not run."""
         folder, _ = self._folders.task_places(job, attempt, group, index)
-        try:
-            return LocalLine(folder)
-        except OSError as error:
-            place = f"task {group}/{index} of attempt {attempt} of job {job}"
-            raise NoTerminalError(f"{place} has no terminal that could be attached to: it may have ended") from error
+        return LocalLine(folder, f"task {group}/{index} of attempt {attempt} of job {job}")
 
     def _start(self, order: StartGang | GrowGang) -> None:
         attempt = self._folders.make_attempt(order.job, order.attempt)

@@ -64,4 +64,4 @@ def hosts_of(members: Iterable[Member]) -> str:
 
 def _write_if_new(path: Path, text: str) -> None:
     if not path.exists() or path.read_text() != text:
-        write_durably(str(path), text)
+        write_durably(str(path), text, 0o644)  # Its tasks may run as another user.

@@ -16,6 +16,7 @@ from reconciler.backend import look_every
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.backends.local.environment import command_of, file_variables, group_of, others_of, task_environments
 from reconciler.backends.local.tasks import was_started
+from reconciler.backends.local.terms import Terms
 from reconciler.supervisor import shim, taskfiles
 from solver.world.workload import TaskPlacement
 
@@ -26,7 +27,8 @@ _SUPERVISOR: Final = (sys.executable, "-I", "-S", shim.__file__)
 class Supervisors:
     """The supervisors this process has started. Each lives on when this process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
         self._pids: set[int] = set()
 
     def start_tasks(self, attempt: Path, accepted: Accepted, tasks: Collection[TaskPlacement]) -> None:
@@ -38,14 +40,16 @@ class Supervisors:
             if task not in tasks or was_started(life_folder(attempt, task, accepted.growth)):
                 continue
             folder = make_life_folder(attempt, task, accepted.growth)
-            (folder / taskfiles.WORK).mkdir(mode=0o700, exist_ok=True)
-            limit = accepted.order.idle_limit
+            for own in (taskfiles.WORK, taskfiles.SAID):
+                (folder / own).mkdir(mode=0o700, exist_ok=True)
+            self._terms.hand_over(attempt, folder, accepted.order.user)
+            watch = accepted.order.watch
             content = {
                 "command": command_of(accepted.order, task),
-                "environment": {**environment, **file_variables(folder, accepted.order.spec)},
+                **self._terms.of_task(accepted.order, {**environment, **file_variables(folder, accepted.order.spec)}),
                 "after": others_of(accepted.order, task),
                 "terminal": accepted.order.spec.terminal,
-                "lookEveryS": look_every(limit).seconds if limit else None,
+                "lookEveryS": look_every(watch).seconds if watch else None,
                 "memoryLimit": int(group_of(accepted.order, task).shape.memory),
                 "growth": accepted.growth,
             }

@@ -14,6 +14,7 @@ from reconciler.backend import Activity, MemoryUse, Progress, TaskState
 from reconciler.backends.local.progress import said_progress
 from reconciler.backends.local.strays import kill_strays
 from reconciler.supervisor import shim, taskfiles
+from reconciler.supervisor.delivery import take_away
 from reconciler.supervisor.memory import written
 from solver.world.quantities import Instant, Memory
 
@@ -160,6 +161,7 @@ def _words(code: int) -> str:
 def _without_supervisor(folder: Path, started: Started, now: int) -> Standing:
     if not kill_strays(str(folder), started.pid, started.start_ticks or -1):
         return Standing("running", started.at, detail="its supervisor vanished; ending what is left of it")
+    take_away(str(folder))
     return _ended(folder, record_lost(folder, "its supervisor vanished, so how it ended is unknown", now))
 
 

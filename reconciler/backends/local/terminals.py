@@ -19,16 +19,16 @@ _CONNECT_LIMIT_S: Final = 5.0
 class LocalLine:
     """Implements Line. It is opened by any thread, and used from one event loop."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises OSError where no supervisor listens."""
+    def __init__(self, folder: Path, task: str) -> None:
+        """`task` as messages name it. Raises NoTerminalError where no supervisor listens."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._socket.settimeout(_CONNECT_LIMIT_S)
             _connect(self._socket, folder)
             self._socket.setblocking(False)
-        except OSError:
+        except OSError as error:
             self._socket.close()
-            raise
+            raise NoTerminalError(f"{task} has no terminal that could be attached to: it may have ended") from error
 
     async def receive(self) -> bytes | Ended | None:
         """What comes next."""

@@ -17,7 +17,7 @@ class Behaviour:
     """Ends by itself after `lasts` with `exit_code`; None lasts until it is stopped. `busy`: for how long it does something.
 
     `saves`: how long it takes to save its work when it is told to; then it goes on. `rate`: steps a second that it does and
-    reports. `memory`: what it has soon after it begins.
+    reports, until it `hangs`, so long after it began (None: never). `memory`: what it has soon after it begins.
     """
 
     lasts: Duration | None
@@ -25,6 +25,7 @@ class Behaviour:
     busy: Duration | None = None
     saves: Duration | None = None
     rate: float = 0.0
+    hangs: Duration | None = None
     memory: Memory = Memory(0)  # noqa: RUF009  (an int: can't be changed)
 
     def active_at(self, begin: Instant, now: Instant) -> Instant:
@@ -40,8 +41,9 @@ def by_command(spec: JobSpec, group: str) -> Behaviour:
     """`sleep 30s` succeeds after 30 s, `sleep forever` runs on, `fail 3 30s` ends with 3 after 30 s.
 
     None of them does anything. `busy forever` does until it is stopped, `busy 30s` for 30 s, and then nothing for ever.
-    `save 3s` saves for 3 s each time that it is told to, `train 2.5` does 2.5 steps a second, `hog 2Gi` has so much memory: all
-    until they are stopped. Any other command succeeds after DEFAULT_DURATION, and does something all the time.
+    `save 3s` saves for 3 s each time that it is told to, `train 2.5` does 2.5 steps a second, `hang 2.5 30s`
+    does so for 30 s and then none, busy all the time, `hog 2Gi` has so much memory: all until they are
+    stopped. Any other command succeeds after DEFAULT_DURATION, and does something all the time.
     """
     own = next(known.command for known in spec.task_groups if known.name == group)
     match own or spec.command:
@@ -59,6 +61,8 @@ def by_command(spec: JobSpec, group: str) -> Behaviour:
             return Behaviour(None, saves=Duration.parse(span))
         case ("train", rate):
             return Behaviour(None, rate=float(rate))
+        case ("hang", rate, span):
+            return Behaviour(None, rate=float(rate), hangs=Duration.parse(span))
         case ("hog", memory):
             return Behaviour(None, memory=Memory.parse(memory))
         case _:

@@ -177,10 +177,10 @@ class SimulatedCluster:
             return
         self.say(number, at, state="starting")
         behaviour = self._behaviours[number] = self._behaviour(order.spec, task.group)
-        if order.idle_limit is None:
+        if order.watch is None:
             self.say(number, at, state="running")
         else:
-            self._watch(attempt, number, behaviour, look_every(order.idle_limit), at)
+            self._watch(attempt, number, behaviour, look_every(order.watch), at)
         if behaviour.lasts is not None:
             ended: TaskState = "failed" if behaviour.exit_code else "succeeded"
             self.schedule(

@@ -43,6 +43,9 @@ class SimulatedFigures:
         task = self._cluster.intervals[number]
         if task.end is not None:
             return
-        rate = self._cluster.behaviour_of(number).rate
+        behaviour = self._cluster.behaviour_of(number)
+        rate = behaviour.rate
+        if behaviour.hangs is not None and at - task.begin > behaviour.hangs:
+            return
         self._cluster.say(number, at, progress=Progress(int(rate * Duration(at - task.begin).seconds), rate, at))
         self._cluster.schedule(at.after(EVERY), lambda then: self._count(number, then))

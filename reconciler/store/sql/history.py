@@ -15,6 +15,8 @@ from reconciler.store.sql.tables import events, leadership, rounds
 from solver.world.document import encode
 from solver.world.quantities import Instant
 
+_FIELDS = Event.__struct_fields__
+
 
 class SqlHistory:
     """Implements History."""
@@ -77,6 +79,6 @@ class SqlHistory:
         with self._database.reading() as connection:
             rows = connection.execute(wanted).all()
         return tuple(
-            KeptEvent(row.number, Event(Instant(row.time), row.kind, row.subject, row.cause, row.actor, row.state))
+            KeptEvent(row.number, Event(**{name: getattr(row, name) for name in _FIELDS} | {"time": Instant(row.time)}))
             for row in rows
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import claims, intents
@@ -38,4 +39,5 @@ def read_claim(database: Database, row: Row[Any]) -> Claim:
         None if row.time_limit is None else Duration(row.time_limit),
         row.growth,
         None if row.idle_limit is None else Duration(row.idle_limit),
+        Marks() if row.marks is None else database.read_document(row.marks, Marks),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.history import SqlHistory
+from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.ledger import SqlLedger
 
@@ -21,6 +23,8 @@ class SqlStore:
     ledger: SqlLedger
     history: SqlHistory
     checkpoints: SqlCheckpoints
+    interventions: SqlInterventions
+    alerts: SqlAlerts
 
     def close(self) -> None:
         """Close every connection."""
@@ -31,5 +35,11 @@ def open_store(where: Path | str) -> SqlStore:
     """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError."""
     database = Database(where)
     return SqlStore(
-        database, SqlJobSource(database), SqlLedger(database), SqlHistory(database), SqlCheckpoints(database)
+        database,
+        SqlJobSource(database),
+        SqlLedger(database),
+        SqlHistory(database),
+        SqlCheckpoints(database),
+        SqlInterventions(database),
+        SqlAlerts(database),
     )

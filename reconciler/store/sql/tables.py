@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 12
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -100,6 +100,7 @@ claims = Table(
     Column("growth", Integer, nullable=False),  # how often it has grown
     Column("ran_gpu_ms", BigInteger, nullable=False),  # what it has run until its size changed last
     Column("sized_at", BigInteger),  # when that was; absent: never
+    Column("marks", Text),  # a Marks; absent: nothing is remembered
 )
 
 # A whole GPU is held in 1000 parts, a share in fewer. That they never add up to more is checked in the transaction that
@@ -184,7 +185,41 @@ checkpoints = Table(
     Column("resumed_by", Integer, nullable=False),  # 0: no attempt was begun from it
 )
 
-# Of what only the newest counts: past use, clocks.
+# What people did by hand. A row stays when it is over: it is the record of who did what and why.
+interventions = Table(
+    "interventions",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("kind", String, nullable=False),
+    Column("subject_kind", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("author", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, index=True),  # absent while it is in force
+    Column("ended_as", String, nullable=False),  # why it is over; empty while it is not
+    Column("ended_by", String, nullable=False),
+)
+
+# How far each webhook of an AlertPolicy is.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("webhook", String, primary_key=True),
+    Column("cursor", BigInteger, nullable=False),  # number of the last event that was dealt with
+    Column("target", String, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("given_up", BigInteger, nullable=False),
+    Column("answered_at", BigInteger),
+    Column("failing_since", BigInteger),
+    Column("tries", BigInteger, nullable=False),
+    Column("not_before", BigInteger, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("stopped", Boolean, nullable=False),
+)
+
+# Of what only the newest counts: past use, clocks; and the name of this state, which never changes.
 kept = Table(
     "kept",
     metadata,
@@ -217,5 +252,8 @@ events = Table(
     Column("cause", Text, nullable=False),
     Column("actor", String, nullable=False),
     Column("state", String, nullable=False),  # what a job is from then on; empty: as before
+    Column("attempt", Integer, nullable=False, server_default="0"),  # the job's; 0: none, or not said
+    Column("purpose", String, nullable=False, server_default=""),  # why a gang is to stop
+    Column("beneficiary", String, nullable=False, server_default=""),  # the job for which it is
     Index("events_subject", "subject", "number"),
 )

@@ -1,0 +1,76 @@
+"""One thing to be told: an event joined with the job it is of, and which policies want it told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import msgspec
+
+from reconciler.alerts.kinds import ABOUT_POLICY, AlertKind, kind_of
+from reconciler.alerts.policy import AlertPolicy
+from reconciler.jobs.record import JobRecord
+from reconciler.store.protocols import KeptEvent
+from solver.world.document import Document
+from solver.world.quantities import Instant
+from solver.world.workload import JobName, QueueName
+
+
+class Alert(Document, frozen=True):
+    """What a receiver is told; "" and 0 where an event has no such thing. `number` is the event's.
+
+    `cause` is the first line of the event's: below it there may be what a task wrote. A sample is sent because somebody asked.
+    """
+
+    number: int
+    kind: AlertKind | Literal["sample"]
+    time: Instant
+    subject: str
+    cause: str
+    actor: str
+    job: str = ""
+    queue: str = ""
+    user: str = ""
+    attempt: int = 0
+    beneficiary: str = ""
+
+
+def alert_of(kept: KeptEvent, job: Callable[[JobName], JobRecord | None]) -> Alert | None:
+    """What an event is to receivers; None: nothing. `job` finds the job of a name, if there is one."""
+    event = kept.event
+    kind = kind_of(event)
+    if kind is None:
+        return None
+    first_line = next(iter(event.cause.splitlines()), "")
+    alert = Alert(kept.number, kind, event.time, event.subject, first_line, event.actor)
+    record = None if kind in ABOUT_POLICY else job(JobName(event.subject))
+    if record is None:
+        return alert
+    return msgspec.structs.replace(
+        alert,
+        job=record.name,
+        queue=record.spec.queue,
+        user=record.user,
+        attempt=event.attempt,
+        beneficiary=event.beneficiary,
+    )
+
+
+def wants(policy: AlertPolicy, alert: Alert, parents: Mapping[QueueName, QueueName | None]) -> bool:
+    """Whether a policy has it told. What is about policy is nobody's queue, and told whatever queues and users it names."""
+    if alert.kind not in policy.on:
+        return False
+    if alert.kind in ABOUT_POLICY:
+        return True
+    of_user = not policy.users or alert.user in policy.users
+    return of_user and (not policy.queues or _is_below(QueueName(alert.queue), policy.queues, parents))
+
+
+def _is_below(
+    queue: QueueName | None, wanted: tuple[QueueName, ...], parents: Mapping[QueueName, QueueName | None]
+) -> bool:
+    while queue is not None:
+        if queue in wanted:
+            return True
+        queue = parents.get(queue)
+    return False

@@ -1,0 +1,40 @@
+"""Which events are worth telling somebody who does not look: their names in policy, and how each is known."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from reconciler.store.protocols import Event
+
+AlertKind = Literal[
+    "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "time-limit-near", "checkpoint-corrupt",
+    "succeeded", "failed", "cancelled", "policy-rejected",
+]  # fmt: skip
+
+ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
+"""Their subject is a revision; that of all others is a job."""
+
+_OF_EVENT: Final[dict[str, AlertKind]] = {
+    "running": "started",
+    "called-off": "eviction-called-off",
+    "retried": "retried",
+    "stuck": "stuck",
+    "time-limit-near": "time-limit-near",
+    "checkpoint-corrupt": "checkpoint-corrupt",
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "policy-refused": "policy-rejected",
+}
+
+_SUSPENDING: Final = frozenset({"suspend-asked", "released"})
+"""A job that waits is suspended when somebody says so, one that runs when it has given back what it held."""
+
+
+def kind_of(event: Event) -> AlertKind | None:
+    """What an event is to whom it is told; None: nobody is told."""
+    if event.kind == "asked-to-stop":
+        return "evicted" if event.purpose == "evict" else None
+    if event.kind in _SUSPENDING:
+        return "suspended" if event.state == "suspended" else None
+    return _OF_EVENT.get(event.kind)

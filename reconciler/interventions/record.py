@@ -1,0 +1,52 @@
+"""One thing that somebody did by hand, and how it came to be over."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from solver.world.document import Document
+from solver.world.quantities import Duration, Instant
+
+InterventionKind = Literal["cordon", "hold", "boost"]
+"""cordon: nothing new starts on a node. hold: a job, or no job of a queue and those below it, begins. boost: a job comes first of
+its queue, SLO class and rank."""
+
+SubjectKind = Literal["node", "queue", "job"]
+
+Ending = Literal["released", "replaced", "expired", "agreed", "over"]
+"""released: by a person. replaced: by a newer one of the same kind. expired: its time was over. agreed: Git says the same now.
+over: what it was about has ended, or is not declared any more."""
+
+DEFAULT_SPAN: Final = Duration(4 * 3_600_000)
+"""How long one lasts that does not say it: long enough for a night's fix, and over by the morning."""
+
+REASON_MAX: Final = 500
+"""Characters of a reason."""
+
+
+class Subject(Document, frozen=True):
+    """What an intervention is about."""
+
+    kind: SubjectKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Intervention(Document, frozen=True):
+    """In force from `at` until `until`, unless it is over before (`ended_at`). `number` 0: it is not on record yet."""
+
+    kind: InterventionKind
+    subject: Subject
+    author: str
+    reason: str
+    at: Instant
+    until: Instant
+    number: int = 0
+    ended_at: Instant | None = None
+    ended_as: Ending | Literal[""] = ""
+    ended_by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} by {self.author} until {self.until}: {self.reason}"
