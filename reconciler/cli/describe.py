@@ -86,12 +86,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     yield "User", job.user
     yield "Submitted", local(job.submitted_at)
     yield "State", state_line(job, SystemClock().now())
-    if job.cancel_requested_by:
-        yield "Cancel", f"asked for by {job.cancel_requested_by}"
-    if job.suspended_by:
-        yield "Suspended", f"by {job.suspended_by}"
-    if job.boost:
-        yield "Boosted", by_whom(job.boost)
+    yield from _people(job)
     for failure in job.failures:
         said = failure.message.splitlines()[0] if failure.message else failure.kind
         yield f"Attempt {failure.attempt}", f"{'went on after' if failure.outlived else 'failed'}: {said}"
@@ -101,6 +96,24 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield f"  {group.name}", f"{tasks} x {shape_words(group.shape)}"
         yield "", shlex.join(group.command or spec.command)
     yield from _wishes(spec)
+    yield from _limits(job)
+    if job.redacted:
+        yield "Left out", "command, environment and output: they are for the job's own team"
+    yield "Why", "\n".join(description.why.words)
+
+
+def _people(job: JobView) -> Iterator[tuple[str, str]]:
+    """What somebody asked of it."""
+    if job.cancel_requested_by:
+        yield "Cancel", f"asked for by {job.cancel_requested_by}"
+    if job.suspended_by:
+        yield "Suspended", f"by {job.suspended_by}"
+    if job.boost:
+        yield "Boosted", by_whom(job.boost)
+
+
+def _limits(job: JobView) -> Iterator[tuple[str, str]]:
+    spec = job.spec
     limit = job.time_limit or spec.time_limit
     if limit:
         ends_by = f", ends by {local(job.running_since.after(limit))}" if job.running_since else ""
@@ -112,9 +125,6 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield "Warned", f"{spec.time_limit_warning.before} before its time limit"
     if spec.stuck:
         yield "If stuck", f"{spec.stuck.action} after {spec.stuck.after} without progress"
-    if job.redacted:
-        yield "Left out", "command, environment and output: they are for the job's own team"
-    yield "Why", "\n".join(description.why.words)
 
 
 def _idleness(job: JobView) -> str:
