@@ -9,10 +9,10 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 test-thorough: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m thorough
+	$(BIN)/python -m pytest -n 3 -m thorough
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long

@@ -58,7 +58,7 @@ def test_a_field_is_explained(quorate: Quorate, path: str, expected: str) -> Non
         ("queue.spec.wieght", "there is no field 'wieght' in Queue.spec", "Did you mean weight?"),
         ("quue", "there is no kind 'quue'", "Did you mean queue?"),
         ("job.spec.array.xyz", "there is no field 'xyz' in Job.spec.array", "Known: indices, maxRunning."),
-        ("job.spec.taskGroups.xyz", "there is no field 'xyz' in Job.spec.taskGroups", "Known: command, minReplicas,"),
+        ("job.spec.taskGroups.xyz", "there is no field 'xyz' in Job.spec.taskGroups", "Known: command, launcher,"),
         ("plan.gpuType", "there is no field 'gpuType' in Plan", "Did you mean Plan.verdicts[].reasons[].gpuType"),
         ("queue.spec.weight.more", "there is no field 'more' in Queue.spec.weight", ""),
         ("queue..", "there is no field '' in Queue", ""),

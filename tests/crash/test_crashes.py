@@ -40,6 +40,7 @@ def test_nor_with_more_seeds(chunk: int) -> None:
     assert clean([run_seed(seed) for seed in MORE_SEEDS[chunk::CHUNKS]])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("write", LOOP_WRITES)
 def test_a_crash_at_this_write_breaks_nothing(write: str, moment: Moment) -> None:

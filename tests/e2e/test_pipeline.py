@@ -13,7 +13,7 @@ DONE = {"succeeded", "failed", "cancelled"}
 
 def job(script: str, *, array: str = "") -> str:
     indices = f"array: {{indices: {array}, maxRunning: 1}}, " if array else ""
-    group = "{name: w, replicas: 1, shape: {gpus: 1, cpu: 1, memory: 1Mi}}"
+    group = "{name: w, replicas: 1, shape: {gpus: 1, cpu: 1, memory: 64Mi}}"
     return f"{{queue: team, {indices}taskGroups: [{group}], command: [sh, -c, '{script}']}}"
 
 
@@ -65,7 +65,7 @@ def test_a_failure_takes_the_branches_that_the_conditions_say(plane: ControlPlan
 
 
 def test_a_batch_script_runs_as_a_job(plane: ControlPlane, tmp_path: Path) -> None:
-    flags = "#SBATCH -J from-slurm -p team -n 2 --gpus-per-task=1 --mem=2M"
+    flags = "#SBATCH -J from-slurm -p team -n 2 --gpus-per-task=1 --mem=64M"
     text = f"#!/bin/bash\n{flags}\necho rank $SLURM_PROCID of $SLURM_NTASKS $1\n"
     plane.start()
     plane.until_ready()

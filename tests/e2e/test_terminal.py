@@ -73,10 +73,12 @@ def test_detach_and_come_back(person: Person) -> None:
 def test_interrupts_are_the_tasks(person: Person) -> None:
     person.runs(*SUBMIT)
     person.sees("attached to shell")
-    person.types("sleep 600; echo woken $?\r")
-    person.sees("woken")
+    # What is typed is shown as well; only what the shell makes of it has no quotes.
+    person.types("echo sle''eps; sleep 600\r")
+    person.sees("sleeps")
     person.types("\x03")
-    person.types("echo interrupted $?\r")
+    person.sees("^C")  # an interrupt drops what was typed before it was noticed
+    person.types("echo interr''upted $?\r")
     person.sees("interrupted 130")
 
 

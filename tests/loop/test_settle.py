@@ -82,7 +82,7 @@ def test_nothing_known_is_nothing_done() -> None:
 
 
 def test_a_start_without_an_effect_is_sent_again_after_a_pause() -> None:
-    order = StartGang(JOB, 1, TASKS, SPEC)
+    order = StartGang(JOB, 1, TASKS, SPEC, user="ada")
     assert settled(intents=("start",), asked_ago=RESEND_AFTER) == (Send(order),)
     assert settled("running", intents=("start",), asked_ago=RESEND_AFTER) == (Send(order),), "one task is not known"
     assert settled("running", "starting", intents=("start",), asked_ago=RESEND_AFTER) == ()

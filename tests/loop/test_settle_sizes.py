@@ -100,7 +100,7 @@ def test_a_gang_has_grown_when_all_who_joined_run() -> None:
 def test_orders_without_an_effect_are_sent_again_after_a_pause() -> None:
     late: dict[str, int] = {"asked_ago": RESEND_AFTER, "growth": 2}
     assert settled(task(0, "running"), kinds=("grow",), **late) == (  # type: ignore[arg-type]
-        Send(GrowGang(JOB, 1, 2, (CHANGES,), (STAYS,), SPEC)),
+        Send(GrowGang(JOB, 1, 2, (CHANGES,), (STAYS,), SPEC, user="ada")),
     )
     assert settled(task(0, "running"), task(1, "starting", 2), kinds=("grow",), **late) == ()  # type: ignore[arg-type]
     assert settled(task(0, "running"), task(1, "running"), kinds=("shrink",), **late) == (  # type: ignore[arg-type]

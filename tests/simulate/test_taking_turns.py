@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ traces = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None)
 @given(traces, st.sampled_from(["gittins", "shortest", "least-served"]))
 def test_nobody_has_nothing_for_much_longer_than_max_wait(jobs: list[tuple[int, int, int]], by: OrderBy) -> None:

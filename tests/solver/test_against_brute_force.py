@@ -56,6 +56,7 @@ def test_the_round_is_as_good_as_trying_everything() -> None:
     assert tally.best >= 0.985 * tally.rounds
 
 
+@pytest.mark.thorough
 def test_so_is_a_round_of_elastic_gangs() -> None:
     tally = compared(snapshots(nodes_max=3, jobs_max=3, elastic=True, held_one_in=8), EXAMPLES)
     assert tally.grown >= 40, "hardly any gang grew: these worlds do not test growth"

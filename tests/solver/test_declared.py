@@ -123,6 +123,7 @@ counted = st.builds(
 named = st.sampled_from([{"nodes": ("n0",)}, {"nodes": ("n1", "n2")}])
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(traces(), st.one_of(counted, named), st.integers(0, 90), st.integers(1, 120), st.booleans())
 def test_nobody_else_is_ever_there_while_it_is_kept(

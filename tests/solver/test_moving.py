@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_moving_comes_to_rest(snapshot: Snapshot, policy: Policy) -> None:
     raise AssertionError("still busy after 20 rounds")
 
 
+@pytest.mark.thorough
 @many
 @given(scattered(), policies().map(willing))
 def test_nobody_moves_where_the_policy_has_it_so(snapshot: Snapshot, policy: Policy) -> None:

@@ -61,6 +61,7 @@ class Tally:
     bound_and_tight: int = 0
 
 
+@pytest.mark.thorough
 def test_around_reservations_the_round_is_as_good_as_trying_everything() -> None:
     tally = Tally()
 

@@ -44,6 +44,7 @@ def with_wishes(snapshot: Snapshot, wishes: tuple[dict[str, object], ...]) -> Sn
     return msgspec.structs.replace(snapshot, jobs=tuple(jobs))
 
 
+@pytest.mark.thorough
 def test_wishes_take_nothing_from_the_layers_above() -> None:
     counts = {"rounds": 0, "as good": 0, "with wishes": 0}
 
