@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
+from reconciler.checkpoints.policy import CheckpointPolicy
+from reconciler.checkpoints.turns import storage_of
 from reconciler.checkpoints.unread import unread
 from reconciler.control import ControlPlane
 from reconciler.interventions.effects import about, held
@@ -39,25 +42,24 @@ def observe(
 ) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
-    served, now = plane.ledger.served(), plane.clock.now()
+    now = plane.clock.now()
     records, holding = records_of(plane, claims), [claim.job for claim in claims]
     by_hand, tallies = plane.interventions.in_force(), plane.jobs.tallies(depended_on(records))
     unread_now = unread(records, attempts, operations.storages, plane.checkpoints)
     # Who has been promised devices for its next attempt goes on from what was intact when it was read last.
     promised = {intent.job for intent in intents if intent.kind == "nominate"}
     awaited = {job: step for job, step in unread_now.items() if job not in promised}
-    jobs = tuple(
-        _jobs(
-            records,
-            {claim.job: claim for claim in claims},
-            intents,
-            attempts,
-            plane.ledger.evictions(),
-            served,
-            blocks(records, now, holding, tallies, awaited, held(by_hand, records, policy, now)),
-            about(by_hand, "boost", "job", now),
-        )
+    known = _Known(
+        {claim.job: claim for claim in claims},
+        intents,
+        attempts,
+        plane.ledger.evictions(),
+        plane.ledger.served(),
+        plane.checkpoints.saved(),
+        operations.storages,
     )
+    held_back = blocks(records, now, holding, tallies, awaited, held(by_hand, records, policy, now))
+    jobs = tuple(_jobs(records, known, held_back, about(by_hand, "boost", "job", now)))
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
@@ -103,39 +105,48 @@ def join(declared: Node, observed: Node | None, cordons: Container[str] = ()) ->
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the stores hold of jobs. `saved`: until when the work of each attempt is saved, where its checkpoints are kept."""
+
+    claims: Mapping[JobName, Claim]
+    intents: tuple[Intent, ...]
+    attempts: Mapping[JobName, int]
+    evictions: Mapping[JobName, tuple[Instant, ...]]
+    served: Mapping[JobName, int]
+    saved: Mapping[tuple[JobName, int], Instant]
+    storages: Mapping[str, CheckpointPolicy]
+
+    def saved_at(self, record: JobRecord, claim: Claim) -> Instant | None:
+        """Until when it is known to be saved what an attempt has done; None: nobody knows when it saves."""
+        if claim.running_since is None or storage_of(record.spec, self.storages) is None:
+            return None
+        return self.saved.get((claim.job, claim.attempt), claim.running_since)
+
+
 def _jobs(
-    records: Iterable[JobRecord],
-    claims: dict[JobName, Claim],
-    intents: tuple[Intent, ...],
-    attempts: dict[JobName, int],
-    evictions: dict[JobName, tuple[Instant, ...]],
-    served: dict[JobName, int],
-    held_back: Collection[JobName],
-    boosts: Container[str],
+    records: Iterable[JobRecord], known: _Known, held_back: Collection[JobName], boosts: Container[str]
 ) -> Iterable[Job]:
     for record in records:
-        evicted_at = evictions.get(record.name, ())
-        claim = claims.get(record.name)
+        past: dict[str, object] = {
+            "evicted_at": known.evictions.get(record.name, ()),
+            "served_gpu_ms": known.served.get(record.name, 0),
+        }
+        claim = known.claims.get(record.name)
         if claim is not None:
-            phase = phase_of(state_of(record, claim, intents))
             yield _job(
                 record,
-                phase=phase,
+                phase=phase_of(state_of(record, claim, known.intents)),
                 attempt=claim.attempt,
                 started_at=claim.running_since,
                 time_limit=claim.time_limit,
                 placement=claim.tasks,
-                evicted_at=evicted_at,
-                served_gpu_ms=served.get(record.name, 0),
+                saved_at=known.saved_at(record, claim),
+                **past,
             )
         elif not record.cancel_requested_by and record.name not in held_back:
-            yield _job(
-                record,
-                attempt=attempts.get(record.name, 0),
-                evicted_at=evicted_at,
-                served_gpu_ms=served.get(record.name, 0),
-                boosted=record.name in boosts,
-            )
+            boosted = record.name in boosts
+            yield _job(record, attempt=known.attempts.get(record.name, 0), boosted=boosted, **past)
 
 
 def _job(record: JobRecord, **standing: object) -> Job:

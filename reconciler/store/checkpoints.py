@@ -11,6 +11,7 @@ from typing import Protocol
 from reconciler.backend import Epoch
 from reconciler.checkpoints.findings import AnyFinding
 from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
+from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
 
@@ -38,6 +39,9 @@ class CheckpointRegistry(Protocol):
 
     def of(self, job: JobName) -> tuple[CheckpointRecord, ...]:
         """Every checkpoint of a job, the deleted ones too, newest first; () for an unknown job."""
+
+    def saved(self) -> dict[tuple[JobName, int], Instant]:
+        """When each attempt saved its work last, as far as that is not known to be corrupt; those that never did are left out."""
 
     def newest_verified(self, job: JobName) -> CheckpointRecord | None:
         """The newest that verifies and is not deleted."""

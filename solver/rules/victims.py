@@ -259,10 +259,15 @@ def protected(job: Job, protection: Protection, now: Instant) -> bool:
 
 
 def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
-    """What an eviction throws away, in GPU-seconds: work since the last checkpoint, which a service has not, and starting again."""
+    """What an eviction throws away, in GPU-seconds: work since the last checkpoint, which a service has not, and starting again.
+
+    Where nobody knows when it saved its work last, it is taken to do so in the intervals that it states.
+    """
     ran_ms = max(0, now - holder.job.started_at) if holder.job.started_at is not None else 0
     checkpoint = holder.job.spec.checkpoint
     since_ms = ran_ms % checkpoint.interval if checkpoint else ran_ms
+    if holder.job.saved_at is not None:
+        since_ms = min(ran_ms, max(0, now - holder.job.saved_at))
     if holder.job.spec.type == "service":
         since_ms = 0
     return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000

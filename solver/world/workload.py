@@ -280,10 +280,9 @@ class TaskPlacement(Document, frozen=True):
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
-    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it
-    was evicted, the oldest first.
-    `served_gpu_ms`: GPU-milliseconds that its ended attempts have run. `boosted`: somebody wants it to start before the others
-    that wait in its queue.
+    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it was
+    evicted, oldest first. `served_gpu_ms`: GPU-milliseconds that its ended attempts ran. `boosted`: it is to start before others
+    of its queue. `saved_at`: until when this attempt's work is known to be saved, its start at least; None: nobody knows.
     """
 
     name: JobName
@@ -298,3 +297,4 @@ class Job(Document, frozen=True):
     evicted_at: tuple[Instant, ...] = ()
     served_gpu_ms: int = 0
     boosted: bool = False
+    saved_at: Instant | None = None

@@ -11,6 +11,9 @@ from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.operations import Operations
 from reconciler.settled import Settler
+from solver.rules.entitlement import charge_of_tasks
+from solver.rules.policy import PriorityClass
+from solver.rules.victims import Holder, lost_gpu_s
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Memory
 from solver.world.shape import Shape
@@ -171,6 +174,25 @@ def test_an_eviction_is_called_off_when_its_beneficiary_goes_away(saving: Site) 
     saving.store.jobs.request_cancel(owner, "bob")
     saving.passes(2)
     assert (saving.state(job), saving.store.ledger.evictions()) == ("running", {})
+
+
+def test_rounds_know_until_when_work_is_saved(saving: Site) -> None:
+    """So that of two victims the one leaves that loses less in fact, whatever interval it states."""
+    job = run(saving, "job")
+    (claim,) = saving.store.ledger.claims()
+    seen = saving.one_pass().snapshot.jobs
+    assert [known.saved_at for known in seen] == [claim.running_since]
+    saving.passes(20)
+    publish(saving, job, 10)
+    saved = saving.clock.now()
+    snapshot = saving.one_pass(after_s=5).snapshot
+    (later,) = snapshot.jobs
+    assert later.saved_at == saved
+    gang = Holder(later, charge_of_tasks(later.placement, snapshot.gpu_types), PriorityClass("plain"))
+    assert lost_gpu_s(gang, saved.after(7_000), Duration(0)) == 14
+    saving.operations = Operations()
+    (unknown,) = saving.one_pass().snapshot.jobs
+    assert unknown.saved_at is None
 
 
 @pytest.fixture

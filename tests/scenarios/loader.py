@@ -228,6 +228,7 @@ def _job(
     evictedAt: Sequence[str] = (),  # noqa: N803
     servedGpuMs: int = 0,  # noqa: N803
     boosted: bool = False,
+    savedAt: str = "",  # noqa: N803
     **rest: Any,
 ) -> Job:
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
@@ -289,6 +290,7 @@ def _job(
         tuple(placement),
         spec.time_limit,
         tuple(map(Instant.parse, evictedAt)),
+        saved_at=Instant.parse(savedAt) if savedAt else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.checkpoints.findings import AnyFinding
@@ -63,6 +63,14 @@ class SqlCheckpoints:
         with self._database.reading() as connection:
             rows = connection.execute(select(checkpoints).where(checkpoints.c.job == job).order_by(*newest_first)).all()
         return tuple(self._read(row) for row in rows)
+
+    def saved(self) -> dict[tuple[JobName, int], Instant]:
+        """The newest of each attempt."""
+        named = checkpoints.c.job, checkpoints.c.attempt
+        good = checkpoints.c.state.in_(("published", "verified"))
+        query = select(*named, func.max(checkpoints.c.at).label("at")).where(good).group_by(*named)
+        with self._database.reading() as connection:
+            return {(JobName(row.job), row.attempt): Instant(row.at) for row in connection.execute(query)}
 
     def newest_verified(self, job: JobName) -> CheckpointRecord | None:
         """The newest that verifies."""
