@@ -40,6 +40,7 @@ EXAMPLES = 150
 TEAM = QueueName("team")
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(declared_worlds())
 def test_no_plan_breaks_a_rule_and_a_world_that_stands_still_comes_to_rest(world: tuple[Snapshot, Policy]) -> None:

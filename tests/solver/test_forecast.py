@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def foreseeable(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, scheduling=scheduling, queues=queues)
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None)
 @given(snapshots(nodes_max=4, jobs_max=12), policies().map(foreseeable), st.data())
 def test_a_forecast_is_what_happens_where_every_job_runs_to_its_limit(

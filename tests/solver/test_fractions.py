@@ -49,6 +49,7 @@ def test_no_device_holds_more_than_itself(snapshot: Snapshot, policy: Policy) ->
         assert all(milli <= 1000 for milli in given_away.values())
 
 
+@pytest.mark.thorough
 @many
 @given(WORLDS, POLICIES.map(protecting_what_just_started))
 def test_what_is_placed_is_what_the_next_round_finds_taken(snapshot: Snapshot, policy: Policy) -> None:
@@ -92,6 +93,7 @@ def test_the_greedy_answer_satisfies_every_row(snapshot: Snapshot, policy: Polic
     assert program.is_satisfied_by(solution.values)
 
 
+@pytest.mark.thorough
 def test_the_round_is_as_good_as_trying_everything() -> None:
     tally: Counter[str] = Counter()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ class Tally:
     least: int = 0
 
 
+@pytest.mark.thorough
 def test_the_victims_of_one_taker_are_the_least_harmful_that_suffice() -> None:
     tally = Tally()
 

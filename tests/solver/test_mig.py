@@ -189,6 +189,7 @@ def test_the_greedy_answer_satisfies_every_row(world: tuple[Snapshot, Policy]) -
 ROUNDS = 250
 
 
+@pytest.mark.thorough
 def test_the_round_is_nearly_as_good_as_trying_everything() -> None:
     tally: Counter[str] = Counter()
 

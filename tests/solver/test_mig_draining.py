@@ -119,6 +119,7 @@ def has_one_owner_each(snapshot: Snapshot) -> bool:
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=120, deadline=None)
 @given(draining())
 def test_what_is_promised_is_made_and_no_world_has_two_owners(world: tuple[Snapshot, Policy]) -> None:

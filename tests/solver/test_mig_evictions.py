@@ -51,6 +51,7 @@ def promised(plan: Plan) -> set[str]:
     return {device for step in steps for task in step.tasks if task.mig for device in task.devices}
 
 
+@pytest.mark.thorough
 @many
 @given(partitioned())
 def test_instances_that_are_there_are_promised_and_then_bound(world: tuple[Snapshot, Policy]) -> None:

@@ -79,6 +79,7 @@ def only_moves(plan: Plan) -> bool:
     return bool(left) and left == moving(plan)
 
 
+@pytest.mark.thorough
 @some
 @given(scattered(), policies().map(willing))
 def test_who_moves_goes_on_where_it_was_promised_and_no_queue_holds_less(snapshot: Snapshot, policy: Policy) -> None:
@@ -101,6 +102,7 @@ def test_who_moves_goes_on_where_it_was_promised_and_no_queue_holds_less(snapsho
     assert {line: milli for line, milli in held.items() if holds.get(line, 0) < milli} == {}
 
 
+@pytest.mark.thorough
 @many
 @given(scattered(), policies() | policies().map(willing))
 def test_moving_comes_to_rest(snapshot: Snapshot, policy: Policy) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def test_solving_again_starts_nothing_more(snapshot: Snapshot, policy: Policy) -
     assert [step for step in solve(after, policy, optimise).steps if not isinstance(step, Grow)] == []
 
 
+@pytest.mark.thorough
 @many
 @given(snapshots(elastic=True, close=True), policies(), st.integers(0, 99))
 def test_the_order_of_the_input_does_not_matter(snapshot: Snapshot, policy: Policy, seed: int) -> None:

@@ -44,6 +44,7 @@ MINUTE = 60_000
 EXAMPLES = 250
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reserved_worlds())
 def test_no_plan_breaks_a_rule_and_a_world_that_stands_still_comes_to_rest(world: tuple[Snapshot, Policy]) -> None:
@@ -263,6 +264,7 @@ def test_who_was_promised_what_is_reserved_gets_it_however_late() -> None:
     assert "S10" in {found.rule for found in violations(other, policy, careless)}
 
 
+@pytest.mark.thorough
 def test_large_gangs_wait_less_and_the_cluster_is_as_full() -> None:
     """A random stream of many small jobs and few large gangs, at about its capacity. Backfill is what keeps it full."""
     chance = random.Random(7)

@@ -35,6 +35,7 @@ def pending_as(snapshot: Snapshot, kind: JobType, least: int | None) -> Snapshot
     return snapshot_of(snapshot.time, snapshot.nodes, map(changed, snapshot.jobs), snapshot.in_flight)
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(snapshots(), policies())
 def test_a_service_is_served_like_a_gang_that_starts_with_one_task(snapshot: Snapshot, policy: Policy) -> None:

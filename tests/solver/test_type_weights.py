@@ -75,6 +75,7 @@ class Tally:
     chosen: int = 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("about", "examples"), [("plain", 300), ("elastic", 200)])
 def test_exact_rounds_reach_the_lightest_that_trying_everything_finds(about: str, examples: int) -> None:
     found: list[str] = []
@@ -92,6 +93,7 @@ def test_exact_rounds_reach_the_lightest_that_trying_everything_finds(about: str
     assert not found, "\n".join(found)
 
 
+@pytest.mark.thorough
 def test_weights_take_nothing_from_the_layers_above() -> None:
     tally = Tally()
 
