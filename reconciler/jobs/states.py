@@ -25,8 +25,12 @@ FOLLOWERS: dict[JobState, frozenset[JobState]] = {
     "retrying": frozenset({"reserved", "starting", "suspended", "cancelled"}),
     "suspended": frozenset({"queued", "retrying", "cancelled"}),
     # A gang may have ended before anybody saw it run.
-    "starting": frozenset({"running", "evicting", "stopping", "retrying", "succeeded", "failed", "cancelled"}),
-    "running": frozenset({"checkpointing", "evicting", "stopping", "retrying", "succeeded", "failed", "cancelled"}),
+    "starting": frozenset(
+        {"running", "evicting", "stopping", "retrying", "suspended", "succeeded", "failed", "cancelled"}
+    ),
+    "running": frozenset(
+        {"checkpointing", "evicting", "stopping", "retrying", "suspended", "succeeded", "failed", "cancelled"}
+    ),
     # Told to save its work, it may also end by itself; or nobody needs it to leave any more.
     "checkpointing": _LEAVING | WAITING | _ENDS | _GOES_ON,
     "evicting": WAITING | _ENDS,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from solver.plan.check_pledges import Wanted, unmade
-from solver.plan.plan import Bind, Nominate, Plan, Repartition
+from solver.plan.plan import Bind, Nominate, Plan, Repartition, Withdraw
 from solver.plan.violation import Violation
 from solver.rules.division import MigGeometry
 from solver.rules.policy import Policy
@@ -106,7 +106,7 @@ class _Court:
         jobs = {job.name: job for job in self.snapshot.jobs}
         used = {device: set(instances) for device, instances in self.used.items()}
         whole = set(self.whole)
-        for slot in self._promised_to_who_is_bound():
+        for slot in self._promised_no_more():
             used[slot.gpu].discard(slot.instance)  # Whether somebody else has the same is judged device by device.
         for step in self.plan.steps:
             if isinstance(step, Nominate):
@@ -124,10 +124,11 @@ class _Court:
         for device in sorted(whole & {device for device, instances in used.items() if instances} - self.whole):
             yield Violation("S1", device, "would be somebody's as a whole and hold instances")
 
-    def _promised_to_who_is_bound(self) -> Iterator[MigSlot]:
-        bound = {step.job for step in self.plan.steps if isinstance(step, Bind)}
+    def _promised_no_more(self) -> Iterator[MigSlot]:
+        """What was promised to who is bound now, or gets nothing any more."""
+        done = {step.job for step in self.plan.steps if isinstance(step, Bind | Withdraw)}
         for intent in self.snapshot.in_flight.nominations:
-            yield from (task.mig for task in intent.tasks if task.mig and intent.job in bound)
+            yield from (task.mig for task in intent.tasks if task.mig and intent.job in done)
 
     def _promise(self, step: Nominate) -> Iterator[Violation]:
         """What is promised is there already: an instance that is somebody's, or a GPU that is whole.
