@@ -251,10 +251,10 @@ def seeded(bug: Callable[[], Patches]) -> Iterator[None]:
         yield
 
 
-def caught_by(bug: Callable[[], Patches]) -> tuple[int, str] | None:
-    """The first seed that finds the bug and what it sees; None if SEEDS_MAX seeds find nothing."""
+def caught_by(bug: Callable[[], Patches], seeds_max: int = SEEDS_MAX) -> tuple[int, str] | None:
+    """The first seed that finds the bug and what it sees; None if `seeds_max` seeds find nothing."""
     with seeded(bug):
-        for seed in range(SEEDS_MAX):
+        for seed in range(seeds_max):
             outcome = run_seed(seed)
             if outcome.violations:
                 return seed, outcome.violations[0]
