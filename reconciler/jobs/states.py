@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.jobs.record import WAITING, JobRecord, JobState
+from reconciler.jobs.record import TERMINAL, WAITING, JobRecord, JobState
 from reconciler.store.protocols import Claim
 from solver.world.inflight import Intent, Reservation
 from solver.world.workload import JobName, Phase
 
-_LEAVING: frozenset[JobState] = frozenset({"evicting", "stopping"})
-_GOES_ON: frozenset[JobState] = frozenset({"running"})
-_ENDS: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
+_HOLDING: frozenset[JobState] = frozenset({"running", "evicting", "stopping"})
 
 FOLLOWERS: dict[JobState, frozenset[JobState]] = {
     "queued": frozenset({"reserved", "starting", "suspended", "cancelled"}),
@@ -32,9 +30,9 @@ FOLLOWERS: dict[JobState, frozenset[JobState]] = {
         {"checkpointing", "evicting", "stopping", "retrying", "suspended", "succeeded", "failed", "cancelled"}
     ),
     # Told to save its work, it may also end by itself; or nobody needs it to leave any more.
-    "checkpointing": _LEAVING | WAITING | _ENDS | _GOES_ON,
-    "evicting": WAITING | _ENDS,
-    "stopping": WAITING | _ENDS,
+    "checkpointing": _HOLDING | WAITING | TERMINAL,
+    "evicting": WAITING | TERMINAL,
+    "stopping": WAITING | TERMINAL,
     "succeeded": frozenset(),
     "failed": frozenset(),
     "cancelled": frozenset(),

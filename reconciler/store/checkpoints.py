@@ -43,9 +43,6 @@ class CheckpointRegistry(Protocol):
     def saved(self) -> dict[tuple[JobName, int], Instant]:
         """When each attempt saved its work last, as far as that is not known to be corrupt; those that never did are left out."""
 
-    def newest_verified(self, job: JobName) -> CheckpointRecord | None:
-        """The newest that verifies and is not deleted."""
-
     def unjudged(
         self, storages: Collection[str], waiting: Collection[JobName] = (), limit: int = 100
     ) -> tuple[CheckpointRecord, ...]:

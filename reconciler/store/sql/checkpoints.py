@@ -72,10 +72,6 @@ class SqlCheckpoints:
         with self._database.reading() as connection:
             return {(JobName(row.job), row.attempt): Instant(row.at) for row in connection.execute(query)}
 
-    def newest_verified(self, job: JobName) -> CheckpointRecord | None:
-        """The newest that verifies."""
-        return next((checkpoint for checkpoint in self.of(job) if checkpoint.state == "verified"), None)
-
     def unjudged(
         self, storages: Collection[str], waiting: Collection[JobName] = (), limit: int = 100
     ) -> tuple[CheckpointRecord, ...]:
