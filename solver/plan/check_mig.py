@@ -104,7 +104,7 @@ class _Court:
     def binds(self) -> Iterator[Violation]:
         """S1: a bound instance is there once the plan's changes are made, apart from all others; a whole GPU is whole."""
         jobs = {job.name: job for job in self.snapshot.jobs}
-        used = {device: set(instances) for device, instances in self.used.items()}
+        used = defaultdict(set, {device: set(instances) for device, instances in self.used.items()})
         whole = set(self.whole)
         for slot in self._promised_no_more():
             used[slot.gpu].discard(slot.instance)  # Whether somebody else has the same is judged device by device.
@@ -119,7 +119,7 @@ class _Court:
                     yield from self._taken_whole(step.job, task, used)
                     whole.update(task.devices)
                 else:
-                    yield from self._instance(step.job, task, used.setdefault(task.mig.gpu, set()), self.after)
+                    yield from self._instance(step.job, task, used[task.mig.gpu], self.after)
                     used[task.mig.gpu].add(task.mig.instance)
         for device in sorted(whole & {device for device, instances in used.items() if instances} - self.whole):
             yield Violation("S1", device, "would be somebody's as a whole and hold instances")
