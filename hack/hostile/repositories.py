@@ -223,7 +223,7 @@ class Figures(msgspec.Struct, kw_only=True):
     first_fault: str = ""
 
 
-OVERDUE_S = 20
+OVERDUE_S = 60
 
 
 def try_repositories(folder: Path, names: Sequence[str] = tuple(MADE)) -> Figures:
