@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reconciler.gitsource.errors import FetchFailedError, GitSourceError, UnknownRevisionError
+from reconciler.gitsource.errors import BranchMissingError, FetchFailedError, GitSourceError, UnknownRevisionError
 from reconciler.gitsource.hardened import git_in, safe_url, said, without_password
 from reconciler.gitsource.tree import Revision, commit_of, files_of
 
@@ -18,6 +18,9 @@ FETCHED = "refs/quorate/fetched"
 
 # A fetch that makes no progress must not keep the loop from its other work for ever.
 FETCH_TIMEOUT_S = 120
+
+_NO_SUCH_REF = 2
+"""What `git ls-remote --exit-code` ends with where there is none."""
 
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+#@-]*")
 
@@ -32,7 +35,10 @@ class Mirror:
         self._start_over = f"Make room on the disk; or delete {folder}, and it is fetched anew."
 
     def fetch(self, branch: str) -> str:
-        """The newest commit of a branch, now here. Raises FetchFailedError, UnknownRevisionError, GitSourceError."""
+        """The newest commit of a branch, now here.
+
+        Raises FetchFailedError, BranchMissingError, UnknownRevisionError, GitSourceError.
+        """
         with self._opened() as git:
             return self._fetched_commit(git, branch)
 
@@ -77,11 +83,21 @@ class Mirror:
         try:
             git.fetch(*options, "--", self.url, refspec, kill_after_timeout=FETCH_TIMEOUT_S)
         except GitCommandError as error:
+            self._require_branch(git, branch)
             fix = "It is tried again. Check the URL, the branch, the network and the credentials."
             raise FetchFailedError(
                 f"can't fetch {branch} from {without_password(self.url)}: {said(error)}", fix
             ) from error
         return commit_of(git, FETCHED)
+
+    def _require_branch(self, git: Any, branch: str) -> None:
+        """Raises BranchMissingError where the repository answers, and says that there is none."""
+        asked = ("--exit-code", "--quiet", "--", self.url, f"refs/heads/{branch}")
+        options = {"with_extended_output": True, "with_exceptions": False, "kill_after_timeout": FETCH_TIMEOUT_S}
+        status, _, _ = git.ls_remote(*asked, **options)
+        if status == _NO_SUCH_REF:
+            fix = "Restore it, or start with the --branch that holds the policy. It is looked for again."
+            raise BranchMissingError(f"{without_password(self.url)} has no branch {branch}", fix)
 
     def _commit_at(self, ref: str) -> str | None:
         """What a ref says, whether or not the commit itself can be read: a damaged mirror has not forgotten it."""
