@@ -10,7 +10,8 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.clock import Clock
-from reconciler.gitsource.standing import PolicyStatus, StandingPolicy
+from reconciler.gitsource.standing import StandingPolicy
+from reconciler.gitsource.status import PolicyStatus
 from reconciler.store.protocols import Event, History
 
 APPLIED: Final = "policy-applied"

@@ -12,7 +12,8 @@ import pytest
 
 from reconciler.control import NoPolicyError
 from reconciler.gitsource.mirror import APPLIED, Mirror
-from reconciler.gitsource.standing import PolicyStatus, StandingPolicy
+from reconciler.gitsource.standing import StandingPolicy
+from reconciler.gitsource.status import PolicyStatus
 from tests.gitsource.origin import INVALID, QUEUE, Origin
 
 
@@ -152,8 +153,8 @@ def test_a_deleted_branch_stops_nothing(origin: Origin, standing: StandingPolicy
 
     status = standing.reconcile()
 
-    assert true_condition(status) == ("Reconciling", "FetchFailed")
-    assert "can't fetch main" in status.condition("Ready").message
+    assert true_condition(status) == ("Stalled", "BranchMissing")
+    assert "has no branch main" in status.condition("Ready").message
     assert weight(standing) == 1
 
 
