@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from reconciler.documents.repository import Compiled
 from solver.world.cluster import Node
-from solver.world.document import Document, to_builtins
+from solver.world.document import Document, digest, to_builtins
 from solver.world.quantities import Memory
 
 Fields = Mapping[str, str]
@@ -62,6 +62,11 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     for node in compiled.nodes:
         pools.setdefault(node.pool, []).append(node)
     return documents | {f"NodePool {name}": _pool_fields(nodes) for name, nodes in pools.items()}
+
+
+def meaning_of(compiled: Compiled) -> str:
+    """Names a revision by all that its documents say: layout, comments and the order of files don't count."""
+    return digest(sorted((name, sorted(fields.items())) for name, fields in documents_of(compiled).items()))
 
 
 def flat(value: Any, path: str = "") -> dict[str, str]:

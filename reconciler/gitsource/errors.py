@@ -25,3 +25,7 @@ class UnsafeUrlError(GitSourceError):
 
 class UnknownRevisionError(GitSourceError):
     """The repository has no such revision. A person must name another."""
+
+
+class NotReadyToPlanError(GitSourceError):
+    """What a change would do can't be said yet. Nobody needs to act: it is tried again."""

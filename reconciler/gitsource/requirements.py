@@ -11,18 +11,21 @@ from reconciler.control import PolicyInForce
 from reconciler.documents.problem import Problem
 from reconciler.documents.repository import Compiled, Reading
 from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.status import Drift
 
 
 class Held(NamedTuple):
     """Why a revision is not put in force. `reason` is a stable word that programs, and approvals, key on.
 
     `acceptable`: a person may accept exactly this, for this commit; otherwise only another revision helps.
+    `drift`: what it would do beside what was accepted, where that is why.
     """
 
     reason: str
     message: str
     problems: tuple[Problem, ...] = ()
     acceptable: bool = False
+    drift: tuple[Drift, ...] = ()
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from reconciler.control import NoPolicyError, PolicyInForce
 from reconciler.documents.repository import read_repository
-from reconciler.gitsource.errors import BranchMissingError, FetchFailedError, GitSourceError
+from reconciler.gitsource.errors import BranchMissingError, FetchFailedError, GitSourceError, NotReadyToPlanError
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.requirements import (
     Acceptance,
@@ -63,6 +63,8 @@ class StandingPolicy:
             self._status = self._reconciled()
         except FetchFailedError as error:
             self._status = self._failed("Reconciling", Held("FetchFailed", f"{error}. {error.fix}"))
+        except NotReadyToPlanError as error:
+            self._status = self._failed("Reconciling", Held("WaitingForRound", f"{error}"))
         except BranchMissingError as error:
             self._status = self._failed("Stalled", Held("BranchMissing", f"{error}. {error.fix}"))
         except GitSourceError as error:
@@ -131,4 +133,4 @@ class StandingPolicy:
         types: tuple[ConditionType, ...] = ("Ready", "Reconciling", "Stalled")
         conditions = tuple(Condition(kind, kind == true, told.reason, told.message) for kind in types)
         applied = self._current.revision if self._current else ""
-        return PolicyStatus(conditions, applied, self._attempted, told.problems, told.acceptable)
+        return PolicyStatus(conditions, applied, self._attempted, told.problems, told.acceptable, told.drift)

@@ -19,11 +19,21 @@ class Condition(Document, frozen=True, omit_defaults=False):
     message: str
 
 
+class Drift(Document, frozen=True, omit_defaults=False):
+    """One figure of a fresh plan beside what was accepted, in words for people; `beyond`: it is more than that."""
+
+    what: str
+    accepted: str
+    now: str
+    beyond: bool
+
+
 class PolicyStatus(Document, frozen=True, omit_defaults=False):
     """How following the branch goes.
 
     Ready: the newest revision is in force. Reconciling: it is not, and will be tried again. Stalled: it is not, and a
     person must act. `problems` are those of the revision last attempted; `acceptable`: an admin may accept it as it is.
+    `drift`: what it would do beside what was accepted of it, where somebody accepted a plan.
     """
 
     conditions: tuple[Condition, ...]
@@ -31,6 +41,7 @@ class PolicyStatus(Document, frozen=True, omit_defaults=False):
     last_attempted_revision: str
     problems: tuple[Problem, ...] = ()
     acceptable: bool = False
+    drift: tuple[Drift, ...] = ()
 
     def condition(self, kind: ConditionType) -> Condition:
         """The condition of that type; there is always one of each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from reconciler.gitsource.status import Drift
 from reconciler.review.found import Review
 from solver.world.cluster import GpuType
 from solver.world.document import API_VERSION, Document
@@ -46,38 +47,38 @@ class Envelope(Document, frozen=True, omit_defaults=False):
 class SavedPlan(Document, frozen=True, omit_defaults=False):
     """A plan that a person has read, and what they accept of it.
 
-    `meaning` is the digest of all that the proposed revision says: a squash or a rebase changes the commit, not this. Who says
-    `exact` accepts this plan alone: for the same cluster, and in place of the same revision.
+    Who says `exact` accepts this plan alone: for the same nodes and jobs, and in place of the same revision.
     """
 
-    meaning: str
     accepts: Envelope
     review: Review
     exact: bool = False
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["SavedPlan"] = "SavedPlan"
 
+    @property
+    def meaning(self) -> str:
+        """Of the revision that is accepted: a squash or a rebase changes its commit, not this."""
+        return self.review.head.meaning
 
-class Drift(Document, frozen=True, omit_defaults=False):
-    """One figure of a fresh plan that is beyond what was accepted, in words for people."""
 
-    what: str
-    accepted: str
-    now: str
+def is_stale(saved: SavedPlan, fresh: Review) -> bool:
+    """Whether somebody came, went or began since the plan was read, or something else is in force."""
+    return (saved.review.base.meaning, saved.review.cluster) != (fresh.base.meaning, fresh.cluster)
 
 
 def drift_of(saved: SavedPlan, fresh: Review) -> tuple[Drift, ...]:
-    """Where the fresh plan of a revision goes beyond what was accepted; empty: it is within."""
-    return tuple(_drifts(saved.accepts, Envelope.of(fresh), fresh.time - saved.review.time))
+    """The fresh plan of a revision beside what was accepted of it, figure by figure."""
+    return tuple(_side_by_side(saved.accepts, Envelope.of(fresh), fresh.time - saved.review.time))
 
 
-def _drifts(accepted: Envelope, now: Envelope, passed_ms: int) -> Iterator[Drift]:
-    if now.evicted_jobs > accepted.evicted_jobs:
-        yield Drift("jobs evicted", str(accepted.evicted_jobs), str(now.evicted_jobs))
+def _side_by_side(accepted: Envelope, now: Envelope, passed_ms: int) -> Iterator[Drift]:
+    jobs = accepted.evicted_jobs, now.evicted_jobs
+    yield Drift("jobs evicted", str(jobs[0]), str(jobs[1]), jobs[1] > jobs[0])
     # What the same jobs have computed since the plan was read is lost as well, and no other plan.
     most_gpu_h = accepted.lost_gpu_h + accepted.evicted_gpus.number * max(0, passed_ms) / HOUR_MS
-    if now.lost_gpu_h > most_gpu_h:
-        yield Drift("GPU-hours lost", f"{most_gpu_h:.1f}", f"{now.lost_gpu_h:.1f}")
-    for limit in now.converging:
-        if limit not in accepted.converging:
-            yield Drift(f"max of {limit.gpu_type} in queue {limit.queue}", "kept", "below what it holds")
+    yield Drift("GPU-hours lost", f"{most_gpu_h:.1f}", f"{now.lost_gpu_h:.1f}", now.lost_gpu_h > most_gpu_h)
+    for limit in sorted({*accepted.converging, *now.converging}, key=lambda known: (known.queue, known.gpu_type)):
+        words = tuple("below what it holds" if limit in side.converging else "kept" for side in (accepted, now))
+        beyond = limit not in accepted.converging
+        yield Drift(f"max of {limit.gpu_type} in queue {limit.queue}", words[0], words[1], beyond)

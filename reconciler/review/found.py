@@ -163,21 +163,29 @@ class Breach(Document, frozen=True, omit_defaults=False):
 
 
 class RevisionReviewed(Document, frozen=True, omit_defaults=False):
-    """One side of a review: how it was named, its commit, its meaning by digest, and how good its plan is."""
+    """One side of a review: how it was named, its commit, what it says by digest, and how good its plan is.
+
+    `meaning` covers all that its documents say, `policy` what rounds read of it, `inventory` its nodes.
+    """
 
     name: str
     commit: str
+    meaning: str
     policy: str
     inventory: str
     certificate: Certificate
 
 
 class Review(Document, frozen=True, omit_defaults=False):
-    """The effect of a change. Jobs are all that are pending, and those that give something up, by name."""
+    """The effect of a change. Jobs are all that are pending, and those that give something up, by name.
+
+    `cluster` is the digest of the nodes and of what each job has: unlike the snapshot's own it does not change as time passes.
+    """
 
     base: RevisionReviewed
     head: RevisionReviewed
     snapshot: str
+    cluster: str
     time: Instant
     documents: tuple[DocumentChange, ...]
     jobs: tuple[JobChange, ...]
@@ -194,8 +202,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     @property
     def has_changes(self) -> bool:
         """The policy or the inventory means something else, or a job fares differently."""
-        meant = (self.base.policy, self.base.inventory) != (self.head.policy, self.head.inventory)
-        return meant or any(job.changed for job in self.jobs)
+        return self.base.meaning != self.head.meaning or any(job.changed for job in self.jobs)
 
     @property
     def evicted_by_change(self) -> tuple[JobChange, ...]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from solver.world.document import Document
 from solver.world.quantities import Duration
+
+
+PlanRequired = Literal["never", "evictions", "always"]
+"""Of no change, of those that evict jobs or set limits below what is held, or of all that mean something."""
 
 
 class Guardrails(Document, frozen=True):
@@ -11,7 +17,7 @@ class Guardrails(Document, frozen=True):
 
     `max_evicted_jobs` counts those made smaller too. `max_quota_cut_percent` is of what a queue's `guaranteed` or `max` was.
     `min_convergence`: the least time that jobs must have where a `max` is set below what their queue holds.
-    `four_eyes`: patterns of paths that nobody changes alone.
+    `four_eyes`: patterns of paths that nobody changes alone. `require_plan`: which changes need a plan that somebody accepted.
     """
 
     max_evicted_jobs: int | None = None
@@ -20,3 +26,4 @@ class Guardrails(Document, frozen=True):
     guaranteed_within_capacity: bool = True
     min_convergence: Duration | None = None
     four_eyes: tuple[str, ...] = ()
+    require_plan: PlanRequired = "never"

@@ -17,11 +17,11 @@ LOWERED = QueueChange(VISION, H100, quota(0, 64), quota(0, 16))
 
 
 def saved(review: Review) -> SavedPlan:
-    return SavedPlan("sha256:0", Envelope.of(review), review)
+    return SavedPlan(Envelope.of(review), review)
 
 
 def beyond(accepted: Review, fresh: Review) -> list[str]:
-    return [drift.what for drift in drift_of(saved(accepted), fresh)]
+    return [drift.what for drift in drift_of(saved(accepted), fresh) if drift.beyond]
 
 
 ONE = found((evicted("a", 4),))

@@ -45,9 +45,9 @@ spec: {{guardrails: {guardrails}}}
 def found(
     jobs: tuple[JobChange, ...] = (), queues: tuple[QueueChange, ...] = (), converging: tuple[Converging, ...] = ()
 ) -> Review:
-    side = RevisionReviewed("main", "0" * 40, "", "", Certificate("none", (), 0.0, "", 0))
+    side = RevisionReviewed("main", "0" * 40, "", "", "", Certificate("none", (), 0.0, "", 0))
     ahead = Ahead(NOW, 0, 0, True, 0)
-    return Review(side, side, "", NOW, (), jobs, queues, converging, (), (), (), ahead)
+    return Review(side, side, "", "", NOW, (), jobs, queues, converging, (), (), (), ahead)
 
 
 def evicted(name: str, lost_gpu_h: float, lost_before: bool = False) -> JobChange:

@@ -1,0 +1,133 @@
+"""What is asked of a merged revision beside its form: guardrails of the policy in force, and what its reviewers accepted.
+
+By the time a change is merged the cluster has moved on. So it is planned once more, on the cluster as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.documents.problem import START, Place, Problem, problem_at
+from reconciler.documents.repository import Compiled
+from reconciler.gitsource.errors import NotReadyToPlanError
+from reconciler.gitsource.requirements import Candidate, Held
+from reconciler.meaning import meaning_of
+from reconciler.review.compare import Side
+from reconciler.review.envelope import Envelope, SavedPlan, drift_of, is_stale
+from reconciler.review.found import Breach, Review
+from solver.world.snapshot import Snapshot
+
+FRESH_MS: Final = 300_000
+"""A plan of a held revision is made anew when it is older than this: a change that was too much may have become harmless."""
+
+Judge = Callable[[Snapshot, Side, Side], Review]
+"""Reviews a change; it may take seconds."""
+
+
+@dataclass(slots=True)
+class FreshPlans:
+    """Plans a candidate on the cluster as it is now; both requirements below read the same plan. One thread asks.
+
+    `look` gives what the loop saw last; None: nothing yet.
+    """
+
+    look: Callable[[], Snapshot | None]
+    judge: Judge
+    _of: tuple[str, str] = ("", "")
+    _made: Review | None = None
+
+    def of(self, candidate: Candidate) -> Review | None:
+        """None where it changes nothing that the policy in force says. Raises NotReadyToPlanError."""
+        in_force = candidate.in_force
+        if in_force is None:
+            return None
+        base, head = Compiled(*in_force[1:]), candidate.compiled
+        if meaning_of(base) == meaning_of(head):
+            return None
+        snapshot = self.look()
+        if snapshot is None:
+            raise NotReadyToPlanError(f"{candidate.commit[:12]} can't be planned yet: no round has been decided")
+        asked = in_force.revision, candidate.commit
+        if self._made is None or self._of != asked or snapshot.time - self._made.time > FRESH_MS:
+            self._made = self.judge(
+                snapshot, Side("in force", in_force.revision, base), Side("merged", candidate.commit, head)
+            )
+            self._of = asked
+        return self._made
+
+
+@dataclass(frozen=True, slots=True)
+class WithinGuardrails:
+    """The requirement that the change keeps what the policy in force says of changes."""
+
+    plans: FreshPlans
+    doing: str = "Planning"
+
+    def hold(self, candidate: Candidate) -> Held | None:
+        """GuardrailRefused, with the lines. Raises NotReadyToPlanError."""
+        fresh = self.plans.of(candidate)
+        if fresh is None or not fresh.breaches:
+            return None
+        said = "; ".join(f"{breach.message} ({breach.guardrail})" for breach in fresh.breaches)
+        return Held(
+            "GuardrailRefused",
+            f"{candidate.commit[:12]}: {said}. {_accepted_by(candidate)}",
+            _problems(fresh.breaches),
+            True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AsAccepted:
+    """The requirement that the change does no more than its reviewers accepted, if they did; `saved` finds their plan."""
+
+    plans: FreshPlans
+    saved: Callable[[str], SavedPlan | None]
+    doing: str = "Planning"
+
+    def hold(self, candidate: Candidate) -> Held | None:
+        """PlanDrift, PlanStale, or PlanMissing where the policy in force wants one. Raises NotReadyToPlanError."""
+        fresh = self.plans.of(candidate)
+        if fresh is None or candidate.in_force is None:
+            return None
+        plan = self.saved(meaning_of(candidate.compiled))
+        if plan is None:
+            return self._without_plan(candidate, fresh)
+        if plan.exact and is_stale(plan, fresh):
+            message = f"the plan that was accepted of {candidate.commit[:12]} is for another cluster, or in place of another revision"
+            return Held("PlanStale", f"{message}. {_accepted_by(candidate)}", acceptable=True)
+        drift = drift_of(plan, fresh)
+        if not any(each.beyond for each in drift):
+            return None
+        said = ", ".join(f"{each.what}: {each.now}, accepted {each.accepted}" for each in drift if each.beyond)
+        return Held(
+            "PlanDrift",
+            f"{candidate.commit[:12]} would do more than was accepted: {said}. {_accepted_by(candidate)}",
+            (),
+            True,
+            drift,
+        )
+
+    def _without_plan(self, candidate: Candidate, fresh: Review) -> Held | None:
+        asked = candidate.in_force.policy.scheduling.guardrails.require_plan if candidate.in_force else "never"
+        harm = Envelope.of(fresh)
+        if asked == "never" or (asked == "evictions" and not harm.evicted_jobs and not harm.converging):
+            return None
+        message = f"nobody has accepted a plan of {candidate.commit[:12]}, and the policy in force wants one (requirePlan: {asked})"
+        return Held("PlanMissing", f"{message}. {_accepted_by(candidate)}", acceptable=True)
+
+
+def _accepted_by(candidate: Candidate) -> str:
+    return f"To accept it, an admin runs `quorate apply {candidate.commit[:12]} --reason TEXT`."
+
+
+def _problems(breaches: tuple[Breach, ...]) -> tuple[Problem, ...]:
+    return tuple(map(_problem, breaches))
+
+
+def _problem(breach: Breach) -> Problem:
+    file, _, line = breach.origin.rpartition(":")
+    place = Place(int(line), 1) if line.isdecimal() else START
+    return problem_at(file or breach.origin, place, breach.guardrail, breach.message, breach.fix)
