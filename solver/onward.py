@@ -57,12 +57,15 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """What came of the rounds: who of those that wait now starts when, who gives what up, which limits are kept again when.
+    """What came of the rounds: who of those that wait now starts when, and who gives what up in the rounds after the first.
 
-    `clocks`: those that run once the first round is over. `complete`: until the horizon, or until nothing was left to happen;
-    else `until` says how far. `endless`: jobs of which nothing says when they end, of those that run after the first round.
+    `after`: the world once the first round has come true. `over`: the limits that were broken before it, by how many milli-GPU;
+    `kept`: those of them that are kept again, since when. `clocks`: those that run once it is over. `complete`: until the horizon,
+    or until nothing was left to happen; else `until` says how far. `endless`: running jobs of which nothing says when they end.
     """
 
+    after: Snapshot
+    over: Mapping[Line, int]
     starts: Mapping[JobName, Instant]
     given_up: tuple[GivenUp, ...]
     kept: Mapping[Line, Instant]
@@ -99,7 +102,7 @@ def grid_of(begin: Instant, until: Instant) -> Iterator[Instant]:
 class _Future(Replay):
     """A replay that begins with what is live in a snapshot.
 
-    `before`: that snapshot. `broken`: the limits that are not kept when the first round is over, and since when they are.
+    `before`: that snapshot. `over`: limits that are broken in it, and by how much. `broken`: since when each of them is kept.
     `due`: when further rounds of a large cluster are to be held. `held`, `count`: how many were, and were played in all.
     """
 
@@ -107,6 +110,7 @@ class _Future(Replay):
     commit: str = field(kw_only=True)
     clocks: tuple[ConvergenceClock, ...] = ()
     given_up: list[GivenUp] = field(default_factory=list)
+    over: dict[Line, int] = field(default_factory=dict)
     broken: dict[Line, Instant | None] = field(default_factory=dict)
     limits: dict[Line, int] = field(default_factory=dict)
     due: list[Instant] = field(default_factory=list)
@@ -122,11 +126,11 @@ class _Future(Replay):
         self._reserved = {known.holder: known for known in in_flight.reservations}
         self._mig_changes = list(in_flight.counters)
         self._take_over()
-        tree = QueueTree.of(self.policy)
         lines = ((Line(queue.name, entry.gpu_type), entry.max) for queue in self.policy.queues for entry in queue.quota)
         self.limits = {line: limit for line, limit in lines if limit is not None}
-        used = use_by_line(self._seen(now), tree)
-        self.broken = {line: None for line, limit in self.limits.items() if used.get(line, 0) > limit}
+        used = use_by_line(self._seen(now), QueueTree.of(self.policy))
+        self.over = {line: used[line] - limit for line, limit in self.limits.items() if used.get(line, 0) > limit}
+        self.broken = dict.fromkeys(self.over)
         self._make_true(plan, now)
         self.due = sorted({*self.due, *(max(clock.deadline, now.after(self.cadence)) for clock in self.clocks)})
 
@@ -135,14 +139,14 @@ class _Future(Replay):
         endless = sum(
             job.phase == "running" and self._durations[job.name] == ENDLESS for job in self._live.values()
         )
-        clocks = self.clocks
+        clocks, after = self.clocks, self._seen(self.before.time)
         small = len(self._live) <= JOBS_SMALL
         reached = self._each_round(until) if small else self._few_rounds(until)
         runs = ((job.name, self.runs[job.name].started_at) for job in self.before.pending)
         starts = {name: at for name, at in runs if at is not None}
         kept = {line: at for line, at in self.broken.items() if at is not None}
         return Onward(
-            starts, tuple(self.given_up), kept, clocks, reached, self.count, reached == until, endless
+            after, self.over, starts, tuple(self.given_up), kept, clocks, reached, self.count, reached == until, endless
         )
 
     def _each_round(self, until: Instant) -> Instant:
