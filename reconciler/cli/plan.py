@@ -13,7 +13,9 @@ from reconciler.cli.inputs import invalid, read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.solve import proof_of
 from reconciler.meaning import DocumentChange, FieldChange
-from reconciler.review.compare import JobChange, Review, Side, review
+from reconciler.review.compare import review
+from reconciler.review.found import JobChange, Review
+from reconciler.review.side import Side
 from solver.plan.reason import count
 from solver.world.snapshot import Snapshot
 
