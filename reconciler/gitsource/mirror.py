@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,9 @@ FETCHED = "refs/quorate/fetched"
 
 # A fetch that makes no progress must not keep the loop from its other work for ever.
 FETCH_TIMEOUT_S = 120
+
+PATHS_MAX = 500
+"""Files that are named to Git at once."""
 
 VERIFY_TIMEOUT_S = 60
 
@@ -98,6 +101,26 @@ class Mirror:
         with self._opened() as git, git.custom_environment(**trusting):
             status, _, said_of_it = git.verify_commit("--raw", commit, **options)
         return int(status), str(said_of_it)
+
+    def changed(self, step: Step) -> tuple[str, ...]:
+        """The files that differ from its first parent; of a commit without parents, all. Raises GitSourceError."""
+        against = (f"{step.commit}^1", step.commit) if step.parents else ("--root", step.commit)
+        with self._opened() as git:
+            named = git.diff_tree("-r", "-z", "--name-only", "--no-renames", "--no-commit-id", *against)
+        return tuple(path for path in named.split("\0") if path)
+
+    def people(self, step: Step, paths: Sequence[str]) -> tuple[str, frozenset[str]]:
+        """Who committed it, and who are the authors of what it brings that touches these files: e-mail addresses in lower case.
+
+        Raises GitSourceError.
+        """
+        brought = (step.commit, f"^{step.commit}^1") if step.parents else (step.commit,)
+        # A command line has an end; of so many files everybody's commits count.
+        named = paths if len(paths) <= PATHS_MAX else ()
+        with self._opened() as git:
+            committer = git.log("-1", "--format=%ce", step.commit)
+            authors = git.log("--full-history", "--format=%ae", *brought, "--", *named)
+        return committer.strip().lower(), frozenset(line.lower() for line in authors.splitlines() if line)
 
     def _fetched_commit(self, git: Any, branch: str) -> str:
         from git import GitCommandError

@@ -14,9 +14,9 @@ from reconciler.documents.repository import Compiled
 from reconciler.gitsource.errors import NotReadyToPlanError
 from reconciler.gitsource.requirements import Candidate, Held
 from reconciler.meaning import meaning_of
-from reconciler.review.compare import Side
 from reconciler.review.envelope import Envelope, SavedPlan, drift_of, is_stale
 from reconciler.review.found import Breach, Review
+from reconciler.review.side import Side
 from solver.world.snapshot import Snapshot
 
 FRESH_MS: Final = 300_000
@@ -96,7 +96,7 @@ class AsAccepted:
         if plan is None:
             return self._without_plan(candidate, fresh)
         if plan.exact and is_stale(plan, fresh):
-            message = f"the plan that was accepted of {candidate.commit[:12]} is for another cluster, or in place of another revision"
+            message = f"the plan that was accepted of {candidate.commit[:12]} is of another cluster, or of another base"
             return Held("PlanStale", f"{message}. {_accepted_by(candidate)}", acceptable=True)
         drift = drift_of(plan, fresh)
         if not any(each.beyond for each in drift):

@@ -5,9 +5,12 @@ Pure but for the optimiser that is handed in: the same revisions and snapshot gi
 
 from __future__ import annotations
 
-from reconciler.meaning import document_changes
+import msgspec
+
+from reconciler.meaning import document_changes, meaning_of
 from reconciler.review.devices import fragments, repartitioned
 from reconciler.review.found import Ahead, Review, RevisionReviewed
+from reconciler.review.guardrails import breaches_of
 from reconciler.review.jobs import job_changes
 from reconciler.review.queues import converging, queue_changes, queue_waits
 from reconciler.review.side import Played, Side, play
@@ -23,10 +26,11 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
     """
     by_base = {node.name for node in base.compiled.nodes if node.cordoned}
     before, after = (play(snapshot, side, by_base, optimiser) for side in (base, head))
-    return Review(
+    found = Review(
         base=_reviewed(before),
         head=_reviewed(after),
         snapshot=snapshot.digest,
+        cluster=_cluster(snapshot),
         time=snapshot.time,
         documents=tuple(document_changes(base.compiled, head.compiled)),
         jobs=tuple(job_changes(snapshot, before, after)),
@@ -37,12 +41,19 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
         repartitioned=tuple(repartitioned(before, after)),
         ahead=_ahead(before, after),
     )
+    return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found))
+
+
+def _cluster(snapshot: Snapshot) -> str:
+    """Names a snapshot by its nodes and by what each job has, whatever the time is and however long it has run."""
+    return digest((snapshot.nodes, [(job.name, job.phase, job.attempt, job.placement) for job in snapshot.jobs]))
 
 
 def _reviewed(played: Played) -> RevisionReviewed:
     side = played.side
-    inventory = digest(side.compiled.nodes)
-    return RevisionReviewed(side.name, side.commit, side.compiled.policy.digest, inventory, played.plan.certificate)
+    meaning, inventory = meaning_of(side.compiled), digest(side.compiled.nodes)
+    policy, certificate = side.compiled.policy.digest, played.plan.certificate
+    return RevisionReviewed(side.name, side.commit, meaning, policy, inventory, certificate)
 
 
 def _ahead(before: Played, after: Played) -> Ahead:

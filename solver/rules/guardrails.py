@@ -7,7 +7,6 @@ from typing import Literal
 from solver.world.document import Document
 from solver.world.quantities import Duration
 
-
 PlanRequired = Literal["never", "evictions", "always"]
 """Of no change, of those that evict jobs or set limits below what is held, or of all that mean something."""
 

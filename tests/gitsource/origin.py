@@ -19,14 +19,14 @@ class Origin:
         folder.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
 
-    def git(self, *arguments: str) -> str:
+    def git(self, *arguments: str, committer: str = "Ada") -> str:
         environment = {
             **os.environ,
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_AUTHOR_NAME": "Ada",
             "GIT_AUTHOR_EMAIL": "ada@example.com",
-            "GIT_COMMITTER_NAME": "Ada",
-            "GIT_COMMITTER_EMAIL": "ada@example.com",
+            "GIT_COMMITTER_NAME": committer,
+            "GIT_COMMITTER_EMAIL": f"{committer}@example.com",
         }
         done = subprocess.run(
             ["git", *arguments], cwd=self.folder, env=environment, check=True, capture_output=True, text=True
