@@ -29,7 +29,9 @@ class FourEyes:
         for step in self.mirror.line(candidate.commit, candidate.applied):
             message = self._alone(step, watched)
             if message:
-                accept = f"Let another merge it; or an admin runs `quorate apply {candidate.commit[:12]} --reason TEXT`."
+                accept = (
+                    f"Let another merge it; or an admin runs `quorate apply {candidate.commit[:12]} --reason TEXT`."
+                )
                 return Held("ChangedAlone", f"{message}. {accept}", acceptable=True)
         return None
 

@@ -9,7 +9,7 @@ from reconciler.gitsource.status import Drift
 from reconciler.review.found import Review
 from solver.world.cluster import GpuType
 from solver.world.document import API_VERSION, Document
-from solver.world.quantities import MilliGpu
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.workload import QueueName
 
 HOUR_MS = 3_600_000
@@ -60,6 +60,15 @@ class SavedPlan(Document, frozen=True, omit_defaults=False):
     def meaning(self) -> str:
         """Of the revision that is accepted: a squash or a rebase changes its commit, not this."""
         return self.review.head.meaning
+
+
+class AcceptedPlan(Document, frozen=True, omit_defaults=False):
+    """A person accepts what a plan says of a revision, merged or not yet. `why` is the person's reason."""
+
+    plan: SavedPlan
+    author: str
+    why: str
+    at: Instant
 
 
 def is_stale(saved: SavedPlan, fresh: Review) -> bool:

@@ -18,6 +18,7 @@ from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.following import FollowingDecisions
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
+from reconciler.store.plans import AcceptedPlans
 from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.sql.store import open_store
 from solver.world.cluster import DeviceId, NodeName
@@ -62,6 +63,10 @@ class Stores(Protocol):
         """What people decided about following Git."""
 
     @property
+    def plans(self) -> AcceptedPlans:
+        """Plans that people accepted."""
+
+    @property
     def interventions(self) -> Interventions:
         """What people did by hand."""
 
@@ -99,6 +104,10 @@ class SqlStores:
     @property
     def following(self) -> FollowingDecisions:
         return self._store.following
+
+    @property
+    def plans(self) -> AcceptedPlans:
+        return self._store.plans
 
     @property
     def interventions(self) -> Interventions:

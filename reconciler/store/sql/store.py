@@ -13,6 +13,7 @@ from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.ledger import SqlLedger
+from reconciler.store.sql.plans import SqlAcceptedPlans
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class SqlStore:
     interventions: SqlInterventions
     alerts: SqlAlerts
     following: SqlFollowing
+    plans: SqlAcceptedPlans
 
     def close(self) -> None:
         """Close every connection."""
@@ -45,4 +47,5 @@ def open_store(where: Path | str) -> SqlStore:
         SqlInterventions(database),
         SqlAlerts(database),
         SqlFollowing(database),
+        SqlAcceptedPlans(database),
     )

@@ -216,6 +216,17 @@ approvals = Table(
     Column("used_at", BigInteger),  # absent until the commit is in force
 )
 
+# Plans that a person accepted, for when a revision that says the same is merged.
+accepted_plans = Table(
+    "accepted_plans",
+    metadata,
+    Column("meaning", String, primary_key=True),
+    Column("plan", LargeBinary, nullable=False),  # a SavedPlan, compressed
+    Column("author", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
 # When Git was not followed because a person said so.
 suspensions = Table(
     "suspensions",
