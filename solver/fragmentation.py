@@ -91,6 +91,8 @@ class Expected:
         GPU that is divided (0: none).
         """
         _, share = self._frequent
+        if not len(share):  # Nobody asks for a GPU.
+            return np.zeros(len(whole))
         gpus, need_cpu, need_memory, thresholds, which, fits_type = self._table
         whole_milli = whole * MILLI_PER_GPU
         free = whole_milli + divided.sum(axis=1)

@@ -1,0 +1,42 @@
+"""Reviews a change in a process of its own: it computes for seconds, and rounds must not wait for it meanwhile."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+from typing import Final
+
+from reconciler.gitsource.errors import NotReadyToPlanError
+from reconciler.review.compare import review
+from reconciler.review.found import Review
+from reconciler.review.side import Side
+from solver.program.highs import optimise
+from solver.world.snapshot import Snapshot
+
+PATIENCE_S: Final = 1_800.0
+"""Who takes longer hangs."""
+
+
+def review_apart(snapshot: Snapshot, base: Side, head: Side) -> Review:
+    """The same as `review`. Raises NotReadyToPlanError where the process dies or hangs: it is tried again."""
+    spawn = multiprocessing.get_context("spawn")
+    answer, theirs = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_answer, args=(theirs, snapshot, base, head), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not answer.poll(PATIENCE_S):
+            raise NotReadyToPlanError(f"{head.commit[:12]} could not be planned within {PATIENCE_S:.0f} s")
+        found: Review = answer.recv()
+        return found
+    except EOFError:
+        process.join()
+        raise NotReadyToPlanError(f"{head.commit[:12]} could not be planned: exit code {process.exitcode}") from None
+    finally:
+        process.kill()
+        process.join()
+        answer.close()
+
+
+def _answer(to: Connection, snapshot: Snapshot, base: Side, head: Side) -> None:
+    to.send(review(snapshot, base, head, optimise))
