@@ -11,6 +11,7 @@ from reconciler.review.compare import review
 from reconciler.review.found import Review
 from reconciler.review.side import Side
 from solver.program.highs import optimise
+from solver.world.document import decode, encode
 from solver.world.snapshot import Snapshot
 
 PATIENCE_S: Final = 1_800.0
@@ -21,14 +22,13 @@ def review_apart(snapshot: Snapshot, base: Side, head: Side) -> Review:
     """The same as `review`. Raises NotReadyToPlanError where the process dies or hangs: it is tried again."""
     spawn = multiprocessing.get_context("spawn")
     answer, theirs = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_answer, args=(theirs, snapshot, base, head), daemon=True)
+    process = spawn.Process(target=_answer, args=(theirs, encode((snapshot, base, head))), daemon=True)
     process.start()
     theirs.close()
     try:
         if not answer.poll(PATIENCE_S):
             raise NotReadyToPlanError(f"{head.commit[:12]} could not be planned within {PATIENCE_S:.0f} s")
-        found: Review = answer.recv()
-        return found
+        return decode(answer.recv_bytes(), Review)
     except EOFError:
         process.join()
         raise NotReadyToPlanError(f"{head.commit[:12]} could not be planned: exit code {process.exitcode}") from None
@@ -38,5 +38,7 @@ def review_apart(snapshot: Snapshot, base: Side, head: Side) -> Review:
         answer.close()
 
 
-def _answer(to: Connection, snapshot: Snapshot, base: Side, head: Side) -> None:
-    to.send(review(snapshot, base, head, optimise))
+def _answer(to: Connection, asked: bytes) -> None:
+    """As documents: a pickled one has another digest, since defaults are told by what they are and not by what they say."""
+    snapshot, base, head = decode(asked, tuple[Snapshot, Side, Side])
+    to.send_bytes(encode(review(snapshot, base, head, optimise)))
