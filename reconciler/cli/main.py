@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
+    "apply": Subcommand("reconciler.cli.following:apply", "Approve a policy revision that is held."),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
     "token": Subcommand("reconciler.cli.token:token", "Give a user a token for the API."),
     "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
@@ -52,6 +53,9 @@ COMMANDS: Final = {
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
     "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
     "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
+    "reconcile": Subcommand("reconciler.cli.following:reconcile", "Have the server look at Git now."),
+    "suspend-reconcile": Subcommand("reconciler.cli.following:suspend_reconcile", "Stop following Git for a while."),
+    "resume-reconcile": Subcommand("reconciler.cli.following:resume_reconcile", "Follow Git again."),
     "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
 }
 """Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""

@@ -30,7 +30,7 @@ class AllowedSignersError(GitSourceError):
 
 
 def read_allowed_signers(path: Path, now: Instant) -> Keys:
-    """The keys of the file that are valid now, for Git. Raises AllowedSignersError."""
+    """The keys of the file that are valid now, for Git; there may be none left. Raises AllowedSignersError."""
     text = _read(path)
     armored = tuple(_fit(path, block) for block in _ARMORED.findall(text))
     # Blank lines in place of the blocks keep the numbers of the others.
@@ -40,8 +40,6 @@ def read_allowed_signers(path: Path, now: Instant) -> Keys:
         if line.strip() and not line.lstrip().startswith("#"):
             key = _key_of(line, now, f"{path}:{number}")
             ssh += [key] if key else []
-    if not armored and not ssh:
-        raise AllowedSignersError(f"{path}: names no key that is valid now for signatures of Git", _FIX)
     return Keys(tuple(ssh), armored)
 
 

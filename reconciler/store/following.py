@@ -1,4 +1,4 @@
-"""The protocol that remembers what people decide about following Git; its conformance suite is tests/contracts/test_following.py."""
+"""What people decide about following Git, remembered; the protocol's conformance suite is tests/contracts/test_following.py."""
 
 from __future__ import annotations
 

@@ -66,7 +66,9 @@ class GpgKey:
         ran("gpg", "--import", said=self.public, GNUPGHOME=home)
         kept = (self.home / "openpgp-revocs.d" / f"{self.fingerprint}.rev").read_text()
         ran("gpg", "--import", said=kept[kept.index(":---") :].replace(":---", "---", 1), GNUPGHOME=home)
-        return ran("gpg", "--armor", "--export", self.fingerprint, GNUPGHOME=home)
+        published = ran("gpg", "--armor", "--export", self.fingerprint, GNUPGHOME=home)
+        ran("gpgconf", "--kill", "gpg-agent", GNUPGHOME=home)
+        return published
 
     def close(self) -> None:
         """End the agent that holds the secret key."""
