@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from reconciler.api.policy_payloads import ApprovalAsked, ApprovalList, LookAsked, SuspensionAsked, SuspensionList
+from reconciler.api.policy_payloads import (
+    ApprovalAsked,
+    ApprovalList,
+    FreshPlan,
+    LookAsked,
+    PlanAccepted,
+    PlanAsked,
+    SuspensionAsked,
+    SuspensionList,
+)
 from reconciler.client_transport import Transport
 from reconciler.gitsource.record import Approval, Suspension
+from reconciler.review.envelope import Envelope
 from solver.world.document import decode, encode
 from solver.world.quantities import Instant
 
@@ -25,6 +35,15 @@ class FollowingCalls:
         """What was ever accepted, newest first."""
         answered = self._transport.call("GET", "/v1/policy/approvals", params={"limit": limit})
         return decode(answered, ApprovalList).items
+
+    def accept_plan(self, envelope: Envelope, reason: str) -> PlanAccepted:
+        """Accept what a saved plan says of a revision, merged or not yet. A stale one is an ApiError of code `stale-plan`."""
+        asked = encode(PlanAsked(envelope, reason))
+        return decode(self._transport.call("POST", "/v1/policy/plans", content=asked), PlanAccepted)
+
+    def fresh_plan(self) -> FreshPlan:
+        """What the revision that was fetched last would do. An ApiError of code `not-planned` where none was planned."""
+        return decode(self._transport.call("GET", "/v1/policy/plan"), FreshPlan)
 
     def suspend(self, reason: str, until: str = "") -> Suspension:
         """Stop following: for a span (`4h`), until a time, or, with "", until somebody resumes."""

@@ -43,6 +43,7 @@ from reconciler.api.payloads import (
     WhoAmI,
     Why,
 )
+from reconciler.api.plan_routes import PlanRoutes
 from reconciler.api.policy_payloads import (
     ApprovalAsked,
     ApprovalList,
@@ -102,6 +103,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(InterventionRoutes(services, authority).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(PolicyRoutes(services).router)
+    app.include_router(PlanRoutes(services).router)
     app.include_router(WebhookRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)

@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reconciler.control import PolicyInForce
 from reconciler.gitsource.status import PolicyStatus
+from reconciler.review.found import Review
 from reconciler.store.following import FollowingDecisions
+from reconciler.store.plans import AcceptedPlans
 from solver.world.quantities import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """How changes are planned before they are in force. Any thread may call.
+
+    `fresh` is the newest plan that was made of a fetched revision; `in_force` raises NoPolicyError.
+    """
+
+    accepted: AcceptedPlans
+    fresh: Callable[[], Review | None]
+    in_force: Callable[[], PolicyInForce]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +38,5 @@ class Following:
     status: Callable[[], PolicyStatus]
     look: Callable[[], Instant]
     looked_at: Callable[[], Instant | None]
+    planning: Planning
     webhook_secret: bytes = b""

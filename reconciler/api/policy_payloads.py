@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from reconciler.api.payloads import Payload
 from reconciler.gitsource.record import Approval, Suspension
+from reconciler.review.envelope import AcceptedPlan, Envelope
+from reconciler.review.found import Review
 from solver.world.document import Document
 from solver.world.quantities import Instant
 
@@ -19,6 +21,27 @@ class ApprovalList(Payload, frozen=True, kw_only=True):
     """Which revisions people accepted although a requirement held them, newest first."""
 
     items: tuple[Approval, ...]
+
+
+class PlanAsked(Document, frozen=True):
+    """A person accepts what a saved plan says, and why."""
+
+    envelope: Envelope
+    reason: str
+
+
+class PlanAccepted(Payload, frozen=True, kw_only=True):
+    """What was accepted. `in_force`: the revision says what is in force already, so nothing is to follow."""
+
+    accepted: AcceptedPlan
+    in_force: bool
+
+
+class FreshPlan(Payload, frozen=True, kw_only=True):
+    """The newest plan of a fetched revision on the cluster as it was then, and what was accepted of it, if anything."""
+
+    review: Review
+    accepted: AcceptedPlan | None
 
 
 class SuspensionAsked(Document, frozen=True):

@@ -17,7 +17,7 @@ from reconciler.api.services import Services
 from reconciler.gitsource.record import WHY_MAX, Approval, Suspension
 from reconciler.interventions.spans import UnfitEndError, read_end
 from reconciler.store.protocols import Event
-from solver.world.document import decode
+from solver.world.document import Document, decode
 from solver.world.quantities import Instant
 
 APPROVED: Final = "policy-approved"
@@ -27,7 +27,7 @@ ABOUT: Final = "policy"
 """The subject of events that are about no revision."""
 
 Body = Annotated[bytes, Depends(bounded_body)]
-T = TypeVar("T", ApprovalAsked, SuspensionAsked)
+T = TypeVar("T", bound=Document)
 _REVISION: Final = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -54,7 +54,7 @@ class PolicyRoutes:
 
     def approve(self, request: Request, body: Body) -> Response:
         """Accept the revision that is held now, for the reason for which it is held. It counts once, for this commit alone."""
-        asked = _decoded(body, ApprovalAsked)
+        asked = read_asked(body, ApprovalAsked)
         status, now = self._following.status(), self._services.clock.now()
         held, commit = status.truth, status.last_attempted_revision
         if not _REVISION.fullmatch(asked.revision) or not commit.startswith(asked.revision) or held.type != "Stalled":
@@ -68,7 +68,7 @@ class PolicyRoutes:
             reason=held.reason,
             in_place_of=status.last_applied_revision,
             author=request.state.user,
-            why=_why(asked.reason),
+            why=why_of(asked.reason),
             at=now,
         )
         kept = self._following.decisions.approve(approval)
@@ -83,12 +83,12 @@ class PolicyRoutes:
 
     def suspend(self, request: Request, body: Body) -> Response:
         """Stop following Git until somebody resumes, or for a while. Rounds go on under the policy in force."""
-        asked, now = _decoded(body, SuspensionAsked), self._services.clock.now()
+        asked, now = read_asked(body, SuspensionAsked), self._services.clock.now()
         try:
             until = read_end(asked.until, now) if asked.until else None
         except UnfitEndError as error:
             raise RefusedError(422, "unfit-end", str(error), error.fix) from error
-        wanted = Suspension(author=request.state.user, why=_why(asked.reason), at=now, until=until)
+        wanted = Suspension(author=request.state.user, why=why_of(asked.reason), at=now, until=until)
         kept = self._following.decisions.suspend(wanted)
         if kept.at == now:
             self._record(SUSPENDED, ABOUT, str(kept), request)
@@ -115,7 +115,8 @@ class PolicyRoutes:
         self._services.history.record_event(Event(now, kind, subject, cause, request.state.user))
 
 
-def _decoded(body: bytes, kind: type[T]) -> T:
+def read_asked(body: bytes, kind: type[T]) -> T:
+    """What a body asks for. Raises RefusedError."""
     try:
         return decode(body, kind)
     except msgspec.MsgspecError as error:
@@ -123,8 +124,8 @@ def _decoded(body: bytes, kind: type[T]) -> T:
         raise RefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
 
 
-def _why(written: str) -> str:
-    """In one line. Raises RefusedError."""
+def why_of(written: str) -> str:
+    """A person's reason, in one line. Raises RefusedError."""
     why = " ".join(written.split())
     if not 0 < len(why) <= WHY_MAX:
         fix = "Say what others need to know who find it tomorrow."

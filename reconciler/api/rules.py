@@ -51,6 +51,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/policy": "look",
     "POST /v1/policy/approve": "steer-policy",
     "GET /v1/policy/approvals": "look",
+    "POST /v1/policy/plans": "steer-policy",
+    "GET /v1/policy/plan": "look",
     "PUT /v1/policy/suspension": "steer-policy",
     "DELETE /v1/policy/suspension": "steer-policy",
     "POST /v1/policy/reconcile": "operate",

@@ -14,7 +14,7 @@ from reconciler.documents.repository import Compiled
 from reconciler.gitsource.errors import NotReadyToPlanError
 from reconciler.gitsource.requirements import Candidate, Held
 from reconciler.meaning import meaning_of
-from reconciler.review.envelope import Envelope, SavedPlan, drift_of, is_stale
+from reconciler.review.envelope import Envelope, Harm, drift_of, is_stale
 from reconciler.review.found import Breach, Review
 from reconciler.review.side import Side
 from solver.world.snapshot import Snapshot
@@ -30,13 +30,13 @@ Judge = Callable[[Snapshot, Side, Side], Review]
 class FreshPlans:
     """Plans a candidate on the cluster as it is now; both requirements below read the same plan. One thread asks.
 
-    `look` gives what the loop saw last; None: nothing yet.
+    `look` gives what the loop saw last; None: nothing yet. `made` is the newest plan there is, which any thread may read.
     """
 
     look: Callable[[], Snapshot | None]
     judge: Judge
+    made: Review | None = None
     _of: tuple[str, str] = ("", "")
-    _made: Review | None = None
 
     def of(self, candidate: Candidate) -> Review | None:
         """None where it changes nothing that the policy in force says. Raises NotReadyToPlanError."""
@@ -50,12 +50,12 @@ class FreshPlans:
         if snapshot is None:
             raise NotReadyToPlanError(f"{candidate.commit[:12]} can't be planned yet: no round has been decided")
         asked = in_force.revision, candidate.commit
-        if self._made is None or self._of != asked or snapshot.time - self._made.time > FRESH_MS:
-            self._made = self.judge(
+        if self.made is None or self._of != asked or snapshot.time - self.made.time > FRESH_MS:
+            self.made = self.judge(
                 snapshot, Side("in force", in_force.revision, base), Side("merged", candidate.commit, head)
             )
             self._of = asked
-        return self._made
+        return self.made
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,13 @@ class WithinGuardrails:
 
 @dataclass(frozen=True, slots=True)
 class AsAccepted:
-    """The requirement that the change does no more than its reviewers accepted, if they did; `saved` finds their plan."""
+    """The requirement that the change does no more than its reviewers accepted, if they did.
+
+    `accepted` finds the envelope of a revision by what it says.
+    """
 
     plans: FreshPlans
-    saved: Callable[[str], SavedPlan | None]
+    accepted: Callable[[str], Envelope | None]
     doing: str = "Planning"
 
     def hold(self, candidate: Candidate) -> Held | None:
@@ -92,13 +95,13 @@ class AsAccepted:
         fresh = self.plans.of(candidate)
         if fresh is None or candidate.in_force is None:
             return None
-        plan = self.saved(meaning_of(candidate.compiled))
-        if plan is None:
+        envelope = self.accepted(meaning_of(candidate.compiled))
+        if envelope is None:
             return self._without_plan(candidate, fresh)
-        if plan.exact and is_stale(plan, fresh):
+        if is_stale(envelope, fresh.base.meaning, fresh.cluster):
             message = f"the plan that was accepted of {candidate.commit[:12]} is of another cluster, or of another base"
             return Held("PlanStale", f"{message}. {_accepted_by(candidate)}", acceptable=True)
-        drift = drift_of(plan, fresh)
+        drift = drift_of(envelope, fresh)
         if not any(each.beyond for each in drift):
             return None
         said = ", ".join(f"{each.what}: {each.now}, accepted {each.accepted}" for each in drift if each.beyond)
@@ -112,8 +115,7 @@ class AsAccepted:
 
     def _without_plan(self, candidate: Candidate, fresh: Review) -> Held | None:
         asked = candidate.in_force.policy.scheduling.guardrails.require_plan if candidate.in_force else "never"
-        harm = Envelope.of(fresh)
-        if asked == "never" or (asked == "evictions" and not harm.evicted_jobs and not harm.converging):
+        if asked == "never" or (asked == "evictions" and not Harm.of(fresh)):
             return None
         message = f"nobody has accepted a plan of {candidate.commit[:12]}, and the policy in force wants one (requirePlan: {asked})"
         return Held("PlanMissing", f"{message}. {_accepted_by(candidate)}", acceptable=True)

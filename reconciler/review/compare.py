@@ -30,7 +30,7 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
         base=_reviewed(before),
         head=_reviewed(after),
         snapshot=snapshot.digest,
-        cluster=_cluster(snapshot),
+        cluster=cluster_of(snapshot),
         time=snapshot.time,
         documents=tuple(document_changes(base.compiled, head.compiled)),
         jobs=tuple(job_changes(snapshot, before, after)),
@@ -44,7 +44,7 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found))
 
 
-def _cluster(snapshot: Snapshot) -> str:
+def cluster_of(snapshot: Snapshot) -> str:
     """Names a snapshot by its nodes and by what each job has, whatever the time is and however long it has run."""
     return digest((snapshot.nodes, [(job.name, job.phase, job.attempt, job.placement) for job in snapshot.jobs]))
 

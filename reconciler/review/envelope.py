@@ -22,8 +22,8 @@ class Limit(Document, frozen=True, omit_defaults=False):
     gpu_type: GpuType
 
 
-class Envelope(Document, frozen=True, omit_defaults=False):
-    """The most that a change may do: jobs that it evicts or makes smaller, with how many GPUs, GPU-hours of work that they lose
+class Harm(Document, frozen=True, omit_defaults=False):
+    """What a change takes away: jobs that it evicts or makes smaller, with how many GPUs, GPU-hours of work that they lose
     together, and limits that it sets below what is held.
     """
 
@@ -33,8 +33,8 @@ class Envelope(Document, frozen=True, omit_defaults=False):
     converging: tuple[Limit, ...]
 
     @classmethod
-    def of(cls, found: Review) -> Envelope:
-        """Exactly what a review foresees."""
+    def of(cls, found: Review) -> Harm:
+        """What a review foresees."""
         losses = [job.loss for job in found.evicted_by_change if job.loss]
         return cls(
             len(losses),
@@ -43,45 +43,67 @@ class Envelope(Document, frozen=True, omit_defaults=False):
             tuple(Limit(broken.queue, broken.gpu_type) for broken in found.newly_broken),
         )
 
+    def __bool__(self) -> bool:
+        return bool(self.evicted_jobs or self.converging)
 
-class SavedPlan(Document, frozen=True, omit_defaults=False):
-    """A plan that a person has read, and what they accept of it.
 
-    Who says `exact` accepts this plan alone: for the same nodes and jobs, and in place of the same revision.
+class Envelope(Document, frozen=True, omit_defaults=False):
+    """Which change a person accepts, how it was planned, and the most that it may do.
+
+    `meaning` is the digest of all that the proposed revision says: a squash or a rebase changes the commit, not this.
+    `in_place_of` is that of the base; `cluster` and `snapshot` are the review's. Who says `exact` accepts this plan alone: for
+    the same nodes and jobs, and in place of the same base.
     """
 
-    accepts: Envelope
-    review: Review
+    meaning: str
+    in_place_of: str
+    snapshot: str
+    cluster: str
+    time: Instant
+    solver: str
+    seed: int
+    gap: float
+    accepts: Harm
     exact: bool = False
+
+    @classmethod
+    def of(cls, found: Review, gap: float, exact: bool = False) -> Envelope:
+        """Around exactly what a review foresees. `gap`: what the head's policy lets a round leave unproven."""
+        head, base = found.head, found.base
+        plan = head.certificate
+        pinned = head.meaning, base.meaning, found.snapshot, found.cluster, found.time
+        return cls(*pinned, plan.solver, plan.seed, gap, Harm.of(found), exact)
+
+
+class SavedPlan(Document, frozen=True, omit_defaults=False):
+    """What `quorate plan --out` writes: the plan that a person reads, and the envelope that `quorate apply` sends."""
+
+    envelope: Envelope
+    review: Review
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["SavedPlan"] = "SavedPlan"
 
-    @property
-    def meaning(self) -> str:
-        """Of the revision that is accepted: a squash or a rebase changes its commit, not this."""
-        return self.review.head.meaning
-
 
 class AcceptedPlan(Document, frozen=True, omit_defaults=False):
-    """A person accepts what a plan says of a revision, merged or not yet. `why` is the person's reason."""
+    """A person accepts an envelope, before the revision is merged or after. `why` is the person's reason."""
 
-    plan: SavedPlan
+    envelope: Envelope
     author: str
     why: str
     at: Instant
 
 
-def is_stale(saved: SavedPlan, fresh: Review) -> bool:
-    """Whether somebody came, went or began since the plan was read, or something else is in force."""
-    return (saved.review.base.meaning, saved.review.cluster) != (fresh.base.meaning, fresh.cluster)
+def is_stale(envelope: Envelope, in_place_of: str, cluster: str) -> bool:
+    """Whether it is exact, and somebody came, went or began since the plan was read, or something else is in force."""
+    return envelope.exact and (envelope.in_place_of, envelope.cluster) != (in_place_of, cluster)
 
 
-def drift_of(saved: SavedPlan, fresh: Review) -> tuple[Drift, ...]:
+def drift_of(envelope: Envelope, fresh: Review) -> tuple[Drift, ...]:
     """The fresh plan of a revision beside what was accepted of it, figure by figure."""
-    return tuple(_side_by_side(saved.accepts, Envelope.of(fresh), fresh.time - saved.review.time))
+    return tuple(_side_by_side(envelope.accepts, Harm.of(fresh), fresh.time - envelope.time))
 
 
-def _side_by_side(accepted: Envelope, now: Envelope, passed_ms: int) -> Iterator[Drift]:
+def _side_by_side(accepted: Harm, now: Harm, passed_ms: int) -> Iterator[Drift]:
     jobs = accepted.evicted_jobs, now.evicted_jobs
     yield Drift("jobs evicted", str(jobs[0]), str(jobs[1]), jobs[1] > jobs[0])
     # What the same jobs have computed since the plan was read is lost as well, and no other plan.

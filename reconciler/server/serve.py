@@ -22,7 +22,7 @@ from reconciler.alerts.courier import Courier
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.alerts.sender import Sender
-from reconciler.api.following import Following
+from reconciler.api.following import Following, Planning
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
@@ -31,6 +31,7 @@ from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane
 from reconciler.gitsource.floor import read_allowed_signers
+from reconciler.gitsource.four_eyes import FourEyes
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.requirements import FastForward, Valid
 from reconciler.gitsource.signatures import Signed
@@ -38,6 +39,9 @@ from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
+from reconciler.review.activation import AsAccepted, FreshPlans, WithinGuardrails
+from reconciler.review.apart import review_apart
+from reconciler.review.envelope import Envelope
 from reconciler.runner import LoopStatus, Runner
 from reconciler.server.alerts import AlertSending
 from reconciler.server.checkpoints import CheckpointKeeping
@@ -153,7 +157,8 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     store = open_store(folder.database)
     closing.callback(store.close)
     secret = b"" if settings.webhook_secret is None else read_webhook_secret(settings.webhook_secret)
-    standing = _standing(settings, store, clock)
+    plans = FreshPlans(lambda: runner.status.last.snapshot if runner.status.last else None, review_apart)
+    standing = _standing(settings, store, clock, plans)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
@@ -180,7 +185,13 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
         standing, plane.history, store.following, clock, HOLDER, runner.wake, log, settings.poll.seconds
     )
     following = Following(
-        settings.branch, store.following, standing.status, follower.ask, lambda: follower.looked_at, secret
+        settings.branch,
+        store.following,
+        standing.status,
+        follower.ask,
+        lambda: follower.looked_at,
+        Planning(store.plans, lambda: plans.made, standing.current),
+        secret,
     )
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
     desk = AlertDesk(store.alerts, Sender(folder.alert_secrets, clock))
@@ -192,13 +203,25 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     )
 
 
-def _standing(settings: Settings, store: SqlStore, clock: SystemClock) -> StandingPolicy:
+def _standing(settings: Settings, store: SqlStore, clock: SystemClock, plans: FreshPlans) -> StandingPolicy:
     """The policy in force, and what is asked of every revision that is to replace it, in order."""
     if settings.allowed_signers is not None:
         # Better found wrong now than by the first revision.
         read_allowed_signers(settings.allowed_signers, clock.now())
     mirror, branch = Mirror(settings.folder.mirror, settings.policies), settings.branch
-    requirements = (FastForward(mirror, branch), Signed(mirror, branch, clock, settings.allowed_signers), Valid())
+
+    def accepted(meaning: str) -> Envelope | None:
+        found = store.plans.accepted(meaning)
+        return found.envelope if found else None
+
+    requirements = (
+        FastForward(mirror, branch),
+        Signed(mirror, branch, clock, settings.allowed_signers),
+        FourEyes(mirror),
+        Valid(),
+        WithinGuardrails(plans),
+        AsAccepted(plans, accepted),
+    )
     return StandingPolicy(mirror, branch, requirements, AcceptedByPeople(store.following, clock))
 
 

@@ -11,7 +11,7 @@ import pytest
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
-from reconciler.api.following import Following
+from reconciler.api.following import Following, Planning
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
@@ -19,12 +19,14 @@ from reconciler.api.services import Services
 from reconciler.backend import Epoch, Unstartable
 from reconciler.client import Client
 from reconciler.clock import SystemClock
+from reconciler.control import PolicyInForce
 from reconciler.gitsource.status import Condition as Told
 from reconciler.gitsource.status import PolicyStatus
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.retry_policy import RetryPolicy
+from reconciler.review.found import Review
 from reconciler.store.protocols import Claim, RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
@@ -77,6 +79,11 @@ class Site:
     looks: int = 0
     told: PolicyStatus = IN_FORCE
     webhook_secret: bytes = WEBHOOK_SECRET
+    planned: Review | None = None
+
+    @property
+    def in_force(self) -> PolicyInForce:
+        return PolicyInForce(REVISION, self.policy, NODES, self.operations)
 
     def services(self) -> Services:
         return Services(
@@ -104,7 +111,13 @@ class Site:
             operations=lambda: self.operations,
             alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
             following=Following(
-                "main", self.store.following, lambda: self.told, self.look, lambda: None, self.webhook_secret
+                "main",
+                self.store.following,
+                lambda: self.told,
+                self.look,
+                lambda: None,
+                Planning(self.store.plans, lambda: self.planned, lambda: self.in_force),
+                self.webhook_secret,
             ),
             access=lambda: self.access,
             unstartable=lambda _, user: self.lacks if user == "alice" else None,

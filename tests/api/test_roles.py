@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.alerts.policy import AlertPolicy, Webhook
-from reconciler.api.policy_payloads import ApprovalAsked
+from reconciler.api.policy_payloads import ApprovalAsked, PlanAsked
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError
@@ -21,6 +21,7 @@ from solver.world.document import encode
 from solver.world.workload import JobArray, JobName, TaskPlacement
 from tests.api.conftest import NOW, REVISION, TOKEN, Site, spec
 from tests.api.people import client_of, serving
+from tests.api.test_plan_routes import ENVELOPE, planned
 from tests.contracts.simulated_worlds import NODES
 
 JOB = JobName("job")
@@ -70,6 +71,8 @@ TABLE = {
     "GET /v1/policy": WITH_A_ROLE,
     "POST /v1/policy/approve": {"admin", "alice"},
     "GET /v1/policy/approvals": WITH_A_ROLE,
+    "POST /v1/policy/plans": {"admin", "alice"},
+    "GET /v1/policy/plan": WITH_A_ROLE,
     "PUT /v1/policy/suspension": {"admin", "alice"},
     "DELETE /v1/policy/suspension": {"admin", "alice"},
     "POST /v1/policy/reconcile": {"operator", "admin", "alice"},
@@ -101,6 +104,7 @@ def roles(site: Site) -> Iterator[ApiServer]:
     """A job of `mine` that runs and has written something, a round that knows of it, and a webhook whose file is not there."""
     told = Condition("Stalled", True, "HistoryRewritten", "history was rewritten")
     site.told = PolicyStatus((told,), REVISION, HELD, acceptable=True)
+    site.planned = planned()
     site.operations = Operations(alerts=(AlertPolicy("ops", (Webhook("chat", url_file="none"),)),))
     with serving(site) as server:
         with client_of(server, "mine") as mine:
@@ -129,6 +133,7 @@ def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
         approving = encode(ApprovalAsked(HELD, "on purpose"))
         bodies = {
             "/v1/policy/approve": approving,
+            "/v1/policy/plans": encode(PlanAsked(ENVELOPE, "agreed")),
             "/v1/jobs": encode(job),
             "/v1/jobs:test": encode(job),
             "/v1/groups": array(f"all-by-{who}"),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.review.envelope import AcceptedPlan, Envelope, SavedPlan
+from reconciler.review.envelope import AcceptedPlan, Envelope
 from tests.contracts.stores import NOW, Stores
 from tests.review.test_guardrails import evicted, found
 
 REVIEW = found((evicted("a", 4),))
-PLAN = AcceptedPlan(SavedPlan(Envelope.of(REVIEW), REVIEW), "ada", "agreed with research", NOW)
+PLAN = AcceptedPlan(Envelope.of(REVIEW, 0.01), "ada", "agreed with research", NOW)
 
 
 def test_it_is_found_by_what_the_revision_says_also_after_a_restart(stores: Stores) -> None:
     stores.plans.accept(PLAN)
     stores.reopen()
-    assert stores.plans.accepted(PLAN.plan.meaning) == PLAN
+    assert stores.plans.accepted(PLAN.envelope.meaning) == PLAN
     assert stores.plans.accepted("sha256:another") is None
 
 
@@ -23,4 +23,4 @@ def test_the_newest_counts(stores: Stores) -> None:
     later = msgspec.structs.replace(PLAN, author="bob", at=NOW.after(5))
     stores.plans.accept(PLAN)
     stores.plans.accept(later)
-    assert stores.plans.accepted(PLAN.plan.meaning) == later
+    assert stores.plans.accepted(PLAN.envelope.meaning) == later

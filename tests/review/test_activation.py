@@ -13,7 +13,7 @@ from reconciler.gitsource.errors import NotReadyToPlanError
 from reconciler.gitsource.requirements import Candidate, Held
 from reconciler.meaning import meaning_of
 from reconciler.review.activation import FRESH_MS, AsAccepted, FreshPlans, WithinGuardrails
-from reconciler.review.envelope import Envelope, SavedPlan
+from reconciler.review.envelope import Envelope
 from reconciler.review.found import Breach, Review
 from reconciler.review.side import Side
 from solver.world.quantities import Instant
@@ -46,11 +46,11 @@ def candidate(guaranteed: int = 8, guardrails: str = "{}", first: bool = False) 
     return Candidate("b" * 40, None if first else "a" * 40, None if first else in_force, lambda: Reading((), head))
 
 
-def saved(review: Review, exact: bool = False) -> SavedPlan:
-    return SavedPlan(Envelope.of(review), review, exact)
+def saved(review: Review, exact: bool = False) -> Envelope:
+    return Envelope.of(review, 0.0, exact)
 
 
-def accepted(cluster: Cluster, plan: SavedPlan | None, asked: Candidate) -> Held | None:
+def accepted(cluster: Cluster, plan: Envelope | None, asked: Candidate) -> Held | None:
     wanted = meaning_of(asked.compiled)
     return AsAccepted(cluster.plans(), lambda meaning: plan if meaning == wanted else None).hold(asked)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.review.envelope import Envelope, SavedPlan, drift_of
+from reconciler.review.envelope import Envelope, Harm, drift_of
 from reconciler.review.found import Converging, JobChange, QueueChange, Review
 from solver.world.quantities import Duration, MilliGpu
 from tests.review.test_guardrails import H100, NOW, VISION, evicted, found, quota
@@ -16,12 +16,8 @@ BROKEN = Converging(VISION, H100, MilliGpu.gpus(16), MilliGpu.gpus(8), "preempti
 LOWERED = QueueChange(VISION, H100, quota(0, 64), quota(0, 16))
 
 
-def saved(review: Review) -> SavedPlan:
-    return SavedPlan(Envelope.of(review), review)
-
-
 def beyond(accepted: Review, fresh: Review) -> list[str]:
-    return [drift.what for drift in drift_of(saved(accepted), fresh) if drift.beyond]
+    return [drift.what for drift in drift_of(Envelope.of(accepted, 0.0), fresh) if drift.beyond]
 
 
 ONE = found((evicted("a", 4),))
@@ -63,4 +59,4 @@ def test_a_plan_is_within_itself_and_what_is_within_can_only_do_less(
     assert beyond(one, one) == []
     if not beyond(one, other):
         assert len(other.evicted_by_change) <= len(one.evicted_by_change)
-        assert Envelope.of(other).lost_gpu_h <= Envelope.of(one).lost_gpu_h
+        assert Harm.of(other).lost_gpu_h <= Harm.of(one).lost_gpu_h

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
-from reconciler.api.following import Following
+from reconciler.api.following import Following, Planning
 from reconciler.api.problems import NotReadyError
 from reconciler.backends.local.terms import Terms
 from reconciler.control import NoPolicyError
@@ -90,7 +90,8 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         runner = Runner(site.only_plane)
         standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
         desk = AlertDesk(site.store.alerts, Sender(tmp_path, site.clock))
-        following = Following("main", site.store.following, standing.status, lambda: Instant(1), lambda: None)
+        planning = Planning(site.store.plans, lambda: None, standing.current)
+        following = Following("main", site.store.following, standing.status, lambda: Instant(1), lambda: None, planning)
         services = services_of(site.only_plane, standing, runner, Metrics(), desk, following, Terms().unstartable)
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
-
 from sqlalchemy import delete, insert, select
 
-from reconciler.review.envelope import AcceptedPlan, SavedPlan
+from reconciler.review.envelope import AcceptedPlan, Envelope
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import accepted_plans
 from solver.world.document import encode
@@ -21,8 +19,8 @@ class SqlAcceptedPlans:
 
     def accept(self, plan: AcceptedPlan) -> None:
         """The newest replaces what there was."""
-        meaning, kept = plan.plan.meaning, zlib.compress(encode(plan.plan))
-        row = {"meaning": meaning, "plan": kept, "author": plan.author, "why": plan.why, "at": plan.at}
+        meaning, kept = plan.envelope.meaning, encode(plan.envelope).decode()
+        row = {"meaning": meaning, "envelope": kept, "author": plan.author, "why": plan.why, "at": plan.at}
         with self._database.writing() as connection:
             connection.execute(delete(accepted_plans).where(accepted_plans.c.meaning == meaning))
             connection.execute(insert(accepted_plans).values(row))
@@ -33,5 +31,5 @@ class SqlAcceptedPlans:
             row = connection.execute(select(accepted_plans).where(accepted_plans.c.meaning == meaning)).one_or_none()
         if row is None:
             return None
-        plan = self._database.read_document(row.plan, SavedPlan)
-        return AcceptedPlan(plan, row.author, row.why, Instant(row.at))
+        envelope = self._database.read_document(row.envelope, Envelope)
+        return AcceptedPlan(envelope, row.author, row.why, Instant(row.at))

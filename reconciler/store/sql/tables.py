@@ -221,7 +221,7 @@ accepted_plans = Table(
     "accepted_plans",
     metadata,
     Column("meaning", String, primary_key=True),
-    Column("plan", LargeBinary, nullable=False),  # a SavedPlan, compressed
+    Column("envelope", Text, nullable=False),
     Column("author", String, nullable=False),
     Column("why", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
