@@ -55,7 +55,7 @@ def read_repository(files: Files) -> Reading:
     """Check and compile a repository. Pure: what it says depends on the bytes alone."""
     found = gather(files)
     problems = tuple(sorted({*found.problems, *_problems_together(found)}))
-    valid = all(problem.severity == "warning" for problem in problems)
+    valid = all(problem.severity != "error" for problem in problems)
     return Reading(problems, _compile(found) if valid else None)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 can't carry, not even escaped (https://www.w3.org/TR/xml/#charsets)."""
+"""What XML 1.0 can't carry, not even escaped (its section 2.2)."""
 
 
 class Case(NamedTuple):

@@ -30,11 +30,12 @@ policies/vision.yaml:7:23: error[unknown-field]: there is no field 'guarenteed' 
 2 errors, 1 warning
 """
 GITHUB = """\
-::warning file=policies/notes.bak,line=1,col=1,title=not-read::nothing reads this file. \
-Documents end in .yaml; delete or rename it.
 ::error file=policies/research.yaml,line=4,col=16,title=out-of-range::spec.weight is -1, at least 1 is allowed.
 ::error file=policies/vision.yaml,line=7,col=23,title=unknown-field::there is no field 'guarenteed' in spec.quota[0]. \
 Did you mean guaranteed?
+::warning file=policies/notes.bak,line=1,col=1,title=not-read::nothing reads this file. \
+Documents end in .yaml; delete or rename it.
+2 errors, 1 warning
 """
 
 
