@@ -24,10 +24,10 @@ def markdown_of(words: Words, *, cell: bool = False) -> str:
 def code(text: str, *, cell: bool = False) -> str:
     """A code span that shows the text: on one line, control characters spelled out, cut where it is very long."""
     shown = one_line(text)
+    if not shown.strip():
+        return "`(blank)`"
     if len(shown) > SHOWN_CHARACTERS_MAX:
         shown = f"{shown[: SHOWN_CHARACTERS_MAX - 1]}…"
-    if not shown.strip():
-        return "(blank)"
     if cell:
         # Whether two backslashes and a pipe end a cell is what parsers differ in: the one before a pipe is spelled out.
         shown = shown.replace("\\|", "\\x5c|").replace("|", "\\|")

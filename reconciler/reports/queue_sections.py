@@ -48,13 +48,11 @@ def document_words(document: str, places: Places) -> str:
 
 def _field(change: FieldChange) -> Words:
     """`guaranteed 64 → 96 H100-SXM5-80GB`: a quota's type stands behind its numbers."""
-    field, behind = _field_words(change.field)
-    unit = f" {behind}" if behind else ""
-    if change.before is None:
-        return Given(f"{field} {change.after}{unit}"), " (was not set)"
     if change.after is None:
-        return Given(f"{field}{unit}"), " not set (was ", Given(change.before), ")"
-    return Given(f"{field} {change.before}"), " → ", Given(f"{change.after}{unit}")
+        return Given(_unit(change, "not set")), " (was ", Given(change.before or ""), ")"
+    if change.before is None:
+        return Given(_unit(change, change.after)), " (was not set)"
+    return (Given(_unit(change, f"{change.before} → {change.after}")),)
 
 
 def _unit(change: FieldChange, value: str) -> str:

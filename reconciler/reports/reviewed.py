@@ -103,7 +103,7 @@ def _footer(found: Review, when: When) -> tuple[Words, ...]:
         ),
         (
             f"Snapshot of {when(found.time)} (",
-            Given(found.snapshot[:_COMMIT_CHARACTERS]),
+            Given(found.snapshot.removeprefix("sha256:")[:_COMMIT_CHARACTERS]),
             "). ",
             _played(found.ahead, when),
         ),
