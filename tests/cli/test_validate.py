@@ -69,6 +69,15 @@ def test_problems_are_data_for_programs(quorate: Quorate, invalid: Path) -> None
     }
 
 
+def test_ci_systems_read_it_too(quorate: Quorate, invalid: Path) -> None:
+    said = {output: quorate("validate", str(invalid), "-o", output) for output in ("sarif", "junit", "gitlab")}
+    assert {ran.exit_code for ran in said.values()} == {3}
+    (run,) = json.loads(said["sarif"].out)["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["out-of-range", "unknown-field", "not-read"]
+    assert '<testsuite name="quorate validate" tests="3" failures="2" errors="0">' in said["junit"].out
+    assert [entry["severity"] for entry in json.loads(said["gitlab"].out)] == ["major", "major", "minor"]
+
+
 def test_warnings_alone_are_valid(quorate: Quorate, tmp_path: Path) -> None:
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "a,b%.bak").touch()
