@@ -16,11 +16,12 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.times import local
 from reconciler.reports.formats import FORMATS, problems_as
 from reconciler.reports.outline import Outline
-from reconciler.reports.places import Places, places_of
+from reconciler.reports.paths import Paths, paths_of
 from reconciler.reports.review_problems import review_problems
 from reconciler.reports.reviewed import outline_of
-from reconciler.review.compare import Side, review
+from reconciler.review.compare import review
 from reconciler.review.found import Review
+from reconciler.review.side import Side
 from solver.world.snapshot import Snapshot
 
 
@@ -67,7 +68,7 @@ def plan(
     found = review(_snapshot(snapshot_file, server), *sides, optimise)
     if out:
         _write(found, out)
-    _print(found, places_of(sides[0].compiled, sides[1].compiled), output, unfold=unfold)
+    _print(found, paths_of(sides[0].compiled, sides[1].compiled), output, unfold=unfold)
     ctx.exit(_exit_code(found, detailed=detailed_exitcode))
 
 
@@ -104,17 +105,17 @@ def _write(found: Review, out: Path) -> None:
         raise unreadable(error, out) from error
 
 
-def _print(found: Review, places: Places, output: str, *, unfold: bool) -> None:
+def _print(found: Review, paths: Paths, output: str, *, unfold: bool) -> None:
     if output == "json":
         print_json(found)
     elif output in FORMATS:
-        click.echo(problems_as(output, "quorate plan", review_problems(found, places)), nl=False)
+        click.echo(problems_as(output, "quorate plan", review_problems(found, paths)), nl=False)
     elif output == "markdown":
         from reconciler.reports.markdown import markdown
 
-        click.echo(markdown(outline_of(found, places, str)), nl=False)
+        click.echo(markdown(outline_of(found, paths, str)), nl=False)
     else:
-        _print_text(outline_of(found, places, local), unfold=unfold)
+        _print_text(outline_of(found, paths, local), unfold=unfold)
 
 
 def _print_text(outline: Outline, *, unfold: bool) -> None:

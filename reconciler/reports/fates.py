@@ -34,7 +34,7 @@ class Fates(NamedTuple):
 
 
 def fates(found: Review) -> Fates:
-    """Sort the jobs of a review; within a kind they stay in order, those that give something up with the most lost first."""
+    """Sort the jobs of a review: those who lose the most first, be it work or time, others by name."""
     sorted_in: dict[str, list[JobChange]] = {kind: [] for kind in Fates._fields}
     for job in found.jobs:
         if job.before in _PENDING:
@@ -43,7 +43,14 @@ def fates(found: Review) -> Fates:
             sorted_in["spared" if job.loss is None else "lost_anyway"].append(job)
     for job in found.evicted_by_change:
         sorted_in[_loss(job)].append(job)
+    for kind in ("sooner", "later"):
+        sorted_in[kind].sort(key=_by_difference)
     return Fates(**{kind: tuple(jobs) for kind, jobs in sorted_in.items()})
+
+
+def _by_difference(job: JobChange) -> tuple[bool, int, str]:
+    """Before all others those that one revision does not start within the horizon."""
+    return job.delay_ms is not None, -abs(job.delay_ms or 0), job.job
 
 
 _PENDING = ("starts", "waits", "inadmissible")

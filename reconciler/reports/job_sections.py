@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from reconciler.reports.fates import Fates, Jobs
 from reconciler.reports.outline import Given, Section, When, Words
-from reconciler.reports.places import Places
+from reconciler.reports.paths import Paths
 from reconciler.reports.times import span
 from reconciler.review.found import JobChange, Loss, Review
 from solver.plan.reason import count
@@ -26,7 +26,7 @@ _WHY = {
 """Means and rules of `EvictedBy` and `ShrunkBy`, as what they say of whoever gets the room, or of the rule itself."""
 
 
-def lost_sections(found: Review, fates: Fates, places: Places, when: When) -> Iterator[Section]:
+def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iterator[Section]:
     """Running jobs that give something up because of the change."""
     for title, jobs in (
         ("Evicted by the change", fates.evicted),
@@ -34,7 +34,7 @@ def lost_sections(found: Review, fates: Fates, places: Places, when: When) -> It
         ("Moved by the change", fates.moved),
     ):
         if jobs:
-            rows = tuple(_lost_row(job, found.time, places, when) for job in jobs)
+            rows = tuple(_lost_row(job, found.time, paths, when) for job in jobs)
             yield Section(title, rows, _LOST, frozenset({"GPUs", "GPU-hours lost"}), (f"Together {sum_of(jobs)}.",))
 
 
@@ -53,58 +53,58 @@ def hours(gpu_h: float) -> str:
     return f"{gpu_h:,.1f}"
 
 
-def _lost_row(job: JobChange, now: Instant, places: Places, when: When) -> tuple[Words, ...]:
+def _lost_row(job: JobChange, now: Instant, paths: Paths, when: When) -> tuple[Words, ...]:
     loss = job.loss
     if loss is None:
-        return _named(job, places)
+        return _named(job, paths)
     asked: Words = ("now",) if loss.at <= now else (when(loss.at),)
     return (
         (Given(job.job),),
-        (Given(places.path(job.queue)),),
+        (Given(paths.path(job.queue)),),
         (str(loss.gpus),),
         (hours(loss.lost_gpu_h),),
         asked,
         (str(loss.grace),),
-        _for_whom(loss, places),
+        _for_whom(loss, paths),
         (_WHY.get(loss.why, ""),) if loss.why in _WHY else (Given(loss.why),),
     )
 
 
-def _for_whom(loss: Loss, places: Places) -> Words:
+def _for_whom(loss: Loss, paths: Paths) -> Words:
     if loss.by is None:
         return ("nobody: by rule",)
-    return (Given(loss.by), " of ", Given(places.path(loss.by_queue))) if loss.by_queue else (Given(loss.by),)
+    return (Given(loss.by), " of ", Given(paths.path(loss.by_queue))) if loss.by_queue else (Given(loss.by),)
 
 
-def changed_sections(found: Review, fates: Fates, places: Places) -> Iterator[Section]:
+def changed_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
     """Pending jobs that fare differently."""
     reasons = _reasons_row
-    yield from _section("Start now, and would not", fates.starts, places, _base_start(found), "Would start")
-    yield from _section("Start now no more", fates.starts_no_more, places, _head_start(found), "Starts", reasons)
-    yield from _section("Inadmissible, and were not", fates.never, places, None, "", reasons)
+    yield from _section("Start now, and would not", fates.starts, paths, _base_start(found), "Would start")
+    yield from _section("Start now no more", fates.starts_no_more, paths, _head_start(found), "Starts", reasons)
+    yield from _section("Inadmissible, and were not", fates.never, paths, None, "", reasons)
     yield from _section(
-        "Admissible, and were not; they wait", fates.admitted, places, _head_start(found), "Starts", reasons
+        "Admissible, and were not; they wait", fates.admitted, paths, _head_start(found), "Starts", reasons
     )
     for title, jobs in (("Wait longer", fates.later), ("Wait shorter", fates.sooner)):
         if jobs:
-            rows = tuple(_wait_row(job, found.time, places) for job in jobs)
+            rows = tuple(_wait_row(job, found.time, paths) for job in jobs)
             yield Section(title, rows, _WAIT, frozenset({"GPUs", "Would start", "Starts", "Difference"}))
 
 
 _WAIT = ("Job", "Queue", "GPUs", "Would start", "Starts", "Difference")
 
 
-def unchanged_sections(found: Review, fates: Fates, places: Places) -> Iterator[Section]:
+def unchanged_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
     """Jobs that fare the same under both, and those that the change spares."""
     for title, jobs in (
         ("Keep what they would give up", fates.spared),
         ("Give something up under both", fates.lost_anyway),
     ):
         if jobs:
-            yield Section(title, tuple(_named(job, places) for job in jobs), _NAMED, frozenset({"GPUs"}))
-    yield from _section("Would still wait", fates.waits_anyway, places, _head_start(found), "Starts", _reasons_row)
-    yield from _section("Inadmissible under both", fates.never_anyway, places, None, "", _reasons_row)
-    yield from _section("Start under both", fates.starts_anyway, places, None, "")
+            yield Section(title, tuple(_named(job, paths) for job in jobs), _NAMED, frozenset({"GPUs"}))
+    yield from _section("Would still wait", fates.waits_anyway, paths, _head_start(found), "Starts", _reasons_row)
+    yield from _section("Inadmissible under both", fates.never_anyway, paths, None, "", _reasons_row)
+    yield from _section("Start under both", fates.starts_anyway, paths, None, "")
 
 
 _NAMED = ("Job", "Queue", "GPUs")
@@ -113,7 +113,7 @@ _NAMED = ("Job", "Queue", "GPUs")
 def _section(
     title: str,
     jobs: Jobs,
-    places: Places,
+    paths: Paths,
     starts: Callable[[JobChange], Words] | None,
     starts_heading: str,
     why: Callable[[JobChange], Words] | None = None,
@@ -121,25 +121,25 @@ def _section(
     """A table of pending jobs, with when they start and why they wait where that is asked for."""
     headings = (*_NAMED, *((starts_heading,) if starts else ()), *(("Why",) if why else ()))
     rows = tuple(
-        (*_named(job, places), *((starts(job),) if starts else ()), *((why(job),) if why else ())) for job in jobs
+        (*_named(job, paths), *((starts(job),) if starts else ()), *((why(job),) if why else ())) for job in jobs
     )
     if rows:
         yield Section(title, rows, headings, frozenset({"GPUs", starts_heading}))
 
 
-def _named(job: JobChange, places: Places) -> tuple[Words, ...]:
-    return (Given(job.job),), (Given(places.path(job.queue)),), (str(job.gpus),)
+def _named(job: JobChange, paths: Paths) -> tuple[Words, ...]:
+    return (Given(job.job),), (Given(paths.path(job.queue)),), (str(job.gpus),)
 
 
 def _reasons_row(job: JobChange) -> Words:
     return (Given("; ".join(job.reasons)),) if job.reasons else ()
 
 
-def _wait_row(job: JobChange, now: Instant, places: Places) -> tuple[Words, ...]:
+def _wait_row(job: JobChange, now: Instant, paths: Paths) -> tuple[Words, ...]:
     delay_ms = job.delay_ms
     sign = "" if delay_ms is None else "+" if delay_ms > 0 else "-"
     difference = "" if delay_ms is None else f"{sign}{span(abs(delay_ms))}"
-    return (*_named(job, places), _start(job.starts_before, now), _start(job.starts_after, now), (difference,))
+    return (*_named(job, paths), _start(job.starts_before, now), _start(job.starts_after, now), (difference,))
 
 
 def _base_start(found: Review) -> Callable[[JobChange], Words]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.reports.outline import Given, Section, When, Words, sentences
-from reconciler.reports.places import Places
+from reconciler.reports.paths import Paths
 from reconciler.reports.times import span
 from reconciler.review.found import Converging, Entitlement, Fragments, QueueChange, QueueWaits, Repartitioned, Review
 from solver.plan.reason import count
@@ -19,15 +19,15 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BRACKETS = re.compile(r"(\[.*?\])")
 
 
-def document_sections(found: Review, places: Places) -> Iterator[Section]:
+def document_sections(found: Review, paths: Paths) -> Iterator[Section]:
     """Each change of meaning as a sentence."""
-    lines = [line for document in found.documents for line in _document_lines(document, places)]
+    lines = [line for document in found.documents for line in _document_lines(document, paths)]
     if lines:
         yield sentences("Documents", lines)
 
 
-def _document_lines(changed: DocumentChange, places: Places) -> Iterator[Words]:
-    named = Given(document_words(changed.document, places))
+def _document_lines(changed: DocumentChange, paths: Paths) -> Iterator[Words]:
+    named = Given(document_words(changed.document, paths))
     if changed.change == "changed":
         for field in changed.fields:
             yield named, ": ", *_field(field)
@@ -39,17 +39,22 @@ def _document_lines(changed: DocumentChange, places: Places) -> Iterator[Words]:
         yield named, " is new" if changed.change == "added" else " is removed"
 
 
-def document_words(document: str, places: Places) -> str:
+def document_words(document: str, paths: Paths) -> str:
     """`Queue vision` as `queue research/vision`, `PriorityClass low` as `priority class low`."""
     kind, _, name = document.partition(" ")
     words = _HUMP.sub(" ", kind).lower().replace("mig ", "MIG ")
-    return f"{words} {places.path(name) if kind == 'Queue' else name}".rstrip()
+    return f"{words} {paths.path(name) if kind == 'Queue' else name}".rstrip()
 
 
 def _field(change: FieldChange) -> Words:
     """`guaranteed 64 → 96 H100-SXM5-80GB`: a quota's type stands behind its numbers."""
     if change.after is None:
-        return Given(_unit(change, "not set")), " (was ", Given(change.before or ""), ")"
+        return (
+            Given(" ".join(filter(None, _field_words(change.field)))),
+            " not set (was ",
+            Given(change.before or ""),
+            ")",
+        )
     if change.before is None:
         return Given(_unit(change, change.after)), " (was not set)"
     return (Given(_unit(change, f"{change.before} → {change.after}")),)
@@ -72,13 +77,13 @@ def _field_words(field: str) -> tuple[str, str]:
     ).strip(), ""
 
 
-def converging_sections(found: Review, places: Places, when: When) -> Iterator[Section]:
+def converging_sections(found: Review, paths: Paths, when: When) -> Iterator[Section]:
     """Limits below what is held, and by when they are kept again."""
     if found.converging:
-        yield sentences("Quotas that converge", [_converging(limit, places, when) for limit in found.converging])
+        yield sentences("Quotas that converge", [_converging(limit, paths, when) for limit in found.converging])
 
 
-def _converging(limit: Converging, places: Places, when: When) -> Words:
+def _converging(limit: Converging, paths: Paths, when: When) -> Words:
     held = MilliGpu(limit.max + limit.over)
     who = "all its jobs" if limit.evicts == "all" else "preemptible jobs"
     if limit.deadline is None or limit.evicts == "none":
@@ -88,23 +93,23 @@ def _converging(limit: Converging, places: Places, when: When) -> Words:
     kept = f"kept again at {when(limit.kept_at)}" if limit.kept_at else "not foreseen when it is kept again"
     where: Words = (
         "queue ",
-        Given(places.path(limit.queue)),
+        Given(paths.path(limit.queue)),
         f" holds {held} of max {limit.max} ",
         Given(limit.gpu_type),
     )
     return (*where, f"{then}; {kept}")
 
 
-def queue_sections(found: Review, places: Places) -> Iterator[Section]:
+def queue_sections(found: Review, paths: Paths) -> Iterator[Section]:
     """Entitlement and use, and how long each queue's jobs have still to wait."""
     if found.queues:
-        yield _numbers("Queues: entitlement and use", [_queue_row(queue, places) for queue in found.queues], 2, _QUEUES)
+        yield _numbers("Queues: entitlement and use", [_queue_row(queue, paths) for queue in found.queues], 2, _QUEUES)
     if found.waits:
-        yield _numbers("Earliest start by queue", [_waits_row(waits, places) for waits in found.waits], 1, _WAITS)
+        yield _numbers("Earliest start by queue", [_waits_row(waits, paths) for waits in found.waits], 1, _WAITS)
 
 
 _QUEUES = ("Queue", "GPU type", "Guaranteed", "Fair share", "Max", "Used")
-_WAITS = ("Queue", "Waiting", "Start within the horizon", "Half have started", "Nine of ten have started")
+_WAITS = ("Queue", "Waiting", "Start within the horizon", "Start (p50)", "Start (p90)")
 _FRAGMENTS = ("GPU type", "Free", "Free and of no use to known shapes")
 
 
@@ -113,10 +118,10 @@ def _numbers(title: str, rows: Iterable[tuple[Words, ...]], names: int, headings
     return Section(title, tuple(rows), headings, frozenset(headings[names:]))
 
 
-def _queue_row(change: QueueChange, places: Places) -> tuple[Words, ...]:
+def _queue_row(change: QueueChange, paths: Paths) -> tuple[Words, ...]:
     fields = ("guaranteed", "fair_share", "max", "used")
     numbers = (_compared(_amount(change.before, field), _amount(change.after, field)) for field in fields)
-    return (Given(places.path(change.queue)),), (Given(change.gpu_type),), *numbers
+    return (Given(paths.path(change.queue)),), (Given(change.gpu_type),), *numbers
 
 
 def _amount(entitlement: Entitlement | None, field: str) -> str:
@@ -130,9 +135,9 @@ def _compared(before: str, after: str) -> Words:
     return (before if before == after else f"{before} → {after}",)
 
 
-def _waits_row(waits: QueueWaits, places: Places) -> tuple[Words, ...]:
+def _waits_row(waits: QueueWaits, paths: Paths) -> tuple[Words, ...]:
     return (
-        (Given(places.path(waits.queue)),),
+        (Given(paths.path(waits.queue)),),
         (str(waits.pending),),
         _compared(str(waits.started_before), str(waits.started_after)),
         _compared(_in(waits.p50_before_s), _in(waits.p50_after_s)),

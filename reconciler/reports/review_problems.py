@@ -5,69 +5,70 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reconciler.documents.problem import Problem, problem_at
+from reconciler.documents.problem import START, Place, Problem, Severity, problem_at
 from reconciler.reports.fates import fates
 from reconciler.reports.job_sections import hours
-from reconciler.reports.places import Places, placed
+from reconciler.reports.paths import Paths
 from reconciler.review.found import Breach, Converging, JobChange, Review
 from solver.world.quantities import MilliGpu
 
 _HUMP = re.compile(r"(?=[A-Z])")
 
 
-def review_problems(found: Review, places: Places) -> tuple[Problem, ...]:
+def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
     """Broken guardrails are errors, running work given up is a warning, limits that converge and inadmissible jobs are notices."""
     sorted_jobs = fates(found)
     evicted = (*sorted_jobs.evicted, *sorted_jobs.shrunk, *sorted_jobs.moved)
     return (
-        *(_breach(breach) for breach in found.breaches),
-        *(problem for job in evicted for problem in _given_up(found, job, places)),
-        *(_converging(limit, places) for limit in found.converging),
-        *(_inadmissible(found, job, places) for job in sorted_jobs.never),
+        *map(_breach, found.breaches),
+        *(problem for job in evicted for problem in _given_up(found, job, paths)),
+        *(_converging(found, limit, paths) for limit in found.converging),
+        *(_inadmissible(found, job, paths) for job in sorted_jobs.never),
     )
 
 
 def _breach(breach: Breach) -> Problem:
-    file, place = placed(breach.origin)
     code = f"guardrail-{_HUMP.sub('-', breach.guardrail).lower()}"
-    return problem_at(file, place, code, breach.message, breach.fix)
+    return _at(breach.origin, code, breach.message, breach.fix, "error")
 
 
-def _given_up(found: Review, job: JobChange, places: Places) -> Iterator[Problem]:
-    if job.loss is None:
-        return
+def _given_up(found: Review, job: JobChange, paths: Paths) -> Iterator[Problem]:
     loss = job.loss
-    file, place = placed(_blamed(found, job.queue if loss.by_queue is None else loss.by_queue, job.queue, places))
+    if loss is None:
+        return
     whom = f" for {loss.by}" if loss.by else ""
     message = (
-        f"job {job.job} of queue {places.path(job.queue)} would give up {loss.gpus} of {job.gpus} GPUs{whom}, "
+        f"job {job.job} of queue {paths.path(job.queue)} would give up {loss.gpus} of {job.gpus} GPUs{whom}, "
         f"asked at {loss.at} with a grace of {loss.grace}; {hours(loss.lost_gpu_h)} GPU-hours of work lost"
     )
-    yield problem_at(file, place, "gives-up-work", message, severity="warning")
+    queues = (loss.by_queue, job.queue) if loss.by_queue else (job.queue,)
+    yield _at(_blamed(found, paths, *queues), "gives-up-work", message, severity="warning")
 
 
-def _converging(limit: Converging, places: Places) -> Problem:
-    quota = places.origin(f"Queue {limit.queue} {limit.gpu_type}") or places.origin(f"Queue {limit.queue}")
-    file, place = placed(quota)
+def _converging(found: Review, limit: Converging, paths: Paths) -> Problem:
     held = MilliGpu(limit.max + limit.over)
     until = f"; jobs are evicted from {limit.deadline} on" if limit.deadline and limit.evicts != "none" else ""
-    message = f"queue {places.path(limit.queue)} holds {held} of max {limit.max} {limit.gpu_type}{until}"
-    return problem_at(file, place, "converges", message, severity="notice")
+    message = f"queue {paths.path(limit.queue)} holds {held} of max {limit.max} {limit.gpu_type}{until}"
+    return _at(_blamed(found, paths, limit.queue), "converges", message)
 
 
-def _inadmissible(found: Review, job: JobChange, places: Places) -> Problem:
-    file, place = placed(_blamed(found, job.queue, job.queue, places))
+def _inadmissible(found: Review, job: JobChange, paths: Paths) -> Problem:
     why = f": {'; '.join(job.reasons)}" if job.reasons else ""
-    message = f"job {job.job} of queue {places.path(job.queue)} could never start{why}"
-    return problem_at(file, place, "never-admitted", message, severity="notice")
+    message = f"job {job.job} of queue {paths.path(job.queue)} could never start{why}"
+    return _at(_blamed(found, paths, job.queue), "never-admitted", message)
 
 
-def _blamed(found: Review, by: str, of: str, places: Places) -> str:
-    """Where the change stands that this is for: of the queue that gets something, that loses it, else of any document."""
-    changed = [document.document for document in found.documents]
-    ordered = [
-        *(document for document in changed if places.is_under(by, document)),
-        *(document for document in changed if places.is_under(of, document)),
-        *changed,
-    ]
-    return next((origin for document in ordered if (origin := places.origin(document))), "")
+def _blamed(found: Review, paths: Paths, *queues: str) -> str:
+    """Where the change stands that this is for: at the first of these queues or above it, else at any document."""
+    changed = found.documents
+    ordered = [one for queue in queues for one in changed if paths.is_above(one.document, queue)]
+    places = (place for one in (*ordered, *changed) for place in (*(field.origin for field in one.fields), one.origin))
+    return next(filter(None, places), "")
+
+
+def _at(origin: str, code: str, message: str, fix: str = "", severity: Severity = "notice") -> Problem:
+    """A problem at `file:line`; a file without a line is meant from its start."""
+    file, _, line = origin.rpartition(":")
+    if line.isdecimal() and line.isascii():
+        return problem_at(file, Place(int(line), 1), code, message, fix, severity)
+    return problem_at(origin, START, code, message, fix, severity)

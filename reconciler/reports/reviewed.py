@@ -8,7 +8,7 @@ from reconciler.reports.certified import proof_of
 from reconciler.reports.fates import Fates, fates
 from reconciler.reports.job_sections import changed_sections, lost_sections, sum_of, unchanged_sections
 from reconciler.reports.outline import Given, Outline, Section, When, Words, sentences
-from reconciler.reports.places import Places
+from reconciler.reports.paths import Paths
 from reconciler.reports.queue_sections import converging_sections, device_sections, document_sections, queue_sections
 from reconciler.review.found import Ahead, Review
 from solver.plan.reason import count
@@ -17,18 +17,18 @@ _COMMIT_CHARACTERS = 12
 """Of a commit: what Git's own log shows of a repository of millions of objects."""
 
 
-def outline_of(found: Review, places: Places, when: When) -> Outline:
+def outline_of(found: Review, paths: Paths, when: When) -> Outline:
     """All that a review says; `when` writes points in time."""
     sorted_jobs = fates(found)
     sections = (
         *_breached(found),
-        *document_sections(found, places),
-        *lost_sections(found, sorted_jobs, places, when),
-        *converging_sections(found, places, when),
-        *changed_sections(found, sorted_jobs, places),
-        *queue_sections(found, places),
-        *unchanged_sections(found, sorted_jobs, places),
+        *document_sections(found, paths),
+        *lost_sections(found, sorted_jobs, paths, when),
+        *converging_sections(found, paths, when),
+        *changed_sections(found, sorted_jobs, paths),
+        *queue_sections(found, paths),
         *device_sections(found),
+        *unchanged_sections(found, sorted_jobs, paths),
     )
     refused = bool(found.breaches)
     return Outline(
@@ -78,7 +78,7 @@ def _verdict(found: Review, jobs: Fates) -> str:
     if not found.has_changes:
         return "The change has no effect: same policy, same inventory."
     if found.base.inventory != found.head.inventory and not any("NodePool" in one.document for one in found.documents):
-        return "Nodes have changed places within their pools. No job is worse off."
+        return "Nodes have changed paths within their pools. No job is worse off."
     return "No job is worse off."
 
 

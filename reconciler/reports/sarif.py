@@ -58,7 +58,7 @@ def _location(problem: Problem) -> dict[str, Any]:
 
 def _uri(file: str) -> str:
     """Relative to the repository; the repository itself where no file is to blame."""
-    return quote(file.lstrip("/"), safe="/", errors="surrogateescape") or "."
+    return quote(file.lstrip("/"), safe="/", errors="surrogatepass") or "."
 
 
 def _message(text: str) -> str:

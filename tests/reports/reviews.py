@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.meaning import DocumentChange, FieldChange
-from reconciler.reports.places import Places
+from reconciler.reports.paths import Paths
 from reconciler.review.found import (
     Ahead,
     Breach,
@@ -32,14 +32,7 @@ NOW = Instant.parse("2026-11-20T08:00:00Z")
 HOUR = 3_600_000
 H100 = GpuType("H100-SXM5-80GB")
 VISION, RANKING = QueueName("vision"), QueueName("ranking")
-PLACES = Places(
-    {"vision": ("research", "vision"), "ranking": ("product", "ranking")},
-    {
-        "Queue vision": "policies/queues/vision.yaml:3",
-        "Queue vision H100-SXM5-80GB": "policies/queues/vision.yaml:7",
-        "Queue ranking": "policies/queues/ranking.yaml:3",
-    },
-)
+PATHS = Paths({"vision": ("research", "vision"), "ranking": ("product", "ranking")})
 
 
 def gpus(number: int) -> MilliGpu:
@@ -87,15 +80,26 @@ def moved_quota() -> Review:
         snapshot="sha256:5ca1ab1e0000" + "0" * 52,
         time=NOW,
         documents=(
-            DocumentChange("PriorityClass batch", "added", (FieldChange("sloClass", None, "preemptible"),)),
-            DocumentChange("Queue ranking", "changed", (FieldChange("quota[H100-SXM5-80GB].guaranteed", "64", "96"),)),
+            DocumentChange(
+                "PriorityClass batch",
+                "added",
+                (FieldChange("sloClass", None, "preemptible"),),
+                "policies/classes.yaml:3",
+            ),
+            DocumentChange(
+                "Queue ranking",
+                "changed",
+                (FieldChange("quota[H100-SXM5-80GB].guaranteed", "64", "96"),),
+                "policies/queues/ranking.yaml:3",
+            ),
             DocumentChange(
                 "Queue vision",
                 "changed",
                 (
-                    FieldChange("quota[H100-SXM5-80GB].guaranteed", "64", "32"),
-                    FieldChange("quota[H100-SXM5-80GB].max", None, "64"),
+                    FieldChange("quota[H100-SXM5-80GB].guaranteed", "64", "32", "policies/queues/vision.yaml:7"),
+                    FieldChange("quota[H100-SXM5-80GB].max", None, "64", "policies/queues/vision.yaml:7"),
                 ),
+                "policies/queues/vision.yaml:3",
             ),
         ),
         jobs=(
@@ -166,7 +170,9 @@ def of_strangers(names: Iterable[str]) -> Review:
         head=side(text(), text()),
         snapshot=text(),
         documents=(
-            DocumentChange(f"Queue {text()}", "changed", (FieldChange(f"quota[{text()}].max", text(), text()),)),
+            DocumentChange(
+                f"Queue {text()}", "changed", (FieldChange(f"quota[{text()}].max", text(), text()),), text()
+            ),
             DocumentChange(text(), "added", (FieldChange(text(), None, text()),)),
         ),
         jobs=tuple(

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from reconciler.documents.problem import Problem, Severity
 from reconciler.reports.formats import FORMATS, problems_as
-from reconciler.reports.places import NOWHERE
+from reconciler.reports.paths import UNKNOWN
 from reconciler.reports.review_problems import review_problems
-from tests.reports.reviews import PLACES, RANKING, job, moved_quota, of_strangers, unchanged
+from tests.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, unchanged
 from tests.reports.strangers import strangers
 
 GITHUB = """\
@@ -25,7 +25,7 @@ GITHUB = """\
 13.8 GPU-hours of work would be lost, at most 10. Change less at once.
 ::warning file=policies/queues/ranking.yaml,line=3,col=1,title=gives-up-work::job bert of queue research/vision would give up \
 32 of 32 GPUs for finetune, asked at 2026-11-20T08:00:00Z with a grace of 5m; 12.5 GPU-hours of work lost.
-::warning file=policies/queues/vision.yaml,line=3,col=1,title=gives-up-work::job resnet of queue research/vision would give up \
+::warning file=policies/queues/vision.yaml,line=7,col=1,title=gives-up-work::job resnet of queue research/vision would give up \
 8 of 16 GPUs, asked at 2026-11-20T10:00:00Z with a grace of 5m; 1.2 GPU-hours of work lost.
 ::notice file=policies/queues/vision.yaml,line=7,col=1,title=converges::queue research/vision holds 96 of max 64 \
 H100-SXM5-80GB; jobs are evicted from 2026-11-20T09:00:00Z on.
@@ -57,12 +57,12 @@ def results(*problems: Problem) -> list[Any]:
 
 
 def test_what_a_review_finds_stands_at_the_change_that_brings_it_about() -> None:
-    assert problems_as("github", "quorate plan", review_problems(moved_quota(), PLACES)) == GITHUB
+    assert problems_as("github", "quorate plan", review_problems(moved_quota(), PATHS)) == GITHUB
 
 
 def test_a_job_that_becomes_inadmissible_is_a_notice() -> None:
     found = msgspec.structs.replace(unchanged(), jobs=(job("sweep", RANKING, 8, "waits", "inadmissible"),))
-    (problem,) = review_problems(found, PLACES)
+    (problem,) = review_problems(found, PATHS)
     assert (problem.severity, problem.code, problem.message) == (
         "notice", "never-admitted", "job sweep of queue product/ranking could never start"
     )  # fmt: skip
@@ -141,7 +141,7 @@ def test_a_message_makes_no_link_in_sarif() -> None:
 @given(strangers, st.sampled_from(["error", "warning", "notice"]))
 def test_every_format_can_be_read_whatever_the_names_are(names: list[str], severity: Severity) -> None:
     problems = [
-        *review_problems(of_strangers(names), NOWHERE),
+        *review_problems(of_strangers(names), UNKNOWN),
         *(Problem(name, 1, 1, "code", name, name, severity) for name in names),
     ]
     said = {output: written(output, *problems) for output in FORMATS}

@@ -15,11 +15,11 @@ from markdown_it.token import Token
 from reconciler.reports.markdown import BYTES_MAX, markdown, marker
 from reconciler.reports.markup import SHOWN_CHARACTERS_MAX, code
 from reconciler.reports.outline import Outline
-from reconciler.reports.places import NOWHERE
+from reconciler.reports.paths import UNKNOWN
 from reconciler.reports.plain import one_line
 from reconciler.reports.reviewed import outline_of
 from solver.world.workload import JobName
-from tests.reports.reviews import PLACES, losing, moved_quota, of_strangers
+from tests.reports.reviews import PATHS, losing, moved_quota, of_strangers
 from tests.reports.strangers import HOSTILE, strangers
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -28,7 +28,7 @@ OURS = {"<sub>", "</sub>", "<br>"}
 
 
 def outline(names: list[str]) -> Outline:
-    return outline_of(of_strangers(names), NOWHERE, str)
+    return outline_of(of_strangers(names), UNKNOWN, str)
 
 
 def inline(tokens: list[Token]) -> Iterator[Token]:
@@ -37,7 +37,7 @@ def inline(tokens: list[Token]) -> Iterator[Token]:
 
 
 def test_a_quota_that_is_moved() -> None:
-    said = markdown(outline_of(moved_quota(), PLACES, str), "eu-1")
+    said = markdown(outline_of(moved_quota(), PATHS, str), "eu-1")
     assert said == (GOLDEN / "plan.md").read_text()
     assert said.startswith("<!-- quorate:plan:v1 eu-1 -->\n")
 
@@ -80,7 +80,7 @@ def test_what_is_too_long_is_cut() -> None:
 def test_a_comment_is_never_too_long_and_closes_what_it_opens(name: str) -> None:
     jobs = tuple(losing(f"{number}{name}", "vision", 8, 8, 1.0, 0, name) for number in range(3_000))  # type: ignore[arg-type]
     found = of_strangers([name])
-    said = markdown(outline_of(msgspec.structs.replace(found, jobs=(*found.jobs, *jobs)), NOWHERE, str))
+    said = markdown(outline_of(msgspec.structs.replace(found, jobs=(*found.jobs, *jobs)), UNKNOWN, str))
     _assert_whole(said, BYTES_MAX)
     assert "more; `-o json` has all." in said
 
@@ -88,9 +88,9 @@ def test_a_comment_is_never_too_long_and_closes_what_it_opens(name: str) -> None
 @settings(max_examples=40)
 @given(st.integers(5_000, 20_000))
 def test_the_least_important_sections_go_first(bytes_max: int) -> None:
-    whole = outline_of(moved_quota(), PLACES, str)
+    whole = outline_of(moved_quota(), PATHS, str)
     jobs = tuple(losing(f"job-{number}", JobName("vision"), 8, 8, 1.0, 0, None) for number in range(300))  # type: ignore[arg-type]
-    long = outline_of(msgspec.structs.replace(moved_quota(), jobs=jobs), PLACES, str)
+    long = outline_of(msgspec.structs.replace(moved_quota(), jobs=jobs), PATHS, str)
     for outlined in (whole, long):
         said = markdown(outlined, bytes_max=bytes_max)
         _assert_whole(said, bytes_max)

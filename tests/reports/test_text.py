@@ -9,25 +9,25 @@ import msgspec
 from hypothesis import given, settings
 
 from reconciler.reports.outline import Outline
-from reconciler.reports.places import NOWHERE
+from reconciler.reports.paths import UNKNOWN
 from reconciler.reports.reviewed import outline_of
 from reconciler.reports.text import text
-from tests.reports.reviews import PLACES, RANKING, job, moved_quota, of_strangers, unchanged
+from tests.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, unchanged
 from tests.reports.strangers import HOSTILE, strangers
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def outline(names: list[str]) -> Outline:
-    return outline_of(of_strangers(names), NOWHERE, str)
+    return outline_of(of_strangers(names), UNKNOWN, str)
 
 
 def test_a_quota_that_is_moved() -> None:
-    assert text(outline_of(moved_quota(), PLACES, str)) == (GOLDEN / "plan.txt").read_text()
+    assert text(outline_of(moved_quota(), PATHS, str)) == (GOLDEN / "plan.txt").read_text()
 
 
 def test_a_change_without_effect() -> None:
-    said = text(outline_of(unchanged(), PLACES, str)).splitlines()
+    said = text(outline_of(unchanged(), PATHS, str)).splitlines()
     assert said[:2] == [
         "main → main: no job fares differently",
         "The change has no effect: same policy, same inventory.",
@@ -37,7 +37,7 @@ def test_a_change_without_effect() -> None:
 
 def test_long_lists_are_folded_and_sums_are_of_all() -> None:
     jobs = tuple(job(f"sweep-{number}", RANKING, 8, "waits", "starts", starts=(6, 0)) for number in range(47))
-    found = outline_of(msgspec.structs.replace(unchanged(), jobs=jobs), PLACES, str)
+    found = outline_of(msgspec.structs.replace(unchanged(), jobs=jobs), PATHS, str)
     folded, whole = text(found), text(found, unfold=True)
     assert "47 jobs start that would not" in folded
     assert "  … and 37 more; --all shows them, -o json has all\n" in folded
@@ -46,7 +46,7 @@ def test_long_lists_are_folded_and_sums_are_of_all() -> None:
 
 
 def test_colour_is_for_terminals() -> None:
-    found = outline_of(moved_quota(), PLACES, str)
+    found = outline_of(moved_quota(), PATHS, str)
     assert "\x1b" not in text(found, columns=80)
     assert "\x1b[1;31mRefused" in text(found, columns=80, colour=True)
 
