@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from reconciler.documents.problem import Problem, Severity
 from reconciler.reports.formats import FORMATS, problems_as
 from reconciler.reports.paths import UNKNOWN
+from reconciler.reports.problems import SEVERITIES
 from reconciler.reports.review_problems import review_problems
 from tests.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, unchanged
 from tests.reports.strangers import strangers
@@ -71,7 +72,7 @@ def test_a_job_that_becomes_inadmissible_is_a_notice() -> None:
 def test_github_shows_ten_of_each_kind_and_says_how_many_more_there_are() -> None:
     problems = [
         Problem("a.yaml", line, 1, "c", "m", severity=severity)
-        for severity, number in (("notice", 3), ("warning", 12), ("error", 15))
+        for severity, number in zip(SEVERITIES, (15, 12, 3), strict=True)
         for line in range(1, number + 1)
     ]
     lines = written("github", *problems).splitlines()
