@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.inputs import read_policies
+from reconciler.documents.schemas import validator_of
 from solver.plan.plan import Bind
 from solver.solve import solve
 from solver.world.document import encode
@@ -111,12 +112,16 @@ def test_the_review_of_a_quota_change(
     assert ran == (0, EXPECTED.format(base=base[:12], head=head[:12]), "")
     written = json.loads(out.read_text())
     assert written == json.loads(quorate("plan", *arguments, "-o", "json").out)
+    assert list(validator_of("Review").iter_errors(written)) == []
     assert (written["apiVersion"], written["kind"], written["base"]["commit"]) == ("quorate.dev/v1", "Review", base)
     assert written["documents"] == [
         {
             "document": "Queue vision",
             "change": "changed",
-            "fields": [{"field": "quota[H100].max", "before": "16", "after": "24"}],
+            "fields": [
+                {"field": "quota[H100].max", "before": "16", "after": "24", "origin": "policies/vision.yaml:8"}
+            ],
+            "origin": "policies/vision.yaml:3",
         }
     ]
     assert quorate("plan", *arguments, "--detailed-exitcode").exit_code == 2
