@@ -138,9 +138,7 @@ class _Future(Replay):
 
     def played(self, until: Instant) -> Onward:
         """Hold the rounds until a horizon."""
-        endless = sum(
-            job.phase == "running" and self._durations[job.name] == ENDLESS for job in self._live.values()
-        )
+        endless = sum(job.phase == "running" and self._durations[job.name] == ENDLESS for job in self._live.values())
         clocks, after = self.clocks, self._seen(self.before.time)
         small = len(self._live) <= JOBS_SMALL
         reached = self._each_round(until) if small else self._few_rounds(until)

@@ -17,6 +17,7 @@ from reconciler.review.compare import review
 from reconciler.review.found import JobChange, Review
 from reconciler.review.side import Side
 from solver.plan.reason import count
+from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 
 
@@ -112,7 +113,7 @@ def review_lines(found: Review) -> Iterator[str]:
     for title, jobs in (
         ("Jobs that fare differently", changed),
         ("Start under both", [job for job in found.jobs if not job.changed and job.after == "starts"]),
-        ("Leave under both", [job for job in found.jobs if not job.changed and job.after == "leaves"]),
+        ("Leave under both", [job for job in found.jobs if not job.changed and job.after in ("leaves", "shrinks")]),
         ("Move under both", [job for job in found.jobs if not job.changed and job.after == "moves"]),
         ("Would still wait", [job for job in found.jobs if not job.changed and job.after in ("waits", "inadmissible")]),
     ):
@@ -132,7 +133,9 @@ def _headline(found: Review) -> Iterator[str]:
     waiting = sum(job.after in ("waits", "inadmissible") for job in found.jobs)
     leaving = [job for job in found.jobs if job.after == "leaves"]
     leave = (
-        f", {count(len(leaving), 'job')} with {sum(job.gpus for job in leaving)} GPUs would leave" if leaving else ""
+        f", {count(len(leaving), 'job')} with {MilliGpu(sum(job.gpus for job in leaving))} GPUs would leave"
+        if leaving
+        else ""
     )
     yield (
         f"{found.base.name} → {found.head.name}: {count(starts, 'job')} would start{compared}, "

@@ -30,7 +30,10 @@ def fragments(base: Played, head: Played) -> Iterator[Fragments]:
     for gpu_type in sorted(before.keys() | after.keys()):
         old, new = before.get(gpu_type, Free()), after.get(gpu_type, Free())
         if old != new:
-            free, unusable = (MilliGpu(old.milli), MilliGpu(new.milli)), (MilliGpu(old.unusable), MilliGpu(new.unusable))
+            free, unusable = (
+                (MilliGpu(old.milli), MilliGpu(new.milli)),
+                (MilliGpu(old.unusable), MilliGpu(new.unusable)),
+            )
             yield Fragments(gpu_type, *free, *unusable)
 
 

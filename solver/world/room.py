@@ -123,7 +123,9 @@ class Room:
             if need:
                 np.minimum(count, np.maximum(free, 0) // int(need), out=count)
         if shape.uses_gpus:
-            np.minimum(count, self._gpu_slots(shape, fresh, None if within is None else within & usable, usable), out=count)
+            np.minimum(
+                count, self._gpu_slots(shape, fresh, None if within is None else within & usable, usable), out=count
+            )
         return count * usable
 
     def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None, usable: Mask) -> Ints:

@@ -118,9 +118,7 @@ def test_the_review_of_a_quota_change(
         {
             "document": "Queue vision",
             "change": "changed",
-            "fields": [
-                {"field": "quota[H100].max", "before": "16", "after": "24", "origin": "policies/vision.yaml:8"}
-            ],
+            "fields": [{"field": "quota[H100].max", "before": "16", "after": "24", "origin": "policies/vision.yaml:8"}],
             "origin": "policies/vision.yaml:3",
         }
     ]
