@@ -44,7 +44,22 @@ EXAMPLE = Path(__file__).parents[1] / "cluster-state" / "examples" / "busy-4000.
 GPUS_PER_NODE = 8
 H100, H200, A100, A100_40 = map(GpuType, ("H100-SXM5-80GB", "H200-SXM5-141GB", "A100-SXM4-80GB", "A100-SXM4-40GB"))
 LIMITS_H = (4, 8, 12, 24, 24, 48, 72, 120)
-USERS = ("ada", "ben", "chen", "dora", "emeka", "fatima", "goran", "hana", "ines", "jun", "kofi", "lena", "mika", "noor")
+USERS = (
+    "ada",
+    "ben",
+    "chen",
+    "dora",
+    "emeka",
+    "fatima",
+    "goran",
+    "hana",
+    "ines",
+    "jun",
+    "kofi",
+    "lena",
+    "mika",
+    "noor",
+)
 MIG_LAYOUTS = (
     tuple(MigInstance("1g.5gb", start) for start in range(7)),
     (MigInstance("2g.10gb", 0), MigInstance("1g.5gb", 2), MigInstance("1g.5gb", 3), MigInstance("3g.20gb", 4)),

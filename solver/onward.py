@@ -103,7 +103,8 @@ class _Future(Replay):
     """A replay that begins with what is live in a snapshot.
 
     `before`: that snapshot. `over`: limits that are broken in it, and by how much. `broken`: since when each of them is kept.
-    `due`: when further rounds of a large cluster are to be held. `held`, `count`: how many were, and were played in all.
+    `looked_at`: deadlines for which a round was held. `more`: the last one may have left somebody for the next to evict.
+    `held`, `count`: how many rounds were held, and were played in all.
     """
 
     before: Snapshot = field(kw_only=True)
@@ -113,7 +114,8 @@ class _Future(Replay):
     over: dict[Line, int] = field(default_factory=dict)
     broken: dict[Line, Instant | None] = field(default_factory=dict)
     limits: dict[Line, int] = field(default_factory=dict)
-    due: list[Instant] = field(default_factory=list)
+    looked_at: set[Instant] = field(default_factory=set)
+    more: bool = False
     held: int = 0
     count: int = 0
 
@@ -131,14 +133,12 @@ class _Future(Replay):
         used = use_by_line(self._seen(now), QueueTree.of(self.policy))
         self.over = {line: used[line] - limit for line, limit in self.limits.items() if used.get(line, 0) > limit}
         self.broken = dict.fromkeys(self.over)
+        self.looked_at = {clock.deadline for clock in self.clocks if clock.deadline <= now}
         self._make_true(plan, now)
-        self.due = sorted({*self.due, *(max(clock.deadline, now.after(self.cadence)) for clock in self.clocks)})
 
     def played(self, until: Instant) -> Onward:
         """Hold the rounds until a horizon."""
-        endless = sum(
-            job.phase == "running" and self._durations[job.name] == ENDLESS for job in self._live.values()
-        )
+        endless = sum(job.phase == "running" and self._durations[job.name] == ENDLESS for job in self._live.values())
         clocks, after = self.clocks, self._seen(self.before.time)
         small = len(self._live) <= JOBS_SMALL
         reached = self._each_round(until) if small else self._few_rounds(until)
@@ -153,30 +153,33 @@ class _Future(Replay):
         """A round for everything that happens; returns how far they reach."""
         now = self.before.time
         while self._is_open():
-            earliest = now.after(self.cadence)
-            times = [max(clock.deadline, earliest) for clock in self.clocks]
-            at = self._next_event((), 0, earliest)
-            now = min((*times, *((at,) if at is not None else ())), default=until.after(Duration(1)))
-            if now > until:
+            times = [at for at in (self._next_due(now), self._next_event((), 0, now.after(self.cadence))) if at]
+            if not times or min(times) > until:
                 break
             if self.count == ROUNDS_MAX:
                 return now
+            now = min(times)
             self._hold(now)
         return until
 
     def _few_rounds(self, until: Instant) -> Instant:
         """Held rounds where somebody is to leave, played ones between them; returns how far they reach."""
         now = self.before.time
-        while self.due and self.due[0] <= until:
-            if self.held == HELD_MAX:
-                self._play(now, self.due[0])
-                return self.due[0]
-            at = self.due.pop(0)
+        while (at := self._next_due(now)) is not None and at <= until:
             self._play(now, at)
-            self._hold(at)
+            if self.held == HELD_MAX:
+                return at
+            if at == self._next_due(now):  # Else the limit has come to be kept by itself.
+                self._hold(at)
             now = at
         self._play(now, until)
         return until
+
+    def _next_due(self, now: Instant) -> Instant | None:
+        """When somebody is known to have to leave next: a limit is to be kept, or as many left as may in one round."""
+        earliest = now.after(self.cadence)
+        due = [max(clock.deadline, earliest) for clock in self.clocks if clock.deadline not in self.looked_at]
+        return min((*due, earliest) if self.more else due, default=None)
 
     def _is_open(self) -> bool:
         """Something may still start, or be made to leave."""
@@ -185,6 +188,7 @@ class _Future(Replay):
     def _hold(self, now: Instant) -> None:
         self.count, self.held = self.count + 1, self.held + 1
         self._end_jobs(now)
+        self.looked_at |= {clock.deadline for clock in self.clocks if clock.deadline <= now}
         self._reserved = {name: held for name, held in self._reserved.items() if not held.is_over(now)}
         while self._openings and self._openings[0] <= now:
             heapq.heappop(self._openings)
@@ -206,8 +210,7 @@ class _Future(Replay):
         self.clocks = clocks_of(seen, self.policy, self.commit)
         self._note_kept(use_by_line(seen, QueueTree.of(self.policy)), now)
         most = self.policy.scheduling.evictions.per_round
-        if most is not None and len({step.job for step in steps if isinstance(step, Evict | Shrink)}) >= most:
-            self.due = sorted({*self.due, now.after(self.cadence)})  # There may be more of them.
+        self.more = most is not None and len({step.job for step in steps if isinstance(step, Evict | Shrink)}) >= most
 
     def _note_kept(self, used: Mapping[Line, int], now: Instant) -> None:
         for line, since in self.broken.items():
@@ -257,6 +260,7 @@ class _Future(Replay):
         if changes:
             self._partition(changes, stop)
         self._end_jobs(stop)
+        self.clocks = clocks_of(self._seen(stop), self.policy, self.commit)
 
     def _keep_promises(self, now: Instant) -> None:
         """Who was promised GPUs begins once those have left who were asked to; an instance that is still to be made waits."""

@@ -118,8 +118,8 @@ class Partitions:
     def whole_slots(self, gpus: int, free: Ints, *, within: Mask | None) -> Ints:
         """Tasks of so many whole GPUs on each node, if GPUs that are partitioned for nobody may be made whole again."""
         most: Ints = np.maximum(free, 0)
-        looked_at = (node for node in self.rules if within is None or within[node])
-        reclaimable = {node: len(tuple(self._unused(node))) for node in looked_at}
+        inside = self.rules if within is None else [node for node in self.rules if within[node]]
+        reclaimable = {node: count for node in inside if (count := sum(1 for _ in self._unused(node)))}
         if within is None:
             for node, count in reclaimable.items():
                 most[node] += count

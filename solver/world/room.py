@@ -123,15 +123,17 @@ class Room:
             if need:
                 np.minimum(count, np.maximum(free, 0) // int(need), out=count)
         if shape.uses_gpus:
-            np.minimum(count, self._gpu_slots(shape, fresh, None if within is None else within & usable), out=count)
+            np.minimum(
+                count, self._gpu_slots(shape, fresh, None if within is None else within & usable, usable), out=count
+            )
         return count * usable
 
-    def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None) -> Ints:
+    def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None, usable: Mask) -> Ints:
         if isinstance(shape, SharedShape):
             return self._share_slots(shape, fresh)
         if isinstance(shape, MigShape):
             return self.partitions.instance_slots(shape, self.free_devices, fresh=fresh, within=within)
-        if fresh and self.partitions:
+        if fresh and any(usable[node] for node in self.partitions.rules):
             return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
         return np.asarray(np.maximum(self.free_gpus, 0) // max(1, shape.gpus))
 

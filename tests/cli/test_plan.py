@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.inputs import read_policies
+from reconciler.documents.schemas import validator_of
 from solver.plan.plan import Bind
 from solver.solve import solve
 from solver.world.document import encode
@@ -132,6 +133,7 @@ def test_the_review_of_a_quota_change(
     assert quorate("plan", *arguments, "--all") == ran
     written = json.loads(out.read_text())
     assert written == json.loads(quorate("plan", *arguments, "-o", "json").out)
+    assert list(validator_of("Review").iter_errors(written)) == []
     assert (written["apiVersion"], written["kind"], written["base"]["commit"]) == ("quorate.dev/v1", "Review", base)
     assert written["documents"] == [
         {
