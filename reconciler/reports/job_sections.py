@@ -80,7 +80,7 @@ def changed_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Sect
     """Pending jobs that fare differently."""
     reasons = _reasons_row
     yield from _section("Start now, and would not", fates.starts, paths, _base_start(found), "Would start")
-    yield from _section("Start now no more", fates.starts_no_more, paths, _head_start(found), "Starts", reasons)
+    yield from _section("No longer start now", fates.starts_no_more, paths, _head_start(found), "Starts", reasons)
     yield from _section("Inadmissible, and were not", fates.never, paths, None, "", reasons)
     yield from _section(
         "Admissible, and were not; they wait", fates.admitted, paths, _head_start(found), "Starts", reasons

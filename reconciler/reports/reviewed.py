@@ -44,8 +44,8 @@ def _headline(found: Review, sorted_jobs: Fates) -> Words:
 
 def _effects(found: Review, jobs: Fates) -> Iterator[str]:
     for one, many, affected in (
-        ("starts that would not", "start that would not", jobs.starts),
-        ("starts now no more", "start now no more", jobs.starts_no_more),
+        ("starts now that would not", "start now that would not", jobs.starts),
+        ("no longer starts now", "no longer start now", jobs.starts_no_more),
         ("becomes inadmissible", "become inadmissible", jobs.never),
         ("becomes admissible and waits", "become admissible and wait", jobs.admitted),
         ("waits longer", "wait longer", jobs.later),

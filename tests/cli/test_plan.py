@@ -43,7 +43,7 @@ spec: {gpuType: H100, gpusPerNode: 4, cpu: 32, memory: 64Gi, nodes: {prefix: n, 
 """,
 }
 EXPECTED = """\
-main → more: 1 job starts that would not
+main → more: 1 job starts now that would not
 No job is worse off.
 
 Documents
@@ -211,7 +211,7 @@ def test_a_node_that_is_cordoned_takes_no_work_under_the_plan_and_one_that_is_no
     plan = ("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
     cordoning = quorate(*plan).out
     assert f"  node pool pool: cordoned {names} (was not set)\n" in cordoning
-    assert "Start now no more\n  Job   Queue              GPUs" in cordoning
+    assert "No longer start now\n  Job   Queue              GPUs" in cordoning
     assert "Start now, and would not\n" in quorate(*plan, "--base", "cordoned", "--head", "main").out
 
 

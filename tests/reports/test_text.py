@@ -39,7 +39,7 @@ def test_long_lists_are_folded_and_sums_are_of_all() -> None:
     jobs = tuple(job(f"sweep-{number}", RANKING, 8, "waits", "starts", starts=(6, 0)) for number in range(47))
     found = outline_of(msgspec.structs.replace(unchanged(), jobs=jobs), PATHS, str)
     folded, whole = text(found), text(found, unfold=True)
-    assert "47 jobs start that would not" in folded
+    assert "47 jobs start now that would not" in folded
     assert "  … and 37 more; --all shows them, -o json has all\n" in folded
     assert (folded.count("sweep-"), whole.count("sweep-")) == (10, 47)
     assert "more;" not in whole
