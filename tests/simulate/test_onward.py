@@ -137,7 +137,7 @@ def test_the_grid_reaches_the_horizon_and_no_step_is_longer_than_an_eighth_of_wh
 
 
 @pytest.mark.parametrize("jobs_small", [32, 0])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(snapshots(elastic=True, held_one_in=1), policies())
 def test_every_round_to_come_is_lawful(
     monkeypatch: pytest.MonkeyPatch, jobs_small: int, snapshot: Snapshot, policy: Policy
