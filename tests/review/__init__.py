@@ -1,1 +1,1 @@
-"""What a change of policy would do, as data."""
+"""Tests of reviews: what a change of policy would do."""
