@@ -12,6 +12,7 @@ from solver.rules.guardrails import Guardrails
 from solver.rules.policy import Policy
 from solver.world.cluster import GpuType
 from solver.world.quantities import Duration, MilliGpu
+from solver.world.workload import QueueName
 
 
 def breaches_of(base: Compiled, head: Compiled, found: Review) -> tuple[Breach, ...]:
@@ -49,7 +50,7 @@ def _cut_too_far(guardrails: Guardrails, head: Policy, queues: Iterable[QueueCha
                     f"queue {change.queue}: {field} {before} → {after} {change.gpu_type} "
                     f"is a cut by {percent:.0f} %, at most {most} %"
                 )
-                origin = _origin(head, change)
+                origin = _origin(head, change.queue, change.gpu_type)
                 yield Breach("maxQuotaCutPercent", message, "Cut it in steps, each a change of its own.", origin)
 
 
@@ -93,10 +94,8 @@ def _excess(side: Compiled) -> dict[GpuType, int]:
 def _too_soon(guardrails: Guardrails, head: Policy, found: Review) -> Iterator[Breach]:
     """Limits that the change itself sets below what is held, and that evict before jobs had their time."""
     least = guardrails.min_convergence
-    changed = {(change.queue, change.gpu_type): change for change in found.queues if _lowers_max(change)}
-    for broken in found.converging if least is not None else ():
-        change = changed.get((broken.queue, broken.gpu_type))
-        if least is None or change is None or broken.deadline is None:
+    for broken in found.newly_broken if least is not None else ():
+        if least is None or broken.deadline is None:
             continue
         given = Duration(max(0, broken.deadline - found.time))
         if given < least:
@@ -104,18 +103,12 @@ def _too_soon(guardrails: Guardrails, head: Policy, found: Review) -> Iterator[B
                 f"queue {broken.queue} holds {broken.over} {broken.gpu_type} above its new max of {broken.max}, "
                 f"and jobs would be evicted after {given}; they must have at least {least}"
             )
-            yield Breach(
-                "minConvergence", message, f"Set convergence.within to {least} or more.", _origin(head, change)
-            )
+            origin = _origin(head, broken.queue, broken.gpu_type)
+            yield Breach("minConvergence", message, f"Set convergence.within to {least} or more.", origin)
 
 
-def _lowers_max(change: QueueChange) -> bool:
-    before, after = change.before, change.after
-    return bool(after and after.max is not None and before and (before.max is None or after.max < before.max))
-
-
-def _origin(policy: Policy, change: QueueChange) -> str:
+def _origin(policy: Policy, name: QueueName, gpu_type: GpuType) -> str:
     """The line that says it: the quota's, else the queue's."""
-    queue = policy.queue(change.queue)
-    entry = queue.quota_for(change.gpu_type) if queue else None
+    queue = policy.queue(name)
+    entry = queue.quota_for(gpu_type) if queue else None
     return entry.origin if entry else queue.origin if queue else ""
