@@ -37,7 +37,7 @@ def fates(found: Review) -> Fates:
     """Sort the jobs of a review: those who lose the most first, be it work or time, others by name."""
     sorted_in: dict[str, list[JobChange]] = {kind: [] for kind in Fates._fields}
     for job in found.jobs:
-        if job.before in _PENDING:
+        if job.before in _ANYWAY:
             sorted_in[_wait(job)].append(job)
         if job.lost_before:
             sorted_in["spared" if job.loss is None else "lost_anyway"].append(job)
@@ -53,18 +53,13 @@ def _by_difference(job: JobChange) -> tuple[bool, int, str]:
     return job.delay_ms is not None, -abs(job.delay_ms or 0), job.job
 
 
-_PENDING = ("starts", "waits", "inadmissible")
+_ANYWAY = {"starts": "starts_anyway", "waits": "waits_anyway", "inadmissible": "never_anyway"}
+"""Outcomes of pending jobs, and where a job is that has the same under both."""
 
 
 def _wait(job: JobChange) -> str:
     """By the next round; where that is the same, by the rounds ahead."""
-    fallen = _by_round(job)
-    if fallen is not None:
-        return fallen
-    if job.after == "waits":
-        moved = _by_start(job)
-        return moved or "waits_anyway"
-    return {"starts": "starts_anyway"}.get(job.after, "never_anyway")
+    return _by_round(job) or (_by_start(job) if job.after == "waits" else None) or _ANYWAY[job.after]
 
 
 def _by_round(job: JobChange) -> str | None:

@@ -16,13 +16,13 @@ _HUMP = re.compile(r"(?=[A-Z])")
 
 
 def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
-    """Broken guardrails are errors, running work given up is a warning, limits that converge and inadmissible jobs are notices."""
+    """Broken guardrails are errors, work given up is a warning; limits set below what is held and inadmissible jobs are notices."""
     sorted_jobs = fates(found)
     evicted = (*sorted_jobs.evicted, *sorted_jobs.shrunk, *sorted_jobs.moved)
     return (
         *map(_breach, found.breaches),
         *(problem for job in evicted for problem in _given_up(found, job, paths)),
-        *(_converging(found, limit, paths) for limit in found.converging),
+        *(_converging(found, limit, paths) for limit in found.newly_broken),
         *(_inadmissible(found, job, paths) for job in sorted_jobs.never),
     )
 

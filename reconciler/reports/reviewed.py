@@ -61,9 +61,10 @@ def _effects(found: Review, jobs: Fates) -> Iterator[str]:
         if losing:
             yield f"{count(len(losing), 'job')} {one if len(losing) == 1 else many} ({sum_of(losing)})"
     if jobs.spared:
-        yield f"{count(len(jobs.spared), 'job')} {'keeps' if len(jobs.spared) == 1 else 'keep'} what would be given up"
-    if found.converging:
-        yield f"{count(len(found.converging), 'quota')} below what is held"
+        keep = "keeps what it would give up" if len(jobs.spared) == 1 else "keep what they would give up"
+        yield f"{count(len(jobs.spared), 'job')} {keep}"
+    if found.newly_broken:
+        yield f"{count(len(found.newly_broken), 'quota')} set below what is held"
     if found.breaches:
         yield f"{count(len(found.breaches), 'guardrail')} broken"
 
@@ -75,10 +76,12 @@ def _verdict(found: Review, jobs: Fates) -> str:
         return "Running work is given up for the change."
     if jobs.starts_no_more or jobs.later or jobs.never:
         return "No running work is given up; some jobs wait longer."
+    if found.newly_broken:
+        return "No job is worse off as far as was played ahead; a quota is set below what is held."
     if not found.has_changes:
         return "The change has no effect: same policy, same inventory."
     if found.base.inventory != found.head.inventory and not any("NodePool" in one.document for one in found.documents):
-        return "Nodes have changed paths within their pools. No job is worse off."
+        return "Nodes have changed places within their pools. No job is worse off."
     return "No job is worse off."
 
 
@@ -113,7 +116,6 @@ def _footer(found: Review, when: When) -> tuple[Words, ...]:
 def _played(ahead: Ahead, when: When) -> str:
     rounds = f"{ahead.rounds_before} and {ahead.rounds_after} rounds were played ahead, until {when(ahead.until)}"
     cut = "" if ahead.complete else ", where the limit of work cut them off"
-    endless = f"; nothing says when {count(ahead.endless, 'running job')} end" if ahead.endless else ""
-    if ahead.endless == 1:
-        endless += "s"
+    ends = "ends" if ahead.endless == 1 else "end"
+    endless = f"; nothing says when {count(ahead.endless, 'running job')} {ends}" if ahead.endless else ""
     return f"{rounds}{cut}, with nobody new arriving{endless}."

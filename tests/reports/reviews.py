@@ -164,6 +164,8 @@ def of_strangers(names: Iterable[str]) -> Review:
     def text() -> str:
         return next(given)
 
+    # The same for both: what is said of a limit depends on whether the change set it.
+    queue, gpu_type = QueueName(text()), GpuType(text())
     return msgspec.structs.replace(
         found,
         base=side(text(), text()),
@@ -186,12 +188,8 @@ def of_strangers(names: Iterable[str]) -> Review:
             )
             for one in found.jobs
         ),
-        queues=tuple(
-            msgspec.structs.replace(one, queue=QueueName(text()), gpu_type=GpuType(text())) for one in found.queues
-        ),
-        converging=tuple(
-            msgspec.structs.replace(one, queue=QueueName(text()), gpu_type=GpuType(text())) for one in found.converging
-        ),
+        queues=tuple(msgspec.structs.replace(one, queue=queue, gpu_type=gpu_type) for one in found.queues),
+        converging=tuple(msgspec.structs.replace(one, queue=queue, gpu_type=gpu_type) for one in found.converging),
         waits=tuple(msgspec.structs.replace(one, queue=QueueName(text())) for one in found.waits),
         fragments=tuple(msgspec.structs.replace(one, gpu_type=GpuType(text())) for one in found.fragments),
         repartitioned=(Repartitioned(NodeName(text()), DeviceId(text()), (MigInstance(text(), 0),), None),),

@@ -42,7 +42,7 @@ def test_a_quota_that_is_moved() -> None:
     assert said.startswith("<!-- quorate:plan:v1 eu-1 -->\n")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(strangers)
 def test_names_are_code_and_nothing_else(names: list[str]) -> None:
     tokens = READER.parse(markdown(outline(names)))
@@ -85,7 +85,7 @@ def test_a_comment_is_never_too_long_and_closes_what_it_opens(name: str) -> None
     assert "more; `-o json` has all." in said
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.integers(5_000, 20_000))
 def test_the_least_important_sections_go_first(bytes_max: int) -> None:
     whole = outline_of(moved_quota(), PATHS, str)

@@ -51,7 +51,7 @@ def test_colour_is_for_terminals() -> None:
     assert "\x1b[1;31mRefused" in text(found, columns=80, colour=True)
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(strangers)
 def test_nothing_that_others_wrote_reaches_the_terminal(names: list[str]) -> None:
     said = text(outline(names))
