@@ -116,7 +116,7 @@ def test_what_was_asked_for_has_come_true_before_the_rounds_to_come() -> None:
         Intent("start", JobName("starting"), 1, asked, until),
     )
     world = snapshot_of(NOW, [node(name, 8) for name in ("n1", "n2", "n3")], jobs, InFlight(intents=intents))
-    after = {known.name: known for known in went_on(world, POLICY).after.jobs}
+    after = {str(known.name): known for known in went_on(world, POLICY).after.jobs}
     assert {name: known.phase for name, known in after.items()} == {"evicted": "pending", "starting": "running"}
     assert after["starting"].started_at == asked
     assert after["evicted"].evicted_at == (asked,)
