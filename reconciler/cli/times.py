@@ -1,10 +1,10 @@
-"""Times as people read them: the local zone with its offset, and spans in at most two units."""
+"""Times as people read them: the local zone with its offset; beside spans, which every command writes alike."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from reconciler.reports.times import span
+from reconciler.spans import span
 from solver.world.quantities import Instant
 
 __all__ = ["local", "span"]

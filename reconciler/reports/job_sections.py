@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from reconciler.reports.fates import Fates, Jobs
 from reconciler.reports.outline import Given, Section, When, Words
 from reconciler.reports.paths import Paths
-from reconciler.reports.times import span
 from reconciler.review.found import JobChange, Loss, Review
+from reconciler.spans import span
 from solver.plan.reason import count
 from solver.world.quantities import Instant, MilliGpu
 

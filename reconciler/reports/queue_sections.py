@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.reports.outline import Given, Section, When, Words, sentences
 from reconciler.reports.paths import Paths
-from reconciler.reports.times import span
 from reconciler.review.found import Converging, Entitlement, Fragments, QueueChange, QueueWaits, Repartitioned, Review
+from reconciler.spans import span
 from solver.plan.reason import count
 from solver.world.cluster import MigInstance
 from solver.world.quantities import MilliGpu
