@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError
+from reconciler.documents.clusters import ClusterNotChosenError, chosen, clusters_of
 from reconciler.documents.files import Files, is_document, read_folder
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import Compiled, read_repository
 from solver.world.snapshot import Snapshot
 
 
-def read_policies(path: Path) -> Compiled:
-    """The policy at a path: a repository, its folder `policies` (read with the inventory beside it), or any folder of documents."""
+def read_policies(path: Path, cluster: str | None = None) -> Compiled:
+    """The policy at a path: a repository, its folder `policies` (read with the inventory beside it), or any folder of documents.
+
+    `cluster`: whose, where there are several.
+    """
     try:
-        return read_repository(_files(path)).checked()
+        files = _files(path)
+        return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).checked()
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID) from error
     except OSError as error:
@@ -32,6 +38,14 @@ def read_snapshot_file(path: Path) -> Snapshot:
         raise invalid(error, Exit.ERROR) from error
     except OSError as error:
         raise unreadable(error, path) from error
+
+
+def one_cluster(clusters: Iterable[str], cluster: str | None, place: str) -> str | None:
+    """The cluster that is meant, None where it has no name; a usage error where that is not clear."""
+    try:
+        return chosen(clusters, cluster)
+    except ClusterNotChosenError as error:
+        raise CommandFailedError(str(error), place=place, fix=error.fix, exit_code=Exit.USAGE) from error
 
 
 def invalid(error: InvalidDocumentsError, exit_code: Exit, where: str = "") -> CommandFailedError:

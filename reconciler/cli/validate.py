@@ -9,10 +9,13 @@ from typing import Literal
 import click
 
 from reconciler.cli.exits import Exit
+from reconciler.cli.inputs import one_cluster
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
+from reconciler.cli.params import cluster_option
+from reconciler.documents.clusters import clusters_of
 from reconciler.documents.files import FOLDERS, read_folder
 from reconciler.documents.problem import InvalidDocumentsError, Problem
-from reconciler.documents.repository import read_repository
+from reconciler.documents.repository import read_clusters, read_repository
 from solver.world.document import API_VERSION, Document
 
 
@@ -27,14 +30,16 @@ class ValidationReport(Document, frozen=True, omit_defaults=False):
 
 @click.command(short_help="Check a policy repository.")
 @click.argument("path", default=".", type=click.Path(exists=True, path_type=Path))
+@cluster_option
 @output_option("text", "json", "github")
 @click.pass_context
-def validate(ctx: click.Context, path: Path, output: str) -> None:
-    """Check the policy repository at PATH (its folders policies/ and cluster-state/), or one Job or Pipeline file.
+def validate(ctx: click.Context, path: Path, cluster: str | None, output: str) -> None:
+    """Check the policy repository at PATH (its folders policies/, cluster-state/ and clusters/), or one Job or Pipeline file.
 
-    Prints every problem with its place and a fix. Exits with 3 if there is an error, with 0 if there are only warnings.
+    Prints every problem with its place and a fix, those of all clusters unless one is named. Exits with 3 if there is an
+    error, with 0 if there are only warnings.
     """
-    problems = _problems(path)
+    problems = _problems(path, cluster)
     valid = all(problem.severity == "warning" for problem in problems)
     if output == "json":
         print_json(ValidationReport(valid, problems))
@@ -46,14 +51,17 @@ def validate(ctx: click.Context, path: Path, output: str) -> None:
     ctx.exit(Exit.OK if valid else Exit.POLICY_INVALID)
 
 
-def _problems(path: Path) -> tuple[Problem, ...]:
+def _problems(path: Path, cluster: str | None) -> tuple[Problem, ...]:
     if path.is_file():
         return _job_problems(path)
     if not any((path / folder).exists() for folder in FOLDERS):
         fix = f"Run it where {' or '.join(f'{folder}/' for folder in FOLDERS)} is, or start with `quorate init DIR`."
         raise CommandFailedError("no policy repository here", place=str(path), fix=fix)
     try:
-        return read_repository(read_folder(path)).problems
+        files = read_folder(path)
+        if cluster is None:
+            return read_clusters(files)
+        return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).problems
     except OSError as error:
         raise CommandFailedError(error.strerror or str(error), place=str(error.filename or path)) from error
 

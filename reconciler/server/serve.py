@@ -60,6 +60,7 @@ class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    `cluster`: whose policy is followed, where the repository has several.
     """
 
     policies: str
@@ -73,6 +74,7 @@ class Settings:
     tokens: Path | None = None
     secrets: Path | None = None
     accounts: Mapping[str, str] | None = None
+    cluster: str | None = None
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:
@@ -137,7 +139,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     folder, clock = settings.folder, SystemClock()
     store = open_store(folder.database)
     closing.callback(store.close)
-    standing = StandingPolicy(Mirror(folder.mirror, settings.policies), settings.branch)
+    standing = StandingPolicy(Mirror(folder.mirror, settings.policies), settings.branch, settings.cluster)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
