@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from reconciler.cli.codeowners import code_owners_of
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import one_cluster
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
 from reconciler.cli.params import cluster_option
 from reconciler.documents.clusters import clusters_of
+from reconciler.documents.codeowners import code_owner_problems, terms_of
 from reconciler.documents.files import FOLDERS, read_folder
 from reconciler.documents.problem import InvalidDocumentsError, Problem
-from reconciler.documents.repository import read_clusters, read_repository
+from reconciler.documents.repository import Reading, problems_of, read_clusters, read_repository
 from solver.world.document import API_VERSION, Document
 
 
@@ -59,11 +62,19 @@ def _problems(path: Path, cluster: str | None) -> tuple[Problem, ...]:
         raise CommandFailedError("no policy repository here", place=str(path), fix=fix)
     try:
         files = read_folder(path)
-        if cluster is None:
-            return read_clusters(files)
-        return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).problems
+        if cluster is not None:
+            return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).problems
+        readings = read_clusters(files)
+        return tuple(sorted((*problems_of(readings), *_review_problems(path, readings))))
     except OSError as error:
         raise CommandFailedError(error.strerror or str(error), place=str(error.filename or path)) from error
+
+
+def _review_problems(path: Path, readings: Mapping[str | None, Reading]) -> Iterator[Problem]:
+    """What keeps the repository's host from asking the right people; nothing while the policy itself is wrong."""
+    compiled = {name: reading.compiled for name, reading in readings.items() if reading.compiled}
+    if len(compiled) == len(readings) and terms_of(compiled).handles:
+        yield from code_owner_problems(compiled, code_owners_of(path, compiled))
 
 
 def _job_problems(path: Path) -> tuple[Problem, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -73,19 +73,21 @@ def read_repository(files: Files, cluster: str | None = None) -> Reading:
     return Reading(problems, _compile(found) if valid else None)
 
 
-def read_clusters(files: Files) -> tuple[Problem, ...]:
+def read_clusters(files: Files) -> dict[str | None, Reading]:
+    """What comes of reading for every cluster; None: the only one, without a name."""
+    return {cluster: read_repository(files, cluster) for cluster in clusters_of(files) or (None,)}
+
+
+def problems_of(readings: Mapping[str | None, Reading]) -> tuple[Problem, ...]:
     """The problems of all clusters, each once; what is wrong with shared documents in some of them alone says in which."""
-    of = {cluster: read_repository(files, cluster).problems for cluster in clusters_of(files)}
-    if len(of) < 2:
-        return read_repository(files).problems
     found: dict[Problem, list[str]] = {}
-    for cluster, problems in of.items():
-        for problem in problems:
-            found.setdefault(problem, []).append(cluster)
-    return tuple(sorted(_told(problem, clusters, len(of)) for problem, clusters in found.items()))
+    for cluster, reading in readings.items():
+        for problem in reading.problems:
+            found.setdefault(problem, []).append(cluster or "")
+    return tuple(sorted(_told(problem, clusters, len(readings)) for problem, clusters in found.items()))
 
 
-def _told(problem: Problem, clusters: list[str], of: int) -> Problem:
+def _told(problem: Problem, clusters: Sequence[str], of: int) -> Problem:
     if len(clusters) == of or not problem.file.startswith("policies/"):
         return problem
     listed = f"cluster{'s' * (len(clusters) > 1)} {', '.join(clusters)}"

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.documents.clusters import clusters_of
 from reconciler.documents.files import Files
-from reconciler.documents.repository import Compiled, read_clusters, read_repository
+from reconciler.documents.repository import Compiled, problems_of, read_clusters, read_repository
 from reconciler.meaning import document_changes
 from tests.documents.repository import POOL, queue
 
@@ -35,7 +35,7 @@ def compiled(contents: dict[str, str], cluster: str | None = None) -> Compiled:
 
 
 def problems(contents: dict[str, str]) -> list[tuple[str, str, str]]:
-    return [(problem.file, problem.code, problem.message) for problem in read_clusters(files(contents))]
+    return [(problem.file, problem.code, problem.message) for problem in problems_of(read_clusters(files(contents)))]
 
 
 def test_each_cluster_has_the_shared_policy_its_inventory_and_its_own_documents() -> None:
