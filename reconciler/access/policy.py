@@ -8,7 +8,7 @@ from solver.world.document import Document
 from solver.world.quantities import Duration
 from solver.world.workload import QueueName
 
-Role = Literal["viewer", "submitter", "operator", "admin"]
+Role = Literal["planner", "viewer", "submitter", "operator", "admin"]
 Forge = Literal["github", "gitlab", "gitea"]
 UserClaim = Literal["preferred_username", "email", "sub"]
 

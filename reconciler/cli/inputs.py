@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError
+from reconciler.cli.times import span
 from reconciler.documents.clusters import ClusterNotChosenError, chosen, clusters_of
 from reconciler.documents.files import Files, is_document, read_folder
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import Compiled, read_repository
+from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 
 
@@ -38,6 +42,19 @@ def read_snapshot_file(path: Path) -> Snapshot:
         raise invalid(error, Exit.ERROR) from error
     except OSError as error:
         raise unreadable(error, path) from error
+
+
+def young_enough(snapshot: Snapshot, path: Path, most: Duration | None, now: Instant) -> Snapshot:
+    """The snapshot of a file, unless it is older than asked for; without a limit, its age is told on stderr."""
+    age = Duration(max(0, now - snapshot.time))
+    told = f"the snapshot is {span(age)} old, of {snapshot.time}"
+    if most is None:
+        click.echo(f"note: {path}: {told}", err=True)
+    elif age > most:
+        fix = "Export it again: quorate snapshot export."
+        message = f"{told}; at most {most} is allowed"
+        raise CommandFailedError(message, place=str(path), fix=fix, exit_code=Exit.STALE_PLAN)
+    return snapshot
 
 
 def one_cluster(clusters: Iterable[str], cluster: str | None, place: str) -> str | None:

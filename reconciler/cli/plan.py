@@ -9,15 +9,17 @@ import click
 
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
-from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, unreadable
+from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, unreadable, young_enough
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
-from reconciler.cli.params import cluster_option
+from reconciler.cli.params import DurationParam, cluster_option
 from reconciler.cli.solve import proof_of
+from reconciler.clock import SystemClock
 from reconciler.documents.clusters import clusters_of
 from reconciler.gitsource.tree import Revision
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.review.compare import JobChange, Review, Side, review
 from solver.plan.reason import count
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 
 
@@ -37,6 +39,7 @@ from solver.world.snapshot import Snapshot
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The cluster and its jobs from a file; without it, from the server.",
 )
+@click.option("--max-snapshot-age", type=DurationParam(), help="Refuse a --snapshot that is older; for example 15m.")
 @server_option
 @cluster_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the review as JSON to a file too.")
@@ -49,6 +52,7 @@ def plan(
     head: str,
     repo: Path,
     snapshot_file: Path | None,
+    max_snapshot_age: Duration | None,
     server: str | None,
     cluster: str | None,
     out: Path | None,
@@ -63,7 +67,7 @@ def plan(
     sides = _side(base, revisions[0], "--base", cluster), _side(head, revisions[1], "--head", cluster)
     from solver.program.highs import optimise
 
-    found = review(_snapshot(snapshot_file, server), *sides, optimise)
+    found = review(_snapshot(snapshot_file, max_snapshot_age, server), *sides, optimise)
     if out:
         _write(found, out)
     if output == "json":
@@ -98,9 +102,9 @@ def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Si
     return Side(name, revision.commit, compiled)
 
 
-def _snapshot(snapshot_file: Path | None, server: str | None) -> Snapshot:
+def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | None) -> Snapshot:
     if snapshot_file:
-        return read_snapshot_file(snapshot_file)
+        return young_enough(read_snapshot_file(snapshot_file), snapshot_file, most, SystemClock().now())
     with connected(server) as client:
         return client.snapshot()
 

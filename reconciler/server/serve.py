@@ -88,8 +88,9 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         if settings.accounts is not None:
             open_to_accounts(settings.folder.path, settings.folder.tasks)
         parts = _assemble(settings, log, closing)
+        alias_key = read_or_make_token(settings.folder.alias_key, "key")
         services = services_of(
-            parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk, parts.terms.unstartable
+            parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk, alias_key, parts.terms.unstartable
         )
         guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
