@@ -153,3 +153,18 @@ def test_places_in_the_order_are_kept_among_devices_held_for_documents_too(name:
     alias = aliases_for(world, KEY).job(name)
     document = declared_holder("maintenance")
     assert (name < document) == (alias < document)
+
+
+def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
+    """What is new in a job, or in flight, is not published before somebody has decided how."""
+    hidden = {"name", "user", "spec"}
+    carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
+    assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at"}
+    left_out_or_hidden = {"command", "env", "secrets", "depends_on", "array", "data"}
+    assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {
+        "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type",
+        "idle_limit", "retry_policy", "time_limit_warning", "stuck", "terminal",
+    }  # fmt: skip
+    renamed_in_flight = {"intents", "reservations", "aging", "history", "counters"}
+    without_names = {"usage", "durations", "convergence", "repartitions"}
+    assert set(InFlight.__struct_fields__) == renamed_in_flight | without_names
