@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.exits import Exit
-from reconciler.cli.output import CommandFailedError
+from reconciler.cli.output import CommandFailedError, printable
 from reconciler.cli.times import span
 from reconciler.documents.clusters import ClusterNotChosenError, chosen, clusters_of
 from reconciler.documents.files import Files, is_document, read_folder
@@ -44,16 +44,16 @@ def read_snapshot_file(path: Path) -> Snapshot:
         raise unreadable(error, path) from error
 
 
-def young_enough(snapshot: Snapshot, path: Path, most: Duration | None, now: Instant) -> Snapshot:
-    """The snapshot of a file, unless it is older than asked for; without a limit, its age is told on stderr."""
+def young_enough(snapshot: Snapshot, path: Path | None, most: Duration | None, now: Instant) -> Snapshot:
+    """The snapshot, unless it is older than asked for. `path`: its file, whose age is told on stderr without a limit."""
     age = Duration(max(0, now - snapshot.time))
     told = f"the snapshot is {span(age)} old, of {snapshot.time}"
-    if most is None:
-        click.echo(f"note: {path}: {told}", err=True)
-    elif age > most:
-        fix = "Export it again: quorate snapshot export."
+    if most is not None and age > most:
+        fix = "Export it again: quorate snapshot export." if path else "See `quorate status`: no round is decided."
         message = f"{told}; at most {most} is allowed"
-        raise CommandFailedError(message, place=str(path), fix=fix, exit_code=Exit.STALE_PLAN)
+        raise CommandFailedError(message, place=str(path or "the server"), fix=fix, exit_code=Exit.STALE_PLAN)
+    if most is None and path:
+        click.echo(f"note: {printable(str(path))}: {told}", err=True)
     return snapshot
 
 

@@ -39,7 +39,7 @@ from solver.world.snapshot import Snapshot
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The cluster and its jobs from a file; without it, from the server.",
 )
-@click.option("--max-snapshot-age", type=DurationParam(), help="Refuse a --snapshot that is older; for example 15m.")
+@click.option("--max-snapshot-age", type=DurationParam(), help="Refuse a snapshot that is older; for example 15m.")
 @server_option
 @cluster_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the review as JSON to a file too.")
@@ -104,9 +104,11 @@ def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Si
 
 def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | None) -> Snapshot:
     if snapshot_file:
-        return young_enough(read_snapshot_file(snapshot_file), snapshot_file, most, SystemClock().now())
-    with connected(server) as client:
-        return client.snapshot()
+        found = read_snapshot_file(snapshot_file)
+    else:
+        with connected(server) as client:
+            found = client.snapshot()
+    return young_enough(found, snapshot_file, most, SystemClock().now())
 
 
 def _write(found: Review, out: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.api.serve import ApiServer
 from reconciler.cli.inputs import read_policies
 from solver.plan.plan import Bind
 from solver.solve import solve
@@ -219,3 +220,13 @@ def test_a_snapshot_that_is_too_old_is_refused(
     refused = quorate(*arguments, "--max-snapshot-age", "15m")
     assert (refused.exit_code, refused.out) == (4, "")
     assert refused.err == f"error: {told}; at most 15m is allowed\n  Export it again: quorate snapshot export.\n"
+
+
+def test_a_server_that_decides_no_rounds_has_an_old_snapshot(
+    quorate: Quorate, repository: Origin, at_server: ApiServer, now: Now
+) -> None:
+    now.advance(3600)
+    arguments = ("plan", "--repo", str(repository.folder), "--head", "main", "--server", at_server.url)
+    assert quorate(*arguments)[0::2] == (0, "")
+    refused = quorate(*arguments, "--max-snapshot-age", "15m")
+    assert (refused.exit_code, "the snapshot is 1h old" in refused.err) == (4, True)
