@@ -175,6 +175,19 @@ def test_a_broken_guardrail_is_refused_in_every_format(
     assert quorate("plan", *arguments, "--detailed-exitcode").exit_code == 5
 
 
+def test_each_cluster_has_a_comment_of_its_own(
+    quorate: Quorate, repository: Origin, snapshot_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.cli.plan.review", lambda *_: moved_quota())
+    files = {f"cluster-state/{name}/pool.yaml": FILES["cluster-state/pool.yaml"] for name in ("eu-1", "us-1")}
+    repository.git("rm", "--quiet", "cluster-state/pool.yaml")
+    repository.commit(files)
+    repository.git("branch", "--force", "base")
+    arguments = ("--repo", str(repository.folder), "--base", "base", "--snapshot", str(snapshot_file))
+    ran = quorate("plan", *arguments, "-o", "markdown", "--cluster", "eu-1")
+    assert ran.out.startswith("<!-- quorate:plan:v1 eu-1 -->\n")
+
+
 def test_a_comment_is_no_change(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
     _change(repository, "    # Of 32 in all.\n", "")
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file), "--detailed-exitcode")
