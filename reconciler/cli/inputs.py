@@ -15,7 +15,7 @@ from solver.world.snapshot import Snapshot
 def read_policies(path: Path) -> Compiled:
     """The policy at a path: a repository, its folder `policies` (read with the inventory beside it), or any folder of documents."""
     try:
-        return read_repository(_files(path)).checked()
+        return read_repository(policy_files(path)).checked()
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID) from error
     except OSError as error:
@@ -47,7 +47,8 @@ def unreadable(error: OSError, path: Path) -> CommandFailedError:
     return CommandFailedError(error.strerror or str(error), place=str(error.filename or path))
 
 
-def _files(path: Path) -> Files:
+def policy_files(path: Path) -> Files:
+    """The files of such a policy. Raises OSError, CommandFailedError."""
     if (path / "policies").is_dir():
         return read_folder(path)
     if path.resolve().name == "policies":

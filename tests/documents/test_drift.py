@@ -17,6 +17,7 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.jobs.pipelines import PipelineSpec
+from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
 from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
@@ -40,6 +41,7 @@ INTERNAL = {
     RetryPolicy: {"name", "origin"},
     AccessPolicy: {"origin"},
     AlertPolicy: {"name", "origin"},
+    PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -69,6 +71,7 @@ SPECS = {
     "RetryPolicy": RetryPolicy,
     "AccessPolicy": AccessPolicy,
     "AlertPolicy": AlertPolicy,
+    "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,

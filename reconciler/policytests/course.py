@@ -1,0 +1,107 @@
+"""What became of every job of a policy test, and what queues held when: gathered round by round."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from reconciler.policytests.staged import Moment
+from solver.plan.plan import Bind, Evict, Inadmissible, Shrink, Verdict, Waits
+from solver.rules.policy import Policy
+from solver.rules.tree import QueueTree
+from solver.world.cluster import GpuType, Node, NodeName
+from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+
+Held = dict[tuple[QueueName, GpuType], int]
+"""Milli-GPUs by queue and type."""
+
+
+@dataclass(slots=True)
+class Story:
+    """How one job fared. `held`: what it held after each round in which it was there, from its first start on."""
+
+    job: Job
+    ran_already: bool
+    starts: list[tuple[Instant, tuple[TaskPlacement, ...]]] = field(default_factory=list)
+    asked: list[tuple[Instant, Evict | Shrink]] = field(default_factory=list)
+    verdicts: list[tuple[Instant, Verdict]] = field(default_factory=list)
+    held: list[tuple[Instant, MilliGpu]] = field(default_factory=list)
+
+    @property
+    def blocked(self) -> list[tuple[Instant, Waits | Inadmissible]]:
+        """The verdicts that kept it from starting."""
+        return [(at, verdict) for at, verdict in self.verdicts if isinstance(verdict, Waits | Inadmissible)]
+
+
+@dataclass(slots=True)
+class Course:
+    """Everything that statements are about. `ends`: until when the test looks."""
+
+    policy: Policy
+    nodes: tuple[Node, ...]
+    begins: Instant
+    ends: Instant
+    stories: dict[JobName, Story] = field(default_factory=dict)
+    held: list[tuple[Instant, Held]] = field(default_factory=list)
+
+    def follow(self, moment: Moment) -> None:
+        """One more round."""
+        for job in moment.snapshot.jobs:
+            if job.name not in self.stories:
+                self.stories[job.name] = Story(job, ran_already=job.phase == "running")
+        if moment.plan is not None:
+            for verdict in moment.plan.verdicts:
+                self.stories[verdict.job].verdicts.append((moment.at, verdict))
+            for step in moment.plan.steps:
+                if isinstance(step, Bind):
+                    self.stories[step.job].starts.append((moment.at, step.tasks))
+                elif isinstance(step, Evict | Shrink):
+                    self.stories[step.job].asked.append((moment.at, step))
+        for name, job in moment.jobs.items():
+            story = self.stories[name]
+            if story.ran_already or story.starts:
+                story.held.append((moment.at, MilliGpu(sum(task.gpus for task in job.placement))))
+        self.held.append((moment.at, self._held(moment)))
+
+    def _held(self, moment: Moment) -> Held:
+        types = {node.name: node.gpu_type for node in self.nodes}
+        held: Held = defaultdict(int)
+        for job in moment.jobs.values():
+            for task in job.placement:
+                held[job.spec.queue, types[task.node]] += task.gpus
+        return dict(held)
+
+    def since_begin(self, at: Instant) -> Duration:
+        """An instant as people read it in a test: the time since it began."""
+        return Duration(at - self.begins)
+
+    def leaves_below(self, queue: QueueName) -> frozenset[QueueName]:
+        """The queue, and every queue below it."""
+        tree = QueueTree.of(self.policy)
+        return frozenset(known.name for known in self.policy.queues if queue in tree.path(known.name))
+
+    def held_by(self, queue: QueueName | None, gpu_type: GpuType | None, held: Held) -> MilliGpu:
+        """What a queue and those below it held; None: all queues, all types."""
+        within = None if queue is None else self.leaves_below(queue)
+        return MilliGpu(
+            sum(
+                milli
+                for (owner, owned), milli in held.items()
+                if (within is None or owner in within) and (gpu_type is None or owned == gpu_type)
+            )
+        )
+
+    def spans(self, after: Duration) -> Iterator[tuple[Instant, int, Held]]:
+        """Each stretch in which nobody's hold changed, from `after` to the end: its first instant, its length in ms."""
+        first = self.begins.after(after)
+        following = [at for at, _ in self.held[1:]] + [self.ends]
+        for (at, held), until in zip(self.held, following, strict=True):
+            start = max(at, first)
+            if until > start or (until == start == self.ends):
+                yield start, until - start, held
+
+    def node(self, name: NodeName) -> Node:
+        """The node of that name."""
+        return next(node for node in self.nodes if node.name == name)
