@@ -14,6 +14,7 @@ from solver.world.cluster import GpuType, Node, NodeName
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
+_UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1_000}
 Held = dict[tuple[QueueName, GpuType], int]
 """Milli-GPUs by queue and type."""
 
@@ -73,9 +74,9 @@ class Course:
                 held[job.spec.queue, types[task.node]] += task.gpus
         return dict(held)
 
-    def since_begin(self, at: Instant) -> Duration:
+    def since_begin(self, at: Instant) -> str:
         """An instant as people read it in a test: the time since it began."""
-        return Duration(at - self.begins)
+        return spelled(at - self.begins)
 
     def leaves_below(self, queue: QueueName) -> frozenset[QueueName]:
         """The queue, and every queue below it."""
@@ -105,3 +106,12 @@ class Course:
     def node(self, name: NodeName) -> Node:
         """The node of that name."""
         return next(node for node in self.nodes if node.name == name)
+
+
+def spelled(milliseconds: int) -> str:
+    """Like `1h30s`, as it may be written in a test; whole seconds."""
+    written = ""
+    for unit, size in _UNITS_MS.items():
+        count, milliseconds = divmod(milliseconds, size)
+        written += f"{count}{unit}" if count else ""
+    return written or "0s"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from reconciler.policytests.course import Course, Story
+from reconciler.policytests.course import Course, Story, spelled
 from reconciler.policytests.document import Must, PolicyTest, Statement
 from reconciler.policytests.holdings import hold, share
 from reconciler.policytests.told import instead, left, told, why_not
 from solver.plan.plan import Evict, Inadmissible, Shrink, Waits
-from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.workload import JobName, TaskPlacement
 
 _SHOWN_MAX = 3
@@ -53,9 +53,8 @@ def _of_jobs(index: int, statement: Statement, test: PolicyTest, course: Course)
         return
     count = f"{len(findings)} of {len(stories)} jobs: " if len(stories) > 1 else ""
     rest = f"; and {len(findings) - _SHOWN_MAX} more" if len(findings) > _SHOWN_MAX else ""
-    shown = findings[:_SHOWN_MAX]
-    whys = dict.fromkeys(found.why for found in shown if found.why)
-    yield Broken(index, f"{count}{'; '.join(found.message for found in shown)}{rest}", "\n".join(whys))
+    shown = "; ".join(found.message for found in findings[:_SHOWN_MAX])
+    yield Broken(index, f"{count}{shown}{rest}", findings[0].why)
 
 
 def _about(statement: Statement, test: PolicyTest, course: Course) -> Iterator[Story]:
@@ -84,10 +83,10 @@ def _start(statement: Statement, story: Story, course: Course, test: PolicyTest)
         return _Said(f"{name} never starts: {instead(story, course)}", told(story, course))
     at, tasks = story.starts[0]
     # Before the first round nobody can start: who has waited already is counted from there.
-    waited = Duration(at - max(story.job.submitted_at, course.begins))
+    waited = at - max(story.job.submitted_at, course.begins)
     if statement.within is not None:
         if waited > statement.within:
-            late = f"{name} starts only {waited} after its submission, at {course.since_begin(at)}"
+            late = f"{name} starts only {spelled(waited)} after its submission, at {course.since_begin(at)}"
             return _Said(f"{late}; within {statement.within} was asked", told(story, course, until=at))
     elif statement.before is None and at != story.verdicts[0][0]:
         return _Said(f"{name} does not start at once but at {course.since_begin(at)}", told(story, course, until=at))
