@@ -17,8 +17,17 @@ from solver.world.cluster import NodeName
 from solver.world.workload import JobName
 
 _Test = Declared[PolicyTest]
-_CLUSTER_JOBS_MAX = 10_000
+_JOBS_MAX = 10_000
 """Of one test. Its rounds are held while somebody waits for them."""
+
+_UNKNOWN = {
+    "Queue": "unknown-queue",
+    "PriorityClass": "unknown-priority-class",
+    "GPU type": "unknown-gpu-type",
+    "node": "unknown-node",
+    "job": "unknown-job",
+}
+"""The code of a name that nobody has, by what it should be of."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,7 @@ def _with_own_pools(test: PolicyTest, names: Names) -> Names:
 
 def _unknown(test: _Test, at: Path, what: str, name: str | None, known: Collection[str] | None) -> Iterator[Problem]:
     if name and known is not None and name not in known:
-        code = f"unknown-{what.lower().replace(' ', '-')}"
-        yield test.problem(at, code, f"there is no {what} {name}", did_you_mean(name, known))
+        yield test.problem(at, _UNKNOWN[what], f"there is no {what} {name}", did_you_mean(name, known))
 
 
 def _pool_problems(test: _Test) -> Iterator[Problem]:
@@ -101,8 +109,8 @@ def _job_names(test: PolicyTest) -> dict[JobName, GivenJob]:
 def _job_problems(test: _Test, names: Names) -> Iterator[Problem]:
     seen: set[JobName] = set()
     jobs = test.value.given.jobs
-    if sum(job.count for job in jobs) > _CLUSTER_JOBS_MAX:
-        message = f"these are {sum(job.count for job in jobs)} jobs, at most {_CLUSTER_JOBS_MAX} are possible"
+    if sum(job.count for job in jobs) > _JOBS_MAX:
+        message = f"these are {sum(job.count for job in jobs)} jobs, at most {_JOBS_MAX} are possible"
         yield test.problem(("spec", "given", "jobs"), "too-many-jobs", message, "Lower a count.")
     for index, job in enumerate(jobs):
         at: Path = ("spec", "given", "jobs", index)
