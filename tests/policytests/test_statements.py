@@ -68,6 +68,7 @@ STATEMENTS = [
             "job: mine, must: wait, because: awaits-release": "",
             "job: lent-4, must: leave, by: reclaim, beneficiary: mine, within: 10m": "",
             "job: lent-1, must: stay": "",
+            "job: mine-1, must: start, before: mine-2": "mine-2 starts at 10m30s, mine-1 at 10m30s",
             "job: lent-1, must: keep, atLeast: 8": "",
             "queue: b, must: hold, gpuType: H100, atLeast: 16, atMost: 16": "",
             "queue: b, must: hold, atLeast: 16, after: 0s": "",
@@ -164,6 +165,12 @@ def test_why_it_waits_is_told_with_its_place_in_git() -> None:
     (failure,) = conducted(FULL, "job: more, must: start").failures
     told = "at 0s more was told: quota-max: queue a holds 24 of max 24 H100 (policies/a.yaml:4); this job needs 8"
     assert failure.message.splitlines()[1] == told
+
+
+def test_who_has_waited_longer_comes_first() -> None:
+    alike = "queue: b, gpus: 8, replicas: 4, gpuTypes: [H100], runsFor: 1h"
+    jobs = f"[{{name: a-new, {alike}}}, {{name: old, {alike}, waited: 1h}}]"
+    assert conducted(jobs, "job: old, must: start", "job: a-new, must: wait").failures == ()
 
 
 def test_a_gang_whose_node_is_lost_starts_anew_elsewhere() -> None:
