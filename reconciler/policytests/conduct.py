@@ -57,10 +57,9 @@ def conduct(test: Declared[PolicyTest], compiled: Compiled, optimiser: Optimiser
 
 
 def _judged(test: Declared[PolicyTest], world: World, policy: Policy, optimiser: Optimiser | None) -> PolicyTestResult:
-    until = world.begins.after(test.value.lasts)
-    course = Course(policy, world.nodes, world.begins, until)
+    course = Course.of(world, policy, test.value.lasts)
     rounds = 0
-    for moment in Staged.of(world, test.value.events, policy, optimiser).moments(world.arriving, until):
+    for moment in Staged.of(world, test.value.events, policy, optimiser).moments(world.arriving, course.ends):
         if moment.plan is not None:
             rounds += 1
             found = violations(moment.snapshot, policy, moment.plan)

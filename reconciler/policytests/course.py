@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reconciler.policytests.staged import Moment
+from reconciler.policytests.world import World
 from solver.plan.plan import Bind, Evict, Inadmissible, Shrink, Verdict, Waits
 from solver.rules.policy import Policy
 from solver.rules.tree import QueueTree
@@ -41,11 +42,18 @@ class Course:
     """Everything that statements are about. `ends`: until when the test looks."""
 
     policy: Policy
-    nodes: tuple[Node, ...]
+    tree: QueueTree
+    nodes: dict[NodeName, Node]
     begins: Instant
     ends: Instant
     stories: dict[JobName, Story] = field(default_factory=dict)
     held: list[tuple[Instant, Held]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, world: World, policy: Policy, lasts: Duration) -> Course:
+        """One in which nothing has happened yet."""
+        nodes = {node.name: node for node in world.nodes}
+        return cls(policy, QueueTree.of(policy), nodes, world.begins, world.begins.after(lasts))
 
     def follow(self, moment: Moment) -> None:
         """One more round."""
@@ -67,11 +75,10 @@ class Course:
         self.held.append((moment.at, self._held(moment)))
 
     def _held(self, moment: Moment) -> Held:
-        types = {node.name: node.gpu_type for node in self.nodes}
         held: Held = defaultdict(int)
         for job in moment.jobs.values():
             for task in job.placement:
-                held[job.spec.queue, types[task.node]] += task.gpus
+                held[job.spec.queue, self.nodes[task.node].gpu_type] += task.gpus
         return dict(held)
 
     def since_begin(self, at: Instant) -> str:
@@ -80,8 +87,7 @@ class Course:
 
     def leaves_below(self, queue: QueueName) -> frozenset[QueueName]:
         """The queue, and every queue below it."""
-        tree = QueueTree.of(self.policy)
-        return frozenset(known.name for known in self.policy.queues if queue in tree.path(known.name))
+        return frozenset(known for known in self.tree.by_name if queue in self.tree.path(known))
 
     def held_by(self, queue: QueueName | None, gpu_type: GpuType | None, held: Held) -> MilliGpu:
         """What a queue and those below it held; None: all queues, all types."""
@@ -102,10 +108,6 @@ class Course:
             start = max(at, first)
             if until > start or (until == start == self.ends):
                 yield start, until - start, held
-
-    def node(self, name: NodeName) -> Node:
-        """The node of that name."""
-        return next(node for node in self.nodes if node.name == name)
 
 
 def spelled(milliseconds: int) -> str:

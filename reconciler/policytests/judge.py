@@ -104,7 +104,7 @@ def _before(statement: Statement, at: Instant, story: Story, course: Course, tes
 
 
 def _where(statement: Statement, name: JobName, tasks: tuple[TaskPlacement, ...], course: Course) -> _Said | None:
-    nodes = [course.node(task.node) for task in tasks]
+    nodes = [course.nodes[task.node] for task in tasks]
     types = {node.gpu_type for node, task in zip(nodes, tasks, strict=True) if task.devices}
     if statement.gpu_type is not None and types != {statement.gpu_type}:
         return _Said(f"{name} starts on {' and '.join(sorted(types)) or 'no GPUs'}, not on {statement.gpu_type}")
