@@ -14,11 +14,14 @@ from reconciler.documents.statements import statement_problems
 from reconciler.policytests.document import GivenJob, PolicyTest
 from solver.rules.policy import Queue
 from solver.world.cluster import NodeName
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
 
 _Test = Declared[PolicyTest]
 _JOBS_MAX = 10_000
-"""Of one test. Its rounds are held while somebody waits for them."""
+_NODES_MAX = 10_000
+_LASTS_MAX = Duration(90 * 86_400_000)
+"""Of one test. Its rounds are held while somebody waits for them, perhaps for a pull request of a stranger."""
 
 _UNKNOWN = {
     "Queue": "unknown-queue",
@@ -58,6 +61,10 @@ def names_of(
 def policy_test_problems(tests: Iterable[_Test], names: Names) -> Iterator[Problem]:
     """Everything that their schema can't say."""
     for test in tests:
+        too_large = list(_too_large(test))
+        yield from too_large
+        if too_large:
+            continue  # Its names are not even written out.
         own = _with_own_pools(test.value, names)
         yield from _pool_problems(test)
         yield from _job_problems(test, own)
@@ -74,6 +81,22 @@ def policy_test_problems(tests: Iterable[_Test], names: Names) -> Iterator[Probl
             yield from _unknown(test, (*at, "queue"), "Queue", statement.queue, own.queues)
             yield from _unknown(test, (*at, "priorityClass"), "PriorityClass", statement.priority_class, own.classes)
             yield from _unknown(test, (*at, "gpuType"), "GPU type", statement.gpu_type, own.gpu_types)
+
+
+def _too_large(test: _Test) -> Iterator[Problem]:
+    """What would take longer to try than anybody waits."""
+    given = test.value.given
+    for what, count, most in (
+        ("jobs", sum(job.count for job in given.jobs), _JOBS_MAX),
+        ("nodes", sum(pool.nodes for pool in given.pools), _NODES_MAX),
+    ):
+        if count > most:
+            at: Path = ("spec", "given", "jobs" if what == "jobs" else "pools")
+            message = f"these are {count} {what}, at most {most} are possible"
+            yield test.problem(at, f"too-many-{what}", message, "Lower a count.")
+    if test.value.lasts > _LASTS_MAX:
+        message = f"the test lasts {test.value.lasts}, at most {_LASTS_MAX} are possible"
+        yield test.problem(("spec", "for"), "too-long", message, "Let less time pass.")
 
 
 def _with_own_pools(test: PolicyTest, names: Names) -> Names:
@@ -109,9 +132,6 @@ def _job_names(test: PolicyTest) -> dict[JobName, GivenJob]:
 def _job_problems(test: _Test, names: Names) -> Iterator[Problem]:
     seen: set[JobName] = set()
     jobs = test.value.given.jobs
-    if sum(job.count for job in jobs) > _JOBS_MAX:
-        message = f"these are {sum(job.count for job in jobs)} jobs, at most {_JOBS_MAX} are possible"
-        yield test.problem(("spec", "given", "jobs"), "too-many-jobs", message, "Lower a count.")
     for index, job in enumerate(jobs):
         at: Path = ("spec", "given", "jobs", index)
         own = {job.name, *job.names}

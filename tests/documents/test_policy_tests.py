@@ -106,6 +106,17 @@ def test_problems_of_events_are_found_in_their_place(more: str, column: int, cod
     assert found(policy_test(late, more=more)) == [(f"tests/t.yaml:6:{column}", code)]
 
 
+def test_what_would_take_too_long_is_refused_before_anybody_counts() -> None:
+    jobs = ", ".join(f"{{name: j{number}, queue: gone, gpus: 1, count: 1000}}" for number in range(11))
+    assert found(policy_test(jobs, more="for: 9999w")) == [
+        ("tests/t.yaml:6:8", "too-long"),
+        ("tests/t.yaml:8:11", "too-many-jobs"),
+    ]
+    pools = ", ".join(f"{{name: p{number}, nodes: 10000}}" for number in range(2))
+    text = policy_test().replace("  given:\n", f"  given:\n    pools: [{pools}]\n")
+    assert found(text) == [("tests/t.yaml:8:12", "too-many-nodes")]
+
+
 def test_the_nearest_reason_and_job_are_offered() -> None:
     statements = "{job: jj, must: start}, {job: j, must: wait, because: quota-mx}"
     problems = reading(REPOSITORY | {"policies/tests/t.yaml": policy_test(then=statements)}).problems
