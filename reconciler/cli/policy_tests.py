@@ -12,8 +12,10 @@ import click
 import msgspec
 
 from reconciler.cli.exits import Exit
-from reconciler.cli.inputs import invalid, policy_files, unreadable
+from reconciler.cli.inputs import invalid, one_cluster, policy_files, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
+from reconciler.cli.params import cluster_option
+from reconciler.documents.clusters import clusters_of
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import InvalidDocumentsError, did_you_mean
 from reconciler.documents.repository import Compiled, Reading, read_repository
@@ -28,15 +30,16 @@ _FOLDER = "policies/tests/"
 @click.command(short_help="Run the policy's own tests.")
 @click.argument("path", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-k", "--name", "wanted", metavar="NAME", help="Only tests whose name has NAME in it.")
+@cluster_option
 @output_option("text", "json", "junit")
 @click.pass_context
-def test(ctx: click.Context, path: Path, wanted: str | None, output: str) -> None:
+def test(ctx: click.Context, path: Path, wanted: str | None, cluster: str | None, output: str) -> None:
     """Run the PolicyTests of the policy repository at PATH: given a cluster and jobs, its policy must do that.
 
     Rounds are held as in production, with the same solve, and every plan is judged by the independent checker. Exits
     with 1 if a test fails, with 3 if the policy is invalid.
     """
-    reading = _read(path)
+    reading = _read(path, cluster)
     report = _report(_chosen(reading, path, wanted), reading.checked())
     if output == "json":
         print_json(report)
@@ -47,9 +50,10 @@ def test(ctx: click.Context, path: Path, wanted: str | None, output: str) -> Non
     ctx.exit(Exit.OK if report.passed else Exit.ERROR)
 
 
-def _read(path: Path) -> Reading:
+def _read(path: Path, cluster: str | None) -> Reading:
     try:
-        reading = read_repository(policy_files(path))
+        files = policy_files(path)
+        reading = read_repository(files, one_cluster(clusters_of(files), cluster, str(path)))
         reading.checked()
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID) from error

@@ -70,3 +70,20 @@ def test_an_invalid_policy_is_tested_by_nobody(quorate: Quorate, repository: Pat
     ran = quorate("test", str(repository))
     assert ran.exit_code == 1
     assert "there are no policy tests" in ran.err
+
+
+def test_of_several_clusters_one_is_tested(quorate: Quorate, repository: Path) -> None:
+    machines = (repository / "cluster-state" / "machines.yaml").read_text()
+    (repository / "cluster-state" / "machines.yaml").unlink()
+    for cluster, nodes in (("east", 2), ("west", 3)):
+        (repository / "cluster-state" / cluster).mkdir()
+        text = machines.replace("count: 2", f"count: {nodes}")
+        (repository / "cluster-state" / cluster / "machines.yaml").write_text(text)
+    own = repository / "clusters" / "west" / "policies" / "tests"
+    own.mkdir(parents=True)
+    test = (repository / "policies" / "tests" / "ceilings.yaml").read_text()
+    (own / "ceilings.yaml").write_text(test.replace("count: 3", "count: 2"))
+    assert quorate("validate", str(repository)) == (0, "valid\n", "")
+    assert quorate("test", str(repository), "-k", "ceiling").exit_code == 64
+    assert quorate("test", str(repository), "-k", "ceiling", "--cluster", "east").exit_code == 1
+    assert quorate("test", str(repository), "-k", "ceiling", "--cluster", "west").exit_code == 0
