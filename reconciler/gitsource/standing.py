@@ -71,7 +71,7 @@ class StandingPolicy:
         return self._status
 
     def _reconciled(self) -> PolicyStatus:
-        if not self._attempted:
+        if self._status.truth.reason == "NotFetchedYet":
             self._status = self._stating("Reconciling", Held("Fetching", f"{self._branch} is being fetched"))
         commit = self._mirror.fetch(self._branch)
         self._attempted = commit

@@ -158,6 +158,31 @@ def test_a_deleted_branch_stops_nothing(origin: Origin, standing: StandingPolicy
     assert weight(standing) == 1
 
 
+def test_a_repository_without_its_past_is_not_followed(
+    origin: Origin, standing: StandingPolicy, tmp_path: Path
+) -> None:
+    good = standing.reconcile().last_applied_revision
+    for changed in (2, 3):
+        origin.commit({"policies/team.yaml": QUEUE % changed})
+    shallow = tmp_path / "shallow"
+    origin.git("clone", "--quiet", "--depth=1", origin.folder.as_uri(), str(shallow))
+    followed = StandingPolicy(Mirror(tmp_path / "mirror", str(shallow)), "main")
+
+    status = followed.reconcile()
+
+    assert not status.condition("Ready").status
+    assert (status.last_applied_revision, weight(followed)) == (good, 1)
+
+
+def test_moving_back_is_a_rewrite(origin: Origin, standing: StandingPolicy) -> None:
+    origin.commit({"policies/team.yaml": QUEUE % 2})
+    standing.reconcile()
+    origin.git("reset", "--quiet", "--hard", "HEAD~1")
+
+    assert true_condition(standing.reconcile()) == ("Stalled", "HistoryRewritten")
+    assert weight(standing) == 2
+
+
 def test_locks_of_a_killed_git_are_cleared(origin: Origin, standing: StandingPolicy, tmp_path: Path) -> None:
     standing.reconcile()
     origin.commit({"policies/team.yaml": QUEUE % 4})

@@ -13,10 +13,12 @@ from structlog.testing import capture_logs
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
 from reconciler.api.following import Following
+from reconciler.api.payloads import SUSPENDED
 from reconciler.api.problems import NotReadyError
 from reconciler.backends.local.terms import Terms
 from reconciler.control import NoPolicyError
 from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.record import Suspension
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
 from reconciler.runner import LoopStatus, Runner
@@ -103,6 +105,10 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         assert {each.type: each.status for each in status.conditions} == {
             "Ready": False, "Reconciling": True, "Stalled": False, "Leading": False
         }  # fmt: skip
+        asked = Suspension(author="ada", why="moving", at=site.clock.now())
+        site.store.following.suspend(asked)
+        (suspended,) = (each for each in services.status().conditions if each.type == SUSPENDED)
+        assert (suspended.status, suspended.message) == (True, str(asked))
 
 
 def test_the_loop_is_reported_when_its_condition_changes() -> None:
