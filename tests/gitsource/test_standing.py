@@ -170,7 +170,7 @@ def test_a_repository_without_its_past_is_not_followed(
 
     status = followed.reconcile()
 
-    assert not status.condition("Ready").status
+    assert true_condition(status) == ("Stalled", "SourceUnusable")
     assert (status.last_applied_revision, weight(followed)) == (good, 1)
 
 
