@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "attach": Subcommand("reconciler.cli.attach:attach", "Attach to the terminal of a job."),
     "wait": Subcommand("reconciler.cli.wait:wait", "Wait until jobs run or have ended."),
     "cancel": Subcommand("reconciler.cli.verbs:cancel", "Ask for jobs to end."),
-    "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold, until they are resumed."),
+    "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold until resumed."),
     "resume": Subcommand("reconciler.cli.verbs:resume", "Let suspended jobs go on."),
     "requeue": Subcommand("reconciler.cli.verbs:requeue", "Let running jobs begin anew."),
     "top": Subcommand("reconciler.cli.top:top", "Show what runs, how far it is and what it uses."),

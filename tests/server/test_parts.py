@@ -105,10 +105,10 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         assert {each.type: each.status for each in status.conditions} == {
             "Ready": False, "Reconciling": True, "Stalled": False, "Leading": False
         }  # fmt: skip
-        asked = Suspension(author="ada", why="moving", at=site.clock.now())
-        site.store.following.suspend(asked)
+        begun = Suspension(author="ada", why="moving", at=site.clock.now())
+        site.store.following.suspend(begun)
         (suspended,) = (each for each in services.status().conditions if each.type == SUSPENDED)
-        assert (suspended.status, suspended.message) == (True, str(asked))
+        assert (suspended.status, suspended.message) == (True, str(begun))
 
 
 def test_the_loop_is_reported_when_its_condition_changes() -> None:
