@@ -38,6 +38,7 @@ def services_of(
     metrics: Metrics,
     alerts: AlertDesk,
     following: Following,
+    alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
 ) -> Services:
     """Everything the API needs."""
@@ -61,6 +62,7 @@ def services_of(
         watch.operations,
         alerts,
         following,
+        alias_key,
         watch.access,
         unstartable,
         plane.terminals,

@@ -108,6 +108,7 @@ class Site:
             following=Following(
                 "main", self.store.following, lambda: self.told, self.look, lambda: None, self.webhook_secret
             ),
+            alias_key="k" * 43,
             access=lambda: self.access,
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )

@@ -240,7 +240,7 @@ def test_if_who_may_sign_can_not_be_known_a_person_decides(site: Site, monkeypat
     site.required()
     commit(site.origin, OTHER)
     # A later version finds the revision in force invalid.
-    monkeypatch.setattr("reconciler.gitsource.standing.read_repository", lambda _: Reading((SPOILED,), None))
+    monkeypatch.setattr("reconciler.gitsource.standing.read_repository", lambda *_: Reading((SPOILED,), None))
     standing = site.follow()
     assert standing.status().truth.reason == "AppliedPolicyInvalid"
     status = standing.reconcile()

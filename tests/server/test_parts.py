@@ -93,7 +93,9 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
         desk = AlertDesk(site.store.alerts, Sender(tmp_path, site.clock))
         following = Following("main", site.store.following, standing.status, lambda: Instant(1), lambda: None)
-        services = services_of(site.only_plane, standing, runner, Metrics(), desk, following, Terms().unstartable)
+        services = services_of(
+            site.only_plane, standing, runner, Metrics(), desk, following, "k" * 43, Terms().unstartable
+        )
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()
