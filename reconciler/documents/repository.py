@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -19,28 +19,38 @@ from reconciler.documents.clusters import (
     files_for,
     layout_problems,
 )
+from reconciler.documents.declared import Declared
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
+from reconciler.documents.policy_tests import names_of, policy_test_problems
 from reconciler.documents.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
+from reconciler.documents.topology import TopologySpec
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
+from reconciler.policytests.document import PolicyTest
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a repository says: the policy, the declared nodes sorted by name, and the rules that rounds do not read."""
+    """What a repository says: the policy, the declared nodes sorted by name, and the rules that rounds do not read.
+
+    `topologies`: the Topology documents by name, as they are written. `places`: where each document stands (`file:line`), by
+    `Kind name`; for messages only.
+    """
 
     policy: Policy
     nodes: tuple[Node, ...]
     operations: Operations
+    topologies: Mapping[str, TopologySpec] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[Policy, tuple[Node, ...], Operations]:
@@ -50,10 +60,14 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Reading:
-    """What came of reading a repository. Problems are sorted by place; `compiled` is None where one is an error."""
+    """What came of reading a repository. Problems are sorted by place; `compiled` is None where one is an error.
+
+    `tests`, sorted by name, are no part of the policy: they say of it what must hold.
+    """
 
     problems: tuple[Problem, ...]
     compiled: Compiled | None
+    tests: tuple[Declared[PolicyTest], ...] = ()
 
     def checked(self) -> Compiled:
         """The compiled policy; raises InvalidDocumentsError where there is none."""
@@ -69,8 +83,9 @@ def read_repository(files: Files, cluster: str | None = None) -> Reading:
     except ClusterNotChosenError as error:
         return Reading((problem_at(INVENTORY, START, "which-cluster", str(error), error.fix),), None)
     problems = tuple(sorted({*layout_problems(files), *found.problems, *_problems_together(found)}))
-    valid = all(problem.severity == "warning" for problem in problems)
-    return Reading(problems, _compile(found) if valid else None)
+    valid = all(problem.severity != "error" for problem in problems)
+    tests = tuple(sorted(found.tests, key=lambda test: test.name))
+    return Reading(problems, _compile(found) if valid else None, tests)
 
 
 def read_clusters(files: Files) -> dict[str | None, Reading]:
@@ -111,6 +126,10 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from access_problems(found.access, found.known("Queue"))
     yield from alert_problems(found.alerts, found.known("Queue"))
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
+    names = names_of(
+        found.queues, found.known("Queue"), found.known("PriorityClass"), found.pools if complete else None
+    )
+    yield from policy_test_problems(found.tests, names)
 
 
 def _settings_problems(found: Gathered) -> Iterator[Problem]:
@@ -148,7 +167,13 @@ def _compile(found: Gathered) -> Compiled:
         mig,
         tuple(reservation.value for reservation in found.reservations),
     )
-    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)), _operations(found))
+    return Compiled(
+        policy,
+        declared_nodes(found.pools, found.topologies, fixed_layouts(mig)),
+        _operations(found),
+        {known.name: known.value for known in found.topologies},
+        {f"{kind} {name}": place for kind, places in found.names.items() for name, place in places.items()},
+    )
 
 
 def _operations(found: Gathered) -> Operations:
