@@ -30,6 +30,7 @@ from reconciler.api.payloads import (
 from reconciler.api.top import Top
 from reconciler.client_alerts import AlertCalls
 from reconciler.client_by_hand import ByHand
+from reconciler.client_following import FollowingCalls
 from reconciler.client_transport import (
     DEFAULT_PORT,
     DEFAULT_SERVER,
@@ -60,16 +61,14 @@ SILENCE_S: Final = 2.0
 
 
 class Client:
-    """Calls one server. Every method raises ServerUnreachableError, NotAuthorisedError or ApiError.
-
-    Close it, or use it as a context manager. `by_hand`: cordons, holds and boosts.
-    """
+    """Calls one server, as a context manager. Every method raises ServerUnreachableError, NotAuthorisedError or ApiError."""
 
     def __init__(self, server: str, token: str | None) -> None:
         self._transport = Transport(server, token)
         self.server = self._transport.server
         self.alerts = AlertCalls(self._transport)
         self.by_hand = ByHand(self._transport)
+        self.following = FollowingCalls(self._transport)
 
     def submit(self, name: JobName, spec: JobSpec, idempotency_key: str = "") -> JobView:
         """Submit a job; with a key, repeating it is harmless."""

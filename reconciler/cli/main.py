@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
+    "apply": Subcommand("reconciler.cli.following:apply", "Approve a policy revision that is held."),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
     "token": Subcommand("reconciler.cli.token:token", "Give a user a token for the API."),
     "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
@@ -40,7 +41,7 @@ COMMANDS: Final = {
     "attach": Subcommand("reconciler.cli.attach:attach", "Attach to the terminal of a job."),
     "wait": Subcommand("reconciler.cli.wait:wait", "Wait until jobs run or have ended."),
     "cancel": Subcommand("reconciler.cli.verbs:cancel", "Ask for jobs to end."),
-    "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold, until they are resumed."),
+    "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold until resumed."),
     "resume": Subcommand("reconciler.cli.verbs:resume", "Let suspended jobs go on."),
     "requeue": Subcommand("reconciler.cli.verbs:requeue", "Let running jobs begin anew."),
     "top": Subcommand("reconciler.cli.top:top", "Show what runs, how far it is and what it uses."),
@@ -55,6 +56,9 @@ COMMANDS: Final = {
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
     "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
     "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
+    "reconcile": Subcommand("reconciler.cli.following:reconcile", "Have the server look at Git now."),
+    "suspend-reconcile": Subcommand("reconciler.cli.following:suspend_reconcile", "Stop following Git for a while."),
+    "resume-reconcile": Subcommand("reconciler.cli.following:resume_reconcile", "Follow Git again."),
     "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
 }
 """Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""

@@ -83,7 +83,8 @@ def test_every_kind_of_document_is_described() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["checkpoints.md", "interactive.md", "jobs.md", "notifications.md", "pipelines.md", "policy.md"]
+    "page",
+    ["checkpoints.md", "following.md", "interactive.md", "jobs.md", "notifications.md", "pipelines.md", "policy.md"],
 )
 def test_the_documents_on_a_page_are_valid(page: str) -> None:
     examples = YAML.findall(doc(page))
