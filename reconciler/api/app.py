@@ -22,6 +22,8 @@ from reconciler.api.described import schemas_of
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
+from reconciler.api.history_payloads import RecordedJobList
+from reconciler.api.history_routes import HistoryRoutes
 from reconciler.api.intervention_routes import InterventionRoutes
 from reconciler.api.job_routes import JobRoutes
 from reconciler.api.payloads import (
@@ -53,8 +55,8 @@ from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     ApiProblem, CheckpointList, EventList, GroupView, Health, InterventionAsked, InterventionList, JobList, JobView,
-    NodeList, PolicyView, QueueList, RoundList, RoundRecord, SampleList, Snapshot, Status, Top, TrialList, WatchEnd, WatchStart,
-    WebhookList, WhoAmI, Why,
+    NodeList, PolicyView, QueueList, RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot, Status, Top, TrialList,
+    WatchEnd, WatchStart, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -91,6 +93,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(InterventionRoutes(services, authority).router)
     app.include_router(ClusterRoutes(services).router)
+    app.include_router(HistoryRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)

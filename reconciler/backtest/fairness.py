@@ -68,9 +68,7 @@ def alone(jobs: Sequence[Wanted], milli: int) -> list[int]:
 def within(stretches: Iterable[Stretch], milli: int) -> int:
     """What lies below a line of so many milli-GPU where stretches are put on top of each other, in milli-GPU-milliseconds."""
     changes = sorted(
-        change
-        for stretch in stretches
-        for change in ((stretch.start, stretch.milli), (stretch.end, -stretch.milli))
+        change for stretch in stretches for change in ((stretch.start, stretch.milli), (stretch.end, -stretch.milli))
     )
     total, height, since = 0, 0, 0
     for at, change in changes:

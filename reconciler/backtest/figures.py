@@ -32,7 +32,7 @@ class Spread(Document, frozen=True):
 class QueueFigures(Document, frozen=True):
     """How one queue fared. `waits`: seconds from submission to the first start.
 
-    `guaranteed`: GPUs of all types. `served`: the part of what it was owed that it got (backtest/fairness); None: it was owed nothing.
+    `guaranteed`: GPUs of all types. `served`: the part of what it was owed that it got (backtest/fairness); None: owed nothing.
     `slowdown`: finish-time fairness of its jobs; None: it has no guarantee, or no jobs with GPUs.
     """
 
@@ -47,9 +47,9 @@ class QueueFigures(Document, frozen=True):
 
 
 class ClassFigures(Document, frozen=True):
-    """How the jobs of one priority class fared ("": of none). `started_within`: seconds within which 1 %, 2 %, … of them had started.
+    """How the jobs of one priority class fared ("": of none).
 
-    It ends with the last per cent that had started by the end of the replay.
+    `started_within`: seconds within which 1 %, 2 %, … of them had started, up to the last that had by the end of the replay.
     """
 
     priority_class: str
@@ -83,7 +83,10 @@ class OverTime(Document, frozen=True):
 
 
 class FairnessFigures(Document, frozen=True):
-    """Jain's index of what queues got of what they were owed (None: nobody was owed anything), and finish-time fairness of all jobs."""
+    """Jain's index of what queues got of what they were owed, and finish-time fairness of all jobs.
+
+    None where nobody was owed anything, or no job's queue has a guarantee.
+    """
 
     jain: float | None = None
     slowdown: Spread | None = None
@@ -92,10 +95,10 @@ class FairnessFigures(Document, frozen=True):
 class EtaFigures(Document, frozen=True):
     """How good the earliest starts were that jobs were told in the first round in which they waited.
 
-    `judged`: jobs whose forecast can be judged; `undecided`: it lay beyond the end, or the job had not started by then and it is too
-    early to say; `untold`: jobs that were told none. Errors are seconds, positive where a job started later than forecast; of a job
-    that had not started by the end, at least the time that it was overdue. `started_by`: the part that had started when it was said
-    to, give or take one cadence.
+    `judged`: jobs whose forecast can be judged; `undecided`: it lay beyond the end, and they had not started by then;
+    `untold`: jobs that were told none. Errors are seconds, positive where a job started later than forecast; of a job that had
+    not started by the end, at least the time that it was overdue. `started_by`: the part that had started when it was said to,
+    give or take one cadence.
     """
 
     judged: int

@@ -11,7 +11,7 @@ from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Bind, Evict, EvictedBy, Grow, Inadmissible, Plan, Shrink, ShrunkBy, Waits
 from solver.traced import Round, Run
 from solver.world.quantities import Instant
-from solver.world.workload import JobName, QueueName, TaskPlacement
+from solver.world.workload import JobName, TaskPlacement
 
 
 class Stretch(NamedTuple):
@@ -39,7 +39,10 @@ class _Held(NamedTuple):
 
 @dataclass(slots=True)
 class Observation:
-    """Show it every round, then close it. `told`: what each job was told in the first round in which it waited before its first start."""
+    """Show it every round, then close it.
+
+    `told`: what each job was told in the first round in which it waited, if that was before its first start.
+    """
 
     stretches: dict[JobName, list[Stretch]] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
@@ -78,10 +81,12 @@ class Observation:
 
     def _note_verdicts(self, plan: Plan) -> None:
         for verdict in plan.verdicts:
-            if isinstance(verdict, Waits) and verdict.job not in self.told and verdict.job not in self._held:
-                if verdict.job not in self.stretches:
-                    self.told[verdict.job] = verdict.estimate
+            if isinstance(verdict, Waits) and not self._has_begun(verdict.job):
+                self.told.setdefault(verdict.job, verdict.estimate)
         self.never = frozenset(verdict.job for verdict in plan.verdicts if isinstance(verdict, Inadmissible))
+
+    def _has_begun(self, job: JobName) -> bool:
+        return job in self._held or job in self.stretches
 
     def _lose(self, step: Evict | Shrink, now: Instant) -> None:
         self.losses.append(Loss(now, step.job, step.means, isinstance(step, Shrink), step.lost_gpu_s))
@@ -103,5 +108,3 @@ def forecast_of(told: AnyEstimate | None) -> Instant | None:
 
 def _milli(tasks: tuple[TaskPlacement, ...]) -> int:
     return sum(task.gpus for task in tasks)
-
-

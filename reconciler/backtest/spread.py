@@ -23,10 +23,8 @@ def figure(known: Collection[float], bounds: Collection[float], percent: int) ->
     return Figure(value, any(bound <= value for bound in bounds))
 
 
-def spread(known: Collection[float], bounds: Collection[float] = ()) -> Spread | None:
-    """Mean and percentiles of values and of lower bounds; None of nothing."""
-    if not known and not bounds:
-        return None
+def spread(known: Collection[float], bounds: Collection[float] = ()) -> Spread:
+    """Mean and percentiles of values and of lower bounds, which are not both empty."""
     p50, p90, p99, most = (figure(known, bounds, percent) for percent in (50, 90, 99, 100))
     mean = Figure(fmean([*known, *bounds]), bool(bounds))
     return Spread(len(known) + len(bounds), len(known), mean, p50, p90, p99, most)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from reconciler.backtest.fairness import Wanted, alone, guaranteed_by_queue, jain, within
 from reconciler.backtest.figures import (
     ClassFigures,
     EtaFigures,
@@ -19,7 +20,6 @@ from reconciler.backtest.figures import (
     RoundFigures,
     Spread,
 )
-from reconciler.backtest.fairness import Wanted, alone, guaranteed_by_queue, jain, within
 from reconciler.backtest.observed import Observation, Stretch, forecast_of
 from reconciler.backtest.spread import figure, spread
 from solver.simulate import Replay
@@ -68,9 +68,7 @@ class Finished:
             losses=losses,
             over_time=self._over_time(),
             fairness=self._fairness(),
-            rounds=RoundFigures(
-                self.seen.stages.total(), self.seen.within_gap, dict(sorted(self.seen.stages.items()))
-            ),
+            rounds=RoundFigures(self.seen.stages.total(), self.seen.within_gap, dict(sorted(self.seen.stages.items()))),
             eta=self._eta() if self.replay.policy.scheduling.estimated_jobs else None,
             commit=commit,
             notes=notes,
@@ -116,13 +114,9 @@ class Finished:
 
     def _waits(self, jobs: Sequence[TraceJob]) -> Spread:
         """Seconds to the first start; of who has not started, until the end of the replay at least."""
-        known, bounds = list[float](), list[float]()
-        for run in map(self._run, jobs):
-            waited = run.wait_ms
-            (bounds if waited is None else known).append((self.end - run.submitted_at if waited is None else waited) / 1000)
-        found = spread(known, bounds)
-        assert found is not None, "a replay has jobs"
-        return found
+        runs = [self._run(one) for one in jobs]
+        known = [run.wait_ms / 1000 for run in runs if run.wait_ms is not None]
+        return spread(known, [(self.end - run.submitted_at) / 1000 for run in runs if run.wait_ms is None])
 
     def _queue(self, queue: QueueName, losses: Sequence[LossFigures]) -> QueueFigures:
         jobs = self._by_queue[queue]
@@ -135,7 +129,7 @@ class Finished:
             evictions=sum(loss.evictions for loss in mine),
             lost_gpu_hours=sum(loss.lost_gpu_hours for loss in mine),
             served=self._served(queue),
-            slowdown=spread(*self._slowdowns[queue]),
+            slowdown=_spread_of_any(*self._slowdowns[queue]),
         )
 
     def _served(self, queue: QueueName) -> float | None:
@@ -200,7 +194,7 @@ class Finished:
         served = [part for queue in sorted(self._by_queue) if (part := self._served(queue)) is not None]
         known = [value for of, _ in self._slowdowns.values() for value in of]
         bounds = [value for _, of in self._slowdowns.values() for value in of]
-        return FairnessFigures(jain(served), spread(known, bounds))
+        return FairnessFigures(jain(served), _spread_of_any(known, bounds))
 
     def _eta(self) -> EtaFigures:
         known, bounds, in_time = list[float](), list[float](), 0
@@ -227,3 +221,7 @@ class Finished:
             figure([abs(error) for error in known], bounds, 90),
             in_time / judged,
         )
+
+
+def _spread_of_any(known: Sequence[float], bounds: Sequence[float]) -> Spread | None:
+    return spread(known, bounds) if known or bounds else None
