@@ -10,6 +10,10 @@ from solver.world.quantities import Duration, Instant
 from solver.world.workload import QueueName
 
 
+LostBy = Literal[EvictedBy, ShrunkBy]
+"""By which of the means, or which rule, somebody lost work."""
+
+
 class Figure(Document, frozen=True):
     """A value. `at_least`: it is a lower bound, since jobs that had not come so far when the replay ended have a say in it."""
 
@@ -61,7 +65,7 @@ class LossFigures(Document, frozen=True):
     """What one queue lost by one of the means: gangs evicted, gangs shrunk, and GPU-hours of work thrown away."""
 
     queue: QueueName
-    means: EvictedBy | ShrunkBy
+    means: LostBy
     evictions: int
     shrinks: int
     lost_gpu_hours: float

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from reconciler.backtest.figures import LostBy
 from solver.plan.estimates import AnyEstimate, EarliestStart
-from solver.plan.plan import Bind, Evict, EvictedBy, Grow, Inadmissible, Plan, Shrink, ShrunkBy, Waits
+from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Plan, Shrink, Waits
 from solver.traced import Round, Run
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, TaskPlacement
@@ -27,7 +28,7 @@ class Loss(NamedTuple):
 
     at: Instant
     job: JobName
-    means: EvictedBy | ShrunkBy
+    means: LostBy
     shrunk: bool
     gpu_s: float
 

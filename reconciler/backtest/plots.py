@@ -114,7 +114,7 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[Bar]]], most: float, m
         content.append(tag("text", name, x=left - 8, y=middle, text_anchor="end"))
         for style, bar in enumerate(group):
             width, y = (bar.value or 0) * scale, top + style * thick
-            shape = {"x": left, "y": y + 1, "width": float(width), "height": thick - 2}
+            shape = {"x": left, "y": y + 1, "width": width, "height": thick - 2}
             content.append(tag("rect", tag("title", f"{name}: {bar.label}"), class_=f"area f{style % STYLES}", **shape))
             content.append(tag("text", bar.label, x=left + width + 6, y=y + thick - 4))
         top += len(group) * thick + gap
@@ -136,7 +136,7 @@ def patterns() -> Element:
     for style in range(STYLES):
         ground = tag("rect", width=8, height=8, class_=f"ground s{style}")
         strokes = [tag("path", d=path, class_="hatch") for path in _HATCHES[style]]
-        shape = {"width": 8, "height": 8, "patternUnits": "userSpaceOnUse"}
+        shape: dict[str, str | float] = {"width": 8, "height": 8, "patternUnits": "userSpaceOnUse"}
         made.append(tag("pattern", ground, *strokes, id=f"hatch-{style}", **shape))
     return tag("svg", tag("defs", *made), width=0, height=0, class_="unseen", aria_hidden="true")
 
