@@ -96,7 +96,7 @@ def _replayable(jobs: Iterable[RecordedJob], until: Instant) -> Past:
 
 def _notes(cut: int, never: int, unknown: int, until: Instant) -> Iterator[str]:
     if cut:
-        yield f"{count(cut, 'job')} had not ended by {until}: replayed as long as they had run by then"
+        yield f"cut at {until}, when the history was written: {count(cut, 'job')} that had not ended"
     if never:
         yield f"left out: {count(never, 'job')} that ended without ever having run"
     if unknown:

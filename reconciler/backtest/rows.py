@@ -134,13 +134,21 @@ def _named(policies: Iterable[PolicyFigures], of: Callable[[PolicyFigures], Iter
 def _cell(unit: Unit, found: Found, reference: Found, *, first: bool) -> Cell:
     if found is None:
         return Cell("-")
-    value, mark = (found.value, "≥" * found.at_least) if isinstance(found, Figure) else (found, "")
-    text = mark + written(unit, value)
+    known = found if isinstance(found, Figure) else Figure(found)
+    text = "≥" * known.at_least + written(unit, known.value)
     if first or reference is None:
         return Cell(text)
-    change = value - (reference.value if isinstance(reference, Figure) else reference)
+    return Cell(text, _difference(unit, known, reference if isinstance(reference, Figure) else Figure(reference)))
+
+
+def _difference(unit: Unit, known: Figure, reference: Figure) -> str:
+    """Of two lower bounds nothing is known; of one it is a bound itself."""
+    change = known.value - reference.value
     size = written(unit, abs(change))
-    return Cell(text, "" if size == written(unit, 0) else f"{'+' if change > 0 else '-'}{size}")
+    if (known.at_least and reference.at_least) or size == written(unit, 0):
+        return ""
+    mark = "≥" if known.at_least else "≤" if reference.at_least else ""
+    return f"{mark}{'+' if change > 0 else '-'}{size}"
 
 
 def written(unit: Unit, value: float) -> str:

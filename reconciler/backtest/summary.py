@@ -92,7 +92,7 @@ class Finished:
 
     def _slowdowns_of(self, queue: QueueName, jobs: Sequence[TraceJob]) -> tuple[list[float], list[float]]:
         milli, known, bounds = self._guaranteed.get(queue, 0), list[float](), list[float]()
-        with_gpus = [one for one in jobs if one.job.spec.gpus and one.duration]
+        with_gpus = [one for one in self._able(jobs) if one.job.spec.gpus and one.duration]
         if milli:
             wanted = [Wanted(one.job.submitted_at, one.job.spec.gpus, one.duration) for one in with_gpus]
             for one, ideal in zip(with_gpus, alone(wanted, milli), strict=True):
@@ -100,6 +100,10 @@ class Finished:
                 took = (self.end if ended_at is None else ended_at) - one.job.submitted_at
                 (bounds if ended_at is None else known).append(took / ideal)
         return known, bounds
+
+    def _able(self, jobs: Sequence[TraceJob]) -> list[TraceJob]:
+        """Without those that can never run: nobody is owed what can't be."""
+        return [one for one in jobs if one.job.name not in self.seen.never]
 
     def _run(self, one: TraceJob) -> Run:
         """What became of it; one that came after the last round has no run yet."""
@@ -135,7 +139,7 @@ class Finished:
     def _served(self, queue: QueueName) -> float | None:
         """The part that it got of what it was owed: what it wanted from submissions to ends, up to its guarantee."""
         jobs, milli = self._by_queue[queue], self._guaranteed.get(queue, 0)
-        wanted = (Stretch(one.job.submitted_at, self._run(one).ended_at or self.end, one.job.spec.gpus) for one in jobs)
+        wanted = (Stretch(one.job.submitted_at, self._run(one).ended_at or self.end, one.job.spec.gpus) for one in self._able(jobs))
         held = (stretch for one in jobs for stretch in self._stretches(one.job.name))
         owed = within(wanted, milli)
         return within(held, milli) / owed if owed else None
