@@ -12,7 +12,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3
 
 test-thorough: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 -m thorough
+	$(BIN)/python -m pytest -n 3 -m "thorough or hypothesis" --all-worlds
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long

@@ -5,19 +5,26 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.drawn import DRAWING, worlds
+
 # A slow machine is no failure: no test asserts seconds, hypothesis's own limit per example included. The same commit always draws
 # the same examples, so that whoever broke something sees it; `--explore` draws others each time, to look for more.
-settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--explore", action="store_true", help="let hypothesis draw other examples each time")
+    parser.addoption("--all-worlds", action="store_true", help="draw as many examples as each property asks for")
     parser.addoption("--update-scenarios", action="store_true", help="rewrite the `then` of every scenario file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("explore" if config.getoption("--explore") else "same")
+    if config.getoption("--all-worlds"):
+        DRAWING.everything = True
+    explored = bool(config.getoption("--explore"))
+    settings.register_profile(
+        "chosen", worlds(100), derandomize=not explored, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("chosen")
 
 
 @pytest.fixture

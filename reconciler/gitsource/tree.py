@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from subprocess import Popen
+from typing import IO, Any
 
 from reconciler.documents.files import (
     FILES_MAX,
@@ -20,13 +24,14 @@ from reconciler.documents.files import (
 )
 from reconciler.documents.problem import START, Problem, problem_at
 from reconciler.gitsource.errors import GitSourceError, UnknownRevisionError
-from reconciler.gitsource.hardened import git_in, said
+from reconciler.gitsource.hardened import git_in
 
 BYTES_MAX = 256 * 1024 * 1024
 """Of all files together."""
 
 _ENTRY = re.compile(rb"(\d{6}) (\w+) ([0-9a-f]+) +(\d+|-)\t(.+)", re.DOTALL)
 _FILE_MODES = (b"100644", b"100755")
+_BLOCK_BYTES = 65_536
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,13 @@ def files_of(git: Any, commit: str) -> Files:
     contents: dict[str, bytes] = {}
     refused: list[Problem] = []
     left = BYTES_MAX
-    for count, entry in enumerate(_entries(git, commit)):
-        path, mode, object_id, size = entry
-        if count >= FILES_MAX or size > left:
-            refused.append(too_many_files() if count >= FILES_MAX else _too_many_bytes(path))
+    with closing(_entries(git, commit)) as entries:
+        listed = list(islice(entries, FILES_MAX + 1))
+    if len(listed) > FILES_MAX:
+        return Files({}, (too_many_files(),))
+    for path, mode, object_id, size in listed:
+        if size > left:
+            refused.append(_too_many_bytes(path))
             break
         problem = name_problem(path) or _mode_problem(path, mode) or size_problem(path, size)
         content = b"" if problem or not is_read(path) else _content(git, object_id)
@@ -90,23 +98,45 @@ def files_of(git: Any, commit: str) -> Files:
     return Files(contents, tuple(refused))
 
 
-def _entries(git: Any, commit: str) -> list[tuple[str, bytes, str, int]]:
-    """Path, mode, object id and size of everything that is not a folder."""
-    from git import GitCommandError
+def _entries(git: Any, commit: str) -> Generator[tuple[str, bytes, str, int], None, None]:
+    """Path, mode, object id and size of everything that is not a folder, as Git finds it, until nobody asks for more.
 
-    arguments = ("-r", "-z", "-l", "--full-tree", commit, "--", *FOLDERS)
+    A few folders that hold each other many times are thousands of millions of files, so the list is never whole anywhere.
+    """
+    listing = git.ls_tree("-r", "-z", "-l", "--full-tree", commit, "--", *FOLDERS, as_process=True)
+    with listing.proc, _ended(listing.proc):
+        for line in _until_zero(listing.stdout):
+            match = _ENTRY.fullmatch(line)
+            if match:
+                # What is not UTF-8 becomes a character that `name_problem` refuses.
+                path = match[5].decode("utf-8", "surrogateescape")
+                yield path, match[1], match[3].decode("ascii"), int(match[4]) if match[4] != b"-" else 0
+        if listing.proc.wait() != 0:
+            said_so = listing.stderr.read().decode("utf-8", "replace").strip()
+            raise GitSourceError(
+                f"the files of {commit[:12]} can't be listed: {said_so}", "Fetch the repository again."
+            )
+
+
+@contextmanager
+def _ended(process: Popen[bytes]) -> Iterator[None]:
+    """Whoever asks for no more lets it end, whatever it still had to say."""
     try:
-        listing = git.ls_tree(*arguments, stdout_as_string=False, strip_newline_in_stdout=False)
-    except GitCommandError as error:
-        raise GitSourceError(f"the files of {commit[:12]} can't be listed: {said(error)}") from error
-    entries = []
-    for line in listing.split(b"\0"):
-        match = _ENTRY.fullmatch(line)
-        if match:
-            # What is not UTF-8 becomes a character that `name_problem` refuses.
-            path = match[5].decode("utf-8", "surrogateescape")
-            entries.append((path, match[1], match[3].decode("ascii"), int(match[4]) if match[4] != b"-" else 0))
-    return entries
+        yield
+    finally:
+        process.kill()
+
+
+def _until_zero(stream: IO[bytes]) -> Iterator[bytes]:
+    """What stands before each zero byte; no single name may be longer than a block."""
+    rest = b""
+    while block := stream.read(_BLOCK_BYTES):
+        *lines, rest = (rest + block).split(b"\0")
+        yield from lines
+        if len(rest) > _BLOCK_BYTES:
+            raise GitSourceError(
+                f"a name is longer than {_BLOCK_BYTES} bytes", "Shorten it, and the folders around it."
+            )
 
 
 def _content(git: Any, object_id: str) -> bytes:

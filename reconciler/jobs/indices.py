@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 ELEMENTS_MAX = 10_000
 INDEX_MAX = 999_999
@@ -25,11 +24,6 @@ def read_indices(written: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def write_indices(indices: Iterable[int]) -> str:
-    """Indices with consecutive ones as ranges; reading it gives them back. "" for none."""
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in _runs(sorted(set(indices))))
-
-
 def _span(part: str) -> range:
     matched = _PART.fullmatch(part)
     if matched is None:
@@ -42,11 +36,3 @@ def _span(part: str) -> range:
     if last > INDEX_MAX:
         raise ValueError(f"{part}: an index is at most {INDEX_MAX}")
     return range(first, last + 1, step)
-
-
-def _runs(ordered: list[int]) -> Iterator[tuple[int, int]]:
-    start = 0
-    for place in range(1, len(ordered) + 1):
-        if place == len(ordered) or ordered[place] != ordered[place - 1] + 1:
-            yield ordered[start], ordered[place - 1]
-            start = place

@@ -202,3 +202,14 @@ class Review(Document, frozen=True, omit_defaults=False):
         """Jobs that give something up under the head and would not under the base, the most work lost first."""
         lost = [job for job in self.jobs if job.loss is not None and not job.lost_before]
         return tuple(sorted(lost, key=lambda job: (-(job.loss.lost_gpu_h if job.loss else 0), job.job)))
+
+    @property
+    def newly_broken(self) -> tuple[Converging, ...]:
+        """The limits below what their queues hold that the change itself sets, or sets lower."""
+        changed = {
+            (change.queue, change.gpu_type)
+            for change in self.queues
+            if change.after and change.after.max is not None
+            if change.before is not None and (change.before.max is None or change.after.max < change.before.max)
+        }
+        return tuple(limit for limit in self.converging if (limit.queue, limit.gpu_type) in changed)

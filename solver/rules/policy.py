@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from solver.rules.division import MigGeometry, SharingPolicy
+from solver.rules.guardrails import Guardrails
 from solver.rules.harm import Convergence, Evictions, Protection
 from solver.rules.ordering import Ordering
 from solver.rules.reservation import DeclaredReservation
@@ -143,6 +144,7 @@ class SchedulingPolicy(Document, frozen=True):
     reclaim: Reclaim = "fair-share"
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()
+    guardrails: Guardrails = Guardrails()
     fallback_after: Duration = Duration(0)
     gpu_types: tuple[GpuTypeWeight, ...] = ()
     convergence: Convergence = Convergence()
@@ -164,7 +166,8 @@ class Policy(Document, frozen=True, omit_defaults=False):
 
     @property
     def digest(self) -> str:
-        """Names the policy by its meaning for rounds: where a line stands in a file, and who may submit, do not count."""
+        """Names the policy by its meaning for rounds: where a line stands in a file, who may submit, and what a change may do
+        do not count."""
         return digest(_without_origins(self))
 
     @property
@@ -277,7 +280,7 @@ def _without_origins(policy: Policy) -> Policy:
         policy,
         queues=queues,
         priority_classes=tuple(bare(known) for known in policy.priority_classes),
-        scheduling=bare(policy.scheduling),
+        scheduling=msgspec.structs.replace(policy.scheduling, origin="", guardrails=Guardrails()),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
         reservations=tuple(bare(known) for known in policy.reservations),

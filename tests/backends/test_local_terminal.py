@@ -152,6 +152,7 @@ def log_of(world: LocalWorld) -> bytes:
     return world.backend.read_log(JOB, 1, "w", 0, 0, 2**20)
 
 
+@pytest.mark.thorough
 def test_who_takes_nothing_holds_up_the_task_for_a_while_only(world: LocalWorld) -> None:
     begin(world, "read go; yes | head -c 2000000; echo; echo over; read end")
 

@@ -17,8 +17,8 @@ from hack.crash.doors import WRITES, Moment
 from hack.crash.harness import Outcome, killed_at, run_seed
 from reconciler.store.sql.ledger import SqlLedger
 
-SEEDS = range(40)
-MORE_SEEDS = range(40, 240)
+SEEDS = range(16)
+MORE_SEEDS = range(16, 240)
 CHUNKS = 8
 """So that they spread over the workers of pytest-xdist."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from reconciler.alerts.kinds import kind_of
 from reconciler.jobs.record import TERMINAL
 from reconciler.store.protocols import KeptEvent
@@ -37,6 +39,7 @@ def worth_telling(plane: ControlPlane) -> list[KeptEvent]:
         store.close()
 
 
+@pytest.mark.thorough
 def test_killed_in_the_middle_everything_on_record_is_told_in_order(
     plane: ControlPlane, origin: Origin, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_it_begins_once_all_others_run(client: Client, plane: ControlPlane) -> N
         assert events == ["its launcher has ended with exit code 0"]
 
 
+@pytest.mark.thorough
 def test_a_job_that_is_cancelled_ends_whole(client: Client) -> None:
     with client:
         client.submit(JobName("mpi"), mpi("sleep", "600"))

@@ -136,6 +136,7 @@ def test_evicted_for_a_latency_critical_job_it_saves_its_work_and_comes_to_the_s
     print(f"lost with a checkpoint: {lost} GPU-seconds")
 
 
+@pytest.mark.thorough
 def test_without_checkpoints_an_eviction_loses_everything(running: Client) -> None:
     lost = evicted_after_a_while(running, spec(interval_s=None))
     assert "of which nothing is saved" in " ".join(causes(running, "released"))
@@ -143,6 +144,7 @@ def test_without_checkpoints_an_eviction_loses_everything(running: Client) -> No
     print(f"lost without checkpoints: {lost} GPU-seconds")
 
 
+@pytest.mark.thorough
 def test_one_of_its_processes_is_killed_and_it_goes_on_with_five_until_a_sixth_joins(running: Client) -> None:
     running.submit(RUN, spec(interval_s=0.5, least=4))
     until("it trains", lambda: step_of(running) > 20)
@@ -157,6 +159,7 @@ def test_one_of_its_processes_is_killed_and_it_goes_on_with_five_until_a_sixth_j
     assert [kind for kind in kinds if kind in ("outlived", "shrunk", "grown")] == ["outlived", "shrunk", "grown"]
 
 
+@pytest.mark.thorough
 def test_a_damaged_newest_checkpoint_is_passed_over_and_that_is_said(running: Client) -> None:
     running.submit(RUN, spec(interval_s=3_600))
     for least in (STEPS // 6, STEPS // 3):

@@ -59,6 +59,7 @@ def test_at_its_time_limit_a_real_job_is_stopped_and_says_so(plane: ControlPlane
     assert (outcome.state, outcome.message) == ("failed", "it ran longer than its time limit of 300ms")
 
 
+@pytest.mark.thorough
 def test_a_real_job_that_does_nothing_is_ended_and_one_that_works_is_not(plane: ControlPlane) -> None:
     """The control plane is killed and starts again meanwhile; what the supervisors saw is kept."""
     plane.start().until_ready()
@@ -100,6 +101,7 @@ def test_stopped_in_order_its_tasks_go_on_and_are_found_again(
         assert client.job("job").attempt == 1
 
 
+@pytest.mark.thorough
 def test_a_second_one_on_the_same_state_is_refused(plane: ControlPlane, origin: Origin) -> None:
     plane.start()
     second = ControlPlane(origin.folder, plane.folder.path)
@@ -213,6 +215,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", disk], check=True)
 
 
+@pytest.mark.thorough
 def test_a_full_disk_ends_it_with_the_reason_and_loses_nothing(small_disk: Path, origin: Origin) -> None:
     plane = ControlPlane(origin.folder, small_disk / "state")
     plane._log = origin.folder.parent / "server.log"

@@ -41,8 +41,8 @@ def submit(
 
 
 def minutes(site: Site, count: int) -> None:
-    for _ in range(count * 6):
-        site.one_pass(10)
+    for _ in range(count * 2):
+        site.one_pass(30)
 
 
 def ended(site: Site) -> tuple[str, str]:

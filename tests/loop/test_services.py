@@ -33,8 +33,8 @@ def submit(
     site.store.jobs.submit(JOB, spec, "ada", site.clock.now(), "key")
 
 
-def passes(site: Site, seconds: int, step: int = 1) -> None:
-    for _ in range(seconds // step):
+def passes(site: Site, seconds: int, step: int = 5) -> None:
+    for _ in range(-(-seconds // step)):
         site.one_pass(step)
 
 

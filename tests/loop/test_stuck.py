@@ -66,8 +66,8 @@ def submit(
     site.until(JOB, "running")
 
 
-def passes(site: Site, seconds: int, step: int = 5) -> None:
-    for _ in range(seconds // step):
+def passes(site: Site, seconds: int, step: int = 10) -> None:
+    for _ in range(-(-seconds // step)):
         site.one_pass(step)
 
 

@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from solver.rules.demand import AGE_BANDS_MAX, age_band
 from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
+from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import HOUR_MS, job, policies, snapshots
 
@@ -37,7 +38,7 @@ def test_bands_are_whole_and_at_most_eight(per_hour: float, waited_ms: int, band
     assert age_band(waiting, policy, Instant(waited_ms)) == band
 
 
-@settings(max_examples=200, deadline=None)
+@worlds(200)
 @given(snapshots(), policies())
 def test_a_higher_band_comes_first_and_nobody_new_passes_the_highest(snapshot: Snapshot, policy: Policy) -> None:
     candidates, _ = candidates_of(snapshot, policy)
@@ -50,7 +51,7 @@ def test_a_higher_band_comes_first_and_nobody_new_passes_the_highest(snapshot: S
                 assert before.job.submitted_at <= after.job.submitted_at
 
 
-@settings(max_examples=100, deadline=None)
+@worlds(100)
 @given(snapshots(), policies())
 def test_waiting_never_changes_the_sub_layer(snapshot: Snapshot, policy: Policy) -> None:
     ageless = policy_of(

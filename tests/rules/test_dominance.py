@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.rules.demand import in_order
@@ -17,6 +17,7 @@ from solver.solve import competing, standing
 from solver.world.cluster import GpuType
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
+from tests.drawn import worlds
 from tests.solver.worlds import policies, snapshots
 
 H, A = GpuType("H100"), GpuType("A100")
@@ -57,7 +58,7 @@ def test_holding_more_never_lowers_it(h: int, a: int, cpu: int, guaranteed: int,
     assert 0 <= least <= dominant_share(Q, {H: h, A: a}, Beside(cpu + more, more), lines, CLUSTER)
 
 
-@settings(max_examples=60, deadline=None)
+@worlds(60)
 @given(snapshots(), policies())
 def test_it_orders_inside_a_sub_layer_and_changes_nothing_else(snapshot: Snapshot, policy: Policy) -> None:
     shares, admissions = standing(snapshot, policy)

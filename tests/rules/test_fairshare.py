@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.program.highs import optimise
@@ -15,6 +15,7 @@ from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
+from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node, quota_of
 
@@ -70,7 +71,7 @@ def test_a_division_wastes_nothing_and_favours_nobody(gpus: int, claimants: dict
             assert all(shares[other] / claimants[other].weight <= poorest + len(claimants) for other in claimants)
 
 
-@settings(max_examples=60, deadline=None)
+@worlds(60)
 @given(
     st.integers(1, 3),
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=30),

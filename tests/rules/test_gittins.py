@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.check_turns import cost
@@ -17,6 +17,7 @@ from solver.world.inflight import Ended, InFlight
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import JobName, QueueName
+from tests.drawn import worlds
 from tests.solver.worlds import job, node
 
 MINUTE = 60_000
@@ -67,7 +68,7 @@ def test_history_is_cut_down_to_forty_places_around_live_jobs() -> None:
 LIVES = st.lists(st.tuples(st.integers(0, 9000), st.booleans(), st.sampled_from([1, 2])), min_size=1, max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
+@worlds(60)
 @given(LIVES, st.sampled_from(["gittins", "shortest", "least-served"]))
 def test_the_checker_reckons_the_same_cost(lives: list[tuple[int, bool, int]], by: OrderBy) -> None:
     history = [ended_job(place, minutes * MINUTE, gpus) for place, (minutes, gone, gpus) in enumerate(lives) if gone]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.rules.entitlement import Headroom, guarantees, shares_of
@@ -16,6 +16,7 @@ from solver.world.cluster import GpuType, Node
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, quota_of, snapshots
 
 H = GpuType("H100")
@@ -57,7 +58,7 @@ def kept(tree: QueueTree) -> dict[Line, int]:
     return dict(lending_of(world, tree, guarantees(tree, {H: MilliGpu.gpus(32)})).kept)
 
 
-@settings(max_examples=150, deadline=None)
+@worlds(150)
 @given(
     snapshots(held_one_in=1),
     policies(keeping=True),

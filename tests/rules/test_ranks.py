@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.rules.ordering import Ordering
@@ -12,12 +12,13 @@ from solver.rules.policy import Policy, PriorityClass, Queue, Scope, policy_of
 from solver.rules.ranks import RANKS_MAX, ranks_of
 from solver.rules.tree import QueueTree
 from solver.world.workload import Job, JobName, QueueName
+from tests.drawn import worlds
 from tests.solver.worlds import job
 
 Row = tuple[str, int, Scope]
 """A waiting job: its queue, its value, and where that compares."""
 
-many = settings(max_examples=300, deadline=None)
+many = worlds(300)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.plan import Bind
@@ -17,6 +17,7 @@ from solver.solve import solve
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName
+from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import HOUR_MS, ORDERS, job, node, policies, snapshots
 
@@ -66,7 +67,7 @@ def test_the_nearest_statement_counts() -> None:
     assert found == {"root": Ordering(), "org": strict, "a": strict, "b": by_time}
 
 
-@settings(max_examples=100, deadline=None)
+@worlds(100)
 @given(snapshots(), policies(), st.sampled_from(ORDERS))
 def test_merging_queues_keeps_the_order_of_each(snapshot: Snapshot, policy: Policy, by: OrderBy) -> None:
     queues = tuple(msgspec.structs.replace(queue, ordering=Ordering(by)) for queue in policy.queues)
@@ -79,7 +80,7 @@ def test_merging_queues_keeps_the_order_of_each(snapshot: Snapshot, policy: Poli
         assert [candidate.job.name for candidate in candidates_of(alone, policy)[0]] == [known.name for known in mine]
 
 
-@settings(max_examples=100, deadline=None)
+@worlds(100)
 @given(snapshots(), policies(), st.sampled_from(ORDERS))
 def test_the_last_of_a_strict_queue_changes_nothing_for_those_before_it(
     snapshot: Snapshot, policy: Policy, by: OrderBy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from solver.plan.check import violations
@@ -12,6 +12,7 @@ from solver.simulate import Replay
 from solver.traced import TraceJob
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import QueueName
+from tests.drawn import worlds
 from tests.solver.worlds import job, node, quota_of
 
 MINUTE = 60_000
@@ -34,7 +35,7 @@ def policies(draw: st.DrawFn, gpus: int) -> tuple[Policy, int]:
     return policy_of(queues, (PriorityClass("known", protection=protection),), scheduling), within
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@worlds(60, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_job_inside_its_guarantee_waits_no_longer_than_protection_may_delay_it(data: st.DataObject) -> None:
     """The owner's jobs come one after the other, so each is inside the guarantee alone; guests flood the cluster without limits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.check import violations
@@ -16,6 +16,7 @@ from solver.simulate import Replay
 from solver.traced import Round, TraceJob
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import Checkpoint, JobName, QueueName
+from tests.drawn import worlds
 from tests.solver.worlds import job, node
 
 MINUTE = 60_000
@@ -105,7 +106,7 @@ traces = st.lists(
 
 
 @pytest.mark.thorough
-@settings(max_examples=8, deadline=None)
+@worlds(8)
 @given(traces, st.sampled_from(["gittins", "shortest", "least-served"]))
 def test_nobody_has_nothing_for_much_longer_than_max_wait(jobs: list[tuple[int, int, int]], by: OrderBy) -> None:
     """The wait ends once those ahead, which have waited for as long, and those that are protected have had their minimum."""

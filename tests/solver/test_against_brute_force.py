@@ -50,6 +50,7 @@ class Tally:
     not_lent: int = 0
 
 
+@pytest.mark.thorough
 def test_the_round_is_as_good_as_trying_everything() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=4, held_one_in=5), EXAMPLES)
     # What is missing are rounds where CPU beside GPUs decides: rows per shape are necessary there, not sufficient.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.check import violations
@@ -20,10 +20,11 @@ from solver.solve import solve
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import JobName, QueueName
+from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import job, node, policies, quota_of, snapshots
 
-many = settings(max_examples=100, deadline=None)
+many = worlds(100)
 every_policy = policies() | policies(keeping=True)
 
 

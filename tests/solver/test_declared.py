@@ -29,6 +29,7 @@ from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.aftermath import applied, assert_lawful_and_at_rest
 from tests.solver.brute_force import best_values
 from tests.solver.declared_worlds import declared_worlds
@@ -41,7 +42,7 @@ TEAM = QueueName("team")
 
 
 @pytest.mark.thorough
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@worlds(100, suppress_health_check=list(HealthCheck))
 @given(declared_worlds())
 def test_no_plan_breaks_a_rule_and_a_world_that_stands_still_comes_to_rest(world: tuple[Snapshot, Policy]) -> None:
     assert_lawful_and_at_rest(*world)
@@ -56,6 +57,7 @@ class Tally:
     bound: int = 0
 
 
+@pytest.mark.thorough
 def test_beside_documents_the_round_is_as_good_as_trying_everything() -> None:
     tally = Tally()
 
@@ -125,7 +127,7 @@ named = st.sampled_from([{"nodes": ("n0",)}, {"nodes": ("n1", "n2")}])
 
 
 @pytest.mark.thorough
-@settings(max_examples=150, deadline=None)
+@worlds(150)
 @given(traces(), st.one_of(counted, named), st.integers(0, 90), st.integers(1, 120), st.booleans())
 def test_nobody_else_is_ever_there_while_it_is_kept(
     trace: list[TraceJob], what: dict[str, object], start: int, minutes: int, by_program: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.plan import Bind, Inadmissible, Plan, Waits
@@ -16,9 +16,10 @@ from solver.rules.policy import Policy, policy_of
 from solver.solve import solve
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
+from tests.drawn import worlds
 from tests.solver.worlds import TYPES, policies, quota_of, snapshots
 
-many = settings(max_examples=100, deadline=None)
+many = worlds(100)
 
 BELOW = {"org": ("left", "r1", "r2"), "right": ("r1", "r2"), "r1": ("r1",)}
 """The leaves at or below a queue of the random policies."""

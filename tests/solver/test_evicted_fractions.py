@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition, Withdraw
@@ -16,6 +16,7 @@ from solver.world.cluster import DeviceId
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.test_fractions import NODE, part
 from tests.solver.worlds import job, policies, quota_of, sharing_policies, snapshots, with_fractions
@@ -23,7 +24,7 @@ from tests.solver.worlds import job, policies, quota_of, sharing_policies, snaps
 NOW = Instant(10 * 3_600_000)
 
 
-@settings(max_examples=150, deadline=None)
+@worlds(150)
 @given(snapshots().flatmap(with_fractions), policies().flatmap(sharing_policies))
 def test_rounds_with_fractions_come_to_rest(snapshot: Snapshot, policy: Policy) -> None:
     for _ in range(20):

@@ -46,9 +46,8 @@ class Tally:
     mismatches: list[str] = field(default_factory=list)
 
 
-@pytest.mark.parametrize(
-    "about", [about if about == "plain" else pytest.param(about, marks=pytest.mark.thorough) for about in WORLDS]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("about", WORLDS)
 def test_every_layer_has_the_value_that_trying_everything_finds(about: str) -> None:
     worlds, examples = WORLDS[about]
     tally = compared(worlds, examples)

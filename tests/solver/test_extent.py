@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from solver.extent import extent_of
 from solver.plan.check import violations
@@ -19,6 +19,7 @@ from solver.world.cluster import Level
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import QueueName
+from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, snapshots
 
 Wish = Level | tuple[Level, ...] | None
@@ -56,7 +57,7 @@ def test_a_single_task_is_near_itself() -> None:
     assert extent_of(job("a", "q", 1, 1, preferred="rack").spec, [OTHER]) is None
 
 
-@settings(max_examples=100, deadline=None)
+@worlds(100)
 @given(snapshots(close=True), policies())
 def test_the_checker_counts_the_same(snapshot: Snapshot, policy: Policy) -> None:
     plan = solve(snapshot, policy, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Plan, Waits
@@ -18,9 +18,10 @@ from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.worlds import HOUR_MS, TYPES, job, node, policies, quota_of, snapshots
 
-many = settings(max_examples=100, deadline=None)
+many = worlds(100)
 NODES = (node("h1", 8), node("a1", 8, "A100"), node("a2", 8, "A100"))
 
 

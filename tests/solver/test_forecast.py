@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.estimates import AnyEstimate, EarliestStart
@@ -19,6 +19,7 @@ from solver.world.cluster import DeviceId, NodeName
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, snapshots
 
 HOUR = 3_600_000
@@ -79,7 +80,7 @@ def foreseeable(policy: Policy) -> Policy:
 
 
 @pytest.mark.thorough
-@settings(max_examples=200, deadline=None)
+@worlds(200)
 @given(snapshots(nodes_max=4, jobs_max=12), policies().map(foreseeable), st.data())
 def test_a_forecast_is_what_happens_where_every_job_runs_to_its_limit(
     snapshot: Snapshot, policy: Policy, data: st.DataObject

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed
 
 from solver.certify import better
 from solver.plan.check import violations
@@ -25,13 +25,14 @@ from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, QueueName, TaskGroup, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated
 from tests.solver.test_properties import protecting_what_just_started
 from tests.solver.worlds import GIB, job, node, policies, sharing_policies, snapshots, with_fractions
 
-many = settings(max_examples=150, deadline=None)
+many = worlds(150)
 WORLDS = snapshots().flatmap(with_fractions)
 POLICIES = policies().flatmap(sharing_policies)
 
@@ -83,7 +84,7 @@ def test_a_divided_gpu_is_whole_again_when_the_last_part_is_given_back() -> None
     assert (room.free_gpus[0], room.slots(half, None)[0]) == (2, 4)
 
 
-@settings(max_examples=60, deadline=None)
+@worlds(60)
 @given(WORLDS, POLICIES)
 def test_the_greedy_answer_satisfies_every_row(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
@@ -98,7 +99,7 @@ def test_the_round_is_as_good_as_trying_everything() -> None:
     tally: Counter[str] = Counter()
 
     @seed(7)
-    @settings(max_examples=400, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @worlds(400, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(snapshots(nodes_max=3, jobs_max=4).flatmap(with_fractions), POLICIES)
     def compare(snapshot: Snapshot, policy: Policy) -> None:
         answer, best, reached = both(snapshot, policy)

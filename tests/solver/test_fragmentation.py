@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from solver.fit import Fit
 from solver.fragmentation import Expected, Need
@@ -25,6 +25,7 @@ from solver.world.room import Room
 from solver.world.shape import Shape, SharedShape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, sharing_policies, snapshots, with_fractions
 
 H100, A100 = GpuType("H100"), GpuType("A100")
@@ -148,7 +149,7 @@ def test_an_optimiser_without_an_answer_leaves_fragmentation_alone() -> None:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@worlds(150)
 @given(snapshots().flatmap(with_fractions), policies().flatmap(sharing_policies))
 def test_a_kept_fit_agrees_with_a_fresh_one_and_with_what_fits(snapshot: Snapshot, policy: Policy) -> None:
     """Costs are kept by the state of a node; whatever was taken before, they are those of the room that is asked about."""
@@ -175,7 +176,7 @@ def test_a_kept_fit_agrees_with_a_fresh_one_and_with_what_fits(snapshot: Snapsho
                     room.take(found.node, shape, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@worlds(100)
 @given(snapshots().flatmap(with_fractions), policies().flatmap(sharing_policies))
 def test_plans_by_price_break_no_rule(snapshot: Snapshot, policy: Policy) -> None:
     assert violations(snapshot, policy, solve(snapshot, policy, optimise)) == ()

@@ -30,6 +30,7 @@ from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, MigSlot, QueueName, TaskGroup, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
 from tests.solver.test_program import EFFORT, formulated
@@ -44,7 +45,7 @@ LAYOUTS = {
     "H100": ("7x 1g.10gb", "3g.40gb + 2g.20gb + 1g.10gb + 1g.10gb", "4g.40gb + 1g.20gb + 1g.10gb", "3g.40gb + 3g.40gb"),
     "A30": ("4x 1g.6gb", "2g.12gb + 1g.6gb + 1g.6gb+me"),
 }
-many = settings(max_examples=150, deadline=None)
+many = worlds(150)
 
 
 def asking(known: Job, profile: str) -> Job:
@@ -177,7 +178,7 @@ def partitioned_by(snapshot: Snapshot, plan: Plan) -> Snapshot:
     return msgspec.structs.replace(snapshot, nodes=tuple(nodes))
 
 
-@settings(max_examples=80, deadline=None)
+@worlds(80)
 @given(partitioned())
 def test_the_greedy_answer_satisfies_every_row(world: tuple[Snapshot, Policy]) -> None:
     program, start = formulated(*world)

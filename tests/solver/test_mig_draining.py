@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.check import violations
@@ -26,6 +26,7 @@ from solver.world.mig_layout import find_profile, realisations
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, MigSlot, QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.test_mig import MODELS, asking, holder, partitioned, partitioned_by
 from tests.solver.test_mig_evictions import lent
@@ -120,7 +121,7 @@ def has_one_owner_each(snapshot: Snapshot) -> bool:
 
 
 @pytest.mark.thorough
-@settings(max_examples=120, deadline=None)
+@worlds(120)
 @given(draining())
 def test_what_is_promised_is_made_and_no_world_has_two_owners(world: tuple[Snapshot, Policy]) -> None:
     snapshot, policy = world
@@ -141,7 +142,7 @@ def test_what_is_promised_is_made_and_no_world_has_two_owners(world: tuple[Snaps
         assert has_one_owner_each(acted_on(after, then))
 
 
-@settings(max_examples=60, deadline=None)
+@worlds(60)
 @given(draining())
 def test_it_comes_to_rest(world: tuple[Snapshot, Policy]) -> None:
     snapshot, policy = world
@@ -214,7 +215,7 @@ def can_have(snapshot: Snapshot, policy: Policy, gone: set[str]) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@worlds(300)
 @given(one_gpu())
 def test_nobody_leaves_who_could_stay_and_nobody_waits_who_could_be_served(world: tuple[Snapshot, Policy]) -> None:
     snapshot, policy = world

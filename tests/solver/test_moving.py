@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from solver.plan.check import violations
@@ -20,11 +20,12 @@ from solver.world.quantities import Cpu, Duration, Instant
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, TaskGroup, TaskPlacement, TopologyRequest
+from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import HOUR_MS, jobs, node, policies
 
-some = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-many = settings(max_examples=150, deadline=None)
+some = worlds(50, suppress_health_check=[HealthCheck.filter_too_much])
+many = worlds(150)
 
 
 @st.composite

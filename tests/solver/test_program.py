@@ -6,7 +6,7 @@ import highspy
 import numpy as np
 import pulp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from solver.conclude import point_of
 from solver.decide import able_to_start, cell_level
@@ -27,11 +27,12 @@ from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import QueueName
+from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import job, node, policies, snapshots
 
 EFFORT = Effort(0.0, 60.0, 0)
-many = settings(max_examples=60, deadline=None)
+many = worlds(60)
 
 
 @many
@@ -57,7 +58,7 @@ def test_pulp_states_what_the_arrays_say(snapshot: Snapshot, policy: Policy) -> 
         assert lp_by_pulp(program, costs) == pytest.approx(lp_by_arrays(program, costs), abs=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@worlds(25)
 @given(snapshots(elastic=True, close=True), policies())
 def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)

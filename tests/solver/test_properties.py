@@ -6,7 +6,7 @@ import random
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from solver.certify import better
@@ -19,10 +19,11 @@ from solver.rules.policy import Policy, Queue
 from solver.solve import solve
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot, snapshot_of
+from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import comparing_across, policies, snapshots
 
-many = settings(max_examples=150, deadline=None)
+many = worlds(150)
 
 
 def protecting_what_just_started(policy: Policy) -> Policy:

@@ -34,6 +34,7 @@ from solver.world.quantities import Cpu, Duration, Instant, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.aftermath import assert_lawful_and_at_rest
 from tests.solver.brute_force import best_values
 from tests.solver.reserved_worlds import reserved_worlds
@@ -45,7 +46,7 @@ EXAMPLES = 250
 
 
 @pytest.mark.thorough
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@worlds(60, suppress_health_check=list(HealthCheck))
 @given(reserved_worlds())
 def test_no_plan_breaks_a_rule_and_a_world_that_stands_still_comes_to_rest(world: tuple[Snapshot, Policy]) -> None:
     assert_lawful_and_at_rest(*world)
@@ -134,7 +135,8 @@ def traces(draw: st.DrawFn) -> list[TraceJob]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.thorough
+@worlds(150)
 @given(traces(), st.booleans())
 def test_whoever_has_a_reservation_starts_no_later_than_it_said(trace: list[TraceJob], by_program: bool) -> None:
     policy = policy_with(1)
@@ -302,7 +304,7 @@ def test_what_is_lent_is_given_back_in_time() -> None:
 
 
 @given(reserved_worlds())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@worlds(60, suppress_health_check=list(HealthCheck))
 def test_whoever_is_asked_to_give_back_was_lent_it(world: tuple[Snapshot, Policy]) -> None:
     """An hour and more later: what runs on reserved devices is asked in time, and the checker agrees with each."""
     snapshot, policy = world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from solver.plan.check import violations
 from solver.plan.plan import Bind
@@ -18,6 +18,7 @@ from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, JobType, QueueName, TaskGroup
+from tests.drawn import worlds
 from tests.solver.worlds import node, policies, snapshots
 
 HOUR = Duration(3_600_000)
@@ -36,7 +37,7 @@ def pending_as(snapshot: Snapshot, kind: JobType, least: int | None) -> Snapshot
 
 
 @pytest.mark.thorough
-@settings(max_examples=100, deadline=None)
+@worlds(100)
 @given(snapshots(), policies())
 def test_a_service_is_served_like_a_gang_that_starts_with_one_task(snapshot: Snapshot, policy: Policy) -> None:
     no_limits = tuple(

@@ -22,12 +22,13 @@ from solver.world.quantities import Instant, MilliGpu
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, QueueName, TaskGroup, TaskPlacement
+from tests.drawn import worlds
 from tests.solver.brute_force import best_values
 from tests.solver.test_against_brute_force import both, world_of
 from tests.solver.test_exact import exactly, mismatches
 from tests.solver.worlds import TYPES, job, node, policies, sharing_policies, snapshots, with_fractions
 
-many = settings(max_examples=100, deadline=None)
+many = worlds(100)
 
 
 def weighing(policy: Policy, *weights: tuple[str, float]) -> Policy:
@@ -98,7 +99,7 @@ def test_weights_take_nothing_from_the_layers_above() -> None:
     tally = Tally()
 
     @seed(2026)
-    @settings(max_examples=300, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @worlds(300, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(WORLDS, POLICIES)
     def compare(snapshot: Snapshot, policy: Policy) -> None:
         answer, best, reached = both(snapshot, policy)
@@ -123,7 +124,7 @@ def test_so_do_rounds_with_parts_of_gpus() -> None:
     tally = Tally()
 
     @seed(2026)
-    @settings(max_examples=150, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @worlds(150, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(
         snapshots(nodes_max=3, jobs_max=3, held_one_in=8).map(indifferent).flatmap(with_fractions),
         policies().flatmap(sharing_policies).flatmap(weighed),

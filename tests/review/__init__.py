@@ -1,0 +1,1 @@
+"""Tests of reviews: what a change of policy would do."""

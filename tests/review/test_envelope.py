@@ -1,0 +1,66 @@
+"""What a reviewer accepted, and whether a fresh plan is within it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.review.envelope import Envelope, SavedPlan, drift_of
+from reconciler.review.found import Converging, JobChange, QueueChange, Review
+from solver.world.quantities import Duration, MilliGpu
+from tests.review.test_guardrails import H100, NOW, VISION, evicted, found, quota
+
+BROKEN = Converging(VISION, H100, MilliGpu.gpus(16), MilliGpu.gpus(8), "preemptible", NOW, None)
+LOWERED = QueueChange(VISION, H100, quota(0, 64), quota(0, 16))
+
+
+def saved(review: Review) -> SavedPlan:
+    return SavedPlan("sha256:0", Envelope.of(review), review)
+
+
+def beyond(accepted: Review, fresh: Review) -> list[str]:
+    return [drift.what for drift in drift_of(saved(accepted), fresh)]
+
+
+ONE = found((evicted("a", 4),))
+TWO = found((evicted("a", 4), evicted("b", 1)))
+
+
+def test_more_than_was_accepted_is_beyond_it_and_less_is_within() -> None:
+    assert beyond(TWO, ONE) == beyond(ONE, found()) == []
+    assert beyond(ONE, TWO) == ["jobs evicted", "GPU-hours lost"]
+    assert beyond(found(), found((evicted("a", 0),))) == ["jobs evicted"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "lost", "what"), [(1, 12, []), (1, 12.1, ["GPU-hours lost"]), (0, 4.1, ["GPU-hours lost"])]
+)
+def test_work_that_the_same_jobs_have_done_since_is_no_drift(hours: int, lost: float, what: list[str]) -> None:
+    """The job has 8 GPUs: in an hour it computes 8 GPU-hours, and loses them as well."""
+    fresh = msgspec.structs.replace(found((evicted("a", lost),)), time=NOW.after(Duration(hours * 3_600_000)))
+    assert beyond(ONE, fresh) == what
+
+
+def test_a_limit_that_was_kept_when_it_was_read_is_beyond() -> None:
+    broken = found(queues=(LOWERED,), converging=(BROKEN,))
+    assert beyond(found(queues=(LOWERED,)), broken) == ["max of H100 in queue vision"]
+    assert beyond(broken, broken) == beyond(broken, found()) == []
+    assert beyond(found(), found(converging=(BROKEN,))) == [], "it was broken before, and not by the change"
+
+
+JOBS = st.lists(
+    st.builds(evicted, st.sampled_from("abcdef"), st.floats(0, 100), st.booleans()), unique_by=lambda job: job.job
+)
+
+
+@given(JOBS, JOBS)
+def test_a_plan_is_within_itself_and_what_is_within_can_only_do_less(
+    accepted: list[JobChange], fresh: list[JobChange]
+) -> None:
+    one, other = found(tuple(accepted)), found(tuple(fresh))
+    assert beyond(one, one) == []
+    if not beyond(one, other):
+        assert len(other.evicted_by_change) <= len(one.evicted_by_change)
+        assert Envelope.of(other).lost_gpu_h <= Envelope.of(one).lost_gpu_h
