@@ -9,7 +9,6 @@ from solver.world.document import API_VERSION, Document
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import QueueName
 
-
 LostBy = Literal[EvictedBy, ShrunkBy]
 """By which of the means, or which rule, somebody lost work."""
 

@@ -139,7 +139,10 @@ class Finished:
     def _served(self, queue: QueueName) -> float | None:
         """The part that it got of what it was owed: what it wanted from submissions to ends, up to its guarantee."""
         jobs, milli = self._by_queue[queue], self._guaranteed.get(queue, 0)
-        wanted = (Stretch(one.job.submitted_at, self._run(one).ended_at or self.end, one.job.spec.gpus) for one in self._able(jobs))
+        wanted = (
+            Stretch(one.job.submitted_at, self._run(one).ended_at or self.end, one.job.spec.gpus)
+            for one in self._able(jobs)
+        )
         held = (stretch for one in jobs for stretch in self._stretches(one.job.name))
         owed = within(wanted, milli)
         return within(held, milli) / owed if owed else None

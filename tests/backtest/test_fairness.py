@@ -33,12 +33,12 @@ def test_alone_a_job_larger_than_the_cluster_takes_longer_in_proportion() -> Non
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 16), st.integers(1, 100)), min_size=1, max_size=30),
     st.integers(1, 16),
 )
-def test_alone_nobody_is_faster_than_it_runs_or_than_the_gpus_can(
-    jobs: list[tuple[int, int, int]], gpus: int
-) -> None:
+def test_alone_nobody_is_faster_than_it_runs_or_than_the_gpus_can(jobs: list[tuple[int, int, int]], gpus: int) -> None:
     ordered = wanted(*sorted(jobs))
     took = alone(ordered, 1000 * gpus)
-    assert all(time >= job.duration * max(1, job.milli / (1000 * gpus)) for time, job in zip(took, ordered, strict=True))
+    assert all(
+        time >= job.duration * max(1, job.milli / (1000 * gpus)) for time, job in zip(took, ordered, strict=True)
+    )
     last = max(job.submitted_at + time for job, time in zip(ordered, took, strict=True))
     work = sum(job.milli * job.duration for job in ordered)
     assert last - ordered[0].submitted_at >= work / (1000 * gpus)

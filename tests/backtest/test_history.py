@@ -102,7 +102,10 @@ def test_lines_are_as_their_schema_has_them() -> None:
 
 
 def test_aliases_hide_people_and_jobs_and_keep_what_belongs_together() -> None:
-    jobs = [past("secret-project"), past("other", depends_on=(Dependency(JobName("secret-project")),), data=("corpus",))]
+    jobs = [
+        past("secret-project"),
+        past("other", depends_on=(Dependency(JobName("secret-project")),), data=("corpus",)),
+    ]
     one, two = aliased(jobs)
     assert (one.name, two.name, one.user, two.user) == ("job-1", "job-2", "user-1", "user-1")
     assert two.spec.depends_on == (Dependency(JobName("job-1")),)

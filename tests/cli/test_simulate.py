@@ -29,10 +29,18 @@ finish-time fairness, p90  0.713   1.000 (+0.287)
 evictions                      1           0 (-1)
 GPU-hours lost               4.0       0.0 (-4.0)
 
-Queue two                   equal             first
-wait, mean                 ≥2h50m            ≥3h15m
-wait, p50                     30s     50m (+49m30s)
-wait, p90                  ≥5h40m            ≥5h40m
+Queue two                   equal          first
+wait, mean                 ≥2h50m         ≥3h15m
+wait, p50                     30s  50m (+49m30s)
+wait, p90                  ≥5h40m         ≥5h40m
+wait, p99                  ≥5h40m         ≥5h40m
+wait, max                  ≥5h40m         ≥5h40m
+GPU-hours                     1.3            1.3
+guaranteed GPUs                 8         0 (-8)
+got of what it was owed     95.2%              -
+finish-time fairness, p90   1.050              -
+evictions                       0              0
+GPU-hours lost                0.0            0.0
 """
 
 
