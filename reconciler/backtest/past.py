@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,7 @@ from solver.plan.reason import count
 from solver.traced import TraceJob
 from solver.world.document import decode, encode
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import Job
+from solver.world.workload import Job, JobName
 
 T = TypeVar("T")
 
@@ -52,8 +52,13 @@ def read_history(path: Path) -> Past:
     """What there is to replay. Raises TraceUnreadableError, OSError."""
     lines = _lines(path)
     head = _read(path, 1, next(lines, b""), HistoryHead)
-    jobs = [_read(path, number, line, RecordedJob) for number, line in enumerate(lines, 2) if line.strip()]
-    return _replayable(jobs, head.exported_at)
+    jobs: dict[JobName, RecordedJob] = {}
+    for number, line in enumerate(lines, 2):
+        job = _read(path, number, line, RecordedJob)
+        if job.name in jobs:
+            raise TraceUnreadableError(f"{path}:{number}: there is a job {job.name} already")
+        jobs[job.name] = job
+    return _replayable(jobs.values(), head.exported_at)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -76,12 +81,11 @@ def _read(path: Path, number: int, line: bytes, kind: type[T]) -> T:
         raise TraceUnreadableError(f"{path}:{number}: {error}") from error
 
 
-def _replayable(jobs: Iterable[RecordedJob], until: Instant) -> Past:
-    listed = list(jobs)
-    ends = {job.name: job.ended_at for job in listed if job.ended_at is not None}
+def _replayable(jobs: Collection[RecordedJob], until: Instant) -> Past:
+    ends = {job.name: job.ended_at for job in jobs if job.ended_at is not None}
     found: list[TraceJob] = []
     cut = never = unknown = 0
-    for one in listed:
+    for one in jobs:
         duration = _duration(one, until)
         if duration is None and one.ended_at is not None:
             never += 1

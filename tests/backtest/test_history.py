@@ -128,6 +128,12 @@ def test_a_broken_history_says_where(tmp_path: Path, content: bytes, said: str) 
         read_history(path)
 
 
+def test_a_job_that_is_there_twice_is_said(tmp_path: Path) -> None:
+    write_history(tmp_path / "history.jsonl", HistoryHead(UNTIL), [past("a"), past("a")])
+    with pytest.raises(TraceUnreadableError, match=":3: there is a job a already"):
+        read_history(tmp_path / "history.jsonl")
+
+
 def test_a_cut_file_and_one_that_is_no_gzip_are_said(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl.gz"
     for content in (b"plain", gzip.compress(b"x" * 100_000)[:60]):
