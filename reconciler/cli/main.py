@@ -24,7 +24,9 @@ class Subcommand(NamedTuple):
 COMMANDS: Final = {
     "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
     "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
+    "codeowners": Subcommand("reconciler.cli.codeowners:codeowners", "Write down who reviews which file."),
     "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
+    "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay jobs of the past under one or more policies."),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),

@@ -12,7 +12,7 @@ import click
 from reconciler.backtest.rows import sections
 from reconciler.cli.inputs import read_policies, read_policies_at, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
-from reconciler.cli.params import DurationParam, InstantParam
+from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table
 from reconciler.traces import TraceUnreadableError, read_philly
 from solver.plan.reason import count
@@ -55,6 +55,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="REV",
     help="A revision of the policy: a branch, tag or commit; repeatable.",
 )
+@cluster_option
 @click.option("--inventory", type=_FOLDER, help="A repository whose cluster every policy is tried on, not its own.")
 @click.option(
     "--cadence",
@@ -79,6 +80,7 @@ def simulate(
     policies: tuple[Path, ...],
     repo: Path,
     revisions: tuple[str, ...],
+    cluster: str | None,
     inventory: Path | None,
     cadence: Duration,
     greedy: bool,
@@ -91,7 +93,7 @@ def simulate(
     Policies are compared with the first. The cluster is the inventory beside each; priority classes and solver settings are
     the policy's too. A queue of the jobs that a policy does not have gets an equal share under one root, which is said.
     """
-    candidates = _candidates(policies, repo, revisions, inventory)
+    candidates = _candidates(policies, repo, revisions, inventory, cluster)
     past = _past(trace, history, start, days)
     found = _tried(candidates, past, cadence, greedy=greedy, forecasts=not no_eta)
     if html:
@@ -117,7 +119,7 @@ class _Past:
 
 
 def _candidates(
-    policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: Path | None
+    policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: Path | None, cluster: str | None
 ) -> list[Candidate]:
     """Folders first, then revisions, each in the order in which they were named."""
     from reconciler.backtest.compare import Candidate
@@ -126,16 +128,16 @@ def _candidates(
         raise click.UsageError("name at least one policy, with --policies or --revision")
     found = []
     for path in policies:
-        compiled = read_policies(path)
+        compiled = read_policies(path, cluster)
         found.append(Candidate(str(path), compiled.policy, compiled.nodes))
     for revision in revisions:
-        commit, compiled = read_policies_at(repo, revision)
+        commit, compiled = read_policies_at(repo, revision, cluster)
         found.append(Candidate(revision, compiled.policy, compiled.nodes, commit))
     names = [candidate.name for candidate in found]
     if len(set(names)) < len(names):
         raise click.UsageError("a policy is named twice")
     if inventory:
-        nodes = read_policies(inventory).nodes
+        nodes = read_policies(inventory, cluster).nodes
         found = [replace(candidate, nodes=nodes) for candidate in found]
     for candidate in found:
         if not any(node.gpus for node in candidate.nodes):

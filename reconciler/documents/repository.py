@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from reconciler.documents.access import access_problems
 from reconciler.documents.alerts import alert_problems
 from reconciler.documents.checkpoints import checkpoint_problems
+from reconciler.documents.clusters import (
+    INVENTORY,
+    ONE_OF_A_KIND,
+    ClusterNotChosenError,
+    chosen,
+    clusters_of,
+    files_for,
+    layout_problems,
+)
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
-from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
+from reconciler.documents.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.retries import retry_problems
@@ -51,12 +62,36 @@ class Reading:
         return self.compiled
 
 
-def read_repository(files: Files) -> Reading:
-    """Check and compile a repository. Pure: what it says depends on the bytes alone."""
-    found = gather(files)
-    problems = tuple(sorted({*found.problems, *_problems_together(found)}))
+def read_repository(files: Files, cluster: str | None = None) -> Reading:
+    """Check and compile what a repository says of one cluster (None: its only one). Pure: it depends on the bytes alone."""
+    try:
+        found = gather(files_for(files, chosen(clusters_of(files), cluster)))
+    except ClusterNotChosenError as error:
+        return Reading((problem_at(INVENTORY, START, "which-cluster", str(error), error.fix),), None)
+    problems = tuple(sorted({*layout_problems(files), *found.problems, *_problems_together(found)}))
     valid = all(problem.severity == "warning" for problem in problems)
     return Reading(problems, _compile(found) if valid else None)
+
+
+def read_clusters(files: Files) -> dict[str | None, Reading]:
+    """What comes of reading for every cluster; None: the only one, without a name."""
+    return {cluster: read_repository(files, cluster) for cluster in clusters_of(files) or (None,)}
+
+
+def problems_of(readings: Mapping[str | None, Reading]) -> tuple[Problem, ...]:
+    """The problems of all clusters, each once; what is wrong with shared documents in some of them alone says in which."""
+    found: dict[Problem, list[str]] = {}
+    for cluster, reading in readings.items():
+        for problem in reading.problems:
+            found.setdefault(problem, []).append(cluster or "")
+    return tuple(sorted(_told(problem, clusters, len(readings)) for problem, clusters in found.items()))
+
+
+def _told(problem: Problem, clusters: Sequence[str], of: int) -> Problem:
+    if len(clusters) == of or not problem.file.startswith("policies/"):
+        return problem
+    listed = f"cluster{'s' * (len(clusters) > 1)} {', '.join(clusters)}"
+    return msgspec.structs.replace(problem, message=f"{problem.message} (in {listed})")
 
 
 def _problems_together(found: Gathered) -> Iterator[Problem]:
@@ -81,7 +116,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
 def _settings_problems(found: Gathered) -> Iterator[Problem]:
     for settings in found.settings[1:]:
         message = f"there is a SchedulingPolicy already, at {found.settings[0].origin}"
-        yield settings.problem(("kind",), "second-scheduling-policy", message, "A repository has one: merge them.")
+        yield settings.problem(("kind",), "second-scheduling-policy", message, ONE_OF_A_KIND)
     classes = found.known("PriorityClass")
     for settings in found.settings:
         if settings.value.solver.mode == "exact" and settings.value.solver.gap:
