@@ -5,7 +5,7 @@ The first line says when the history was written. What jobs run, and with what s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -87,27 +87,29 @@ def recorded(record: JobRecord, spec: JobSpec, events: Iterable[Event]) -> Recor
     )
 
 
-def aliased(jobs: Iterable[RecordedJob]) -> Iterator[RecordedJob]:
-    """The same jobs under other names, and by users of other names; names of data are left out. Queues keep theirs."""
-    names: dict[str, str] = {}
-    users: dict[str, str] = {}
-    for job in jobs:
-        depends_on = tuple(
-            msgspec.structs.replace(other, job=JobName(_alias(names, other.job, "job")))
-            for other in job.spec.depends_on
-        )
-        yield msgspec.structs.replace(
-            job,
-            name=JobName(_alias(names, job.name, "job")),
-            user=_alias(users, job.user, "user"),
-            spec=msgspec.structs.replace(job.spec, depends_on=depends_on, data=()),
-        )
+def aliased(jobs: Iterable[RecordedJob]) -> tuple[RecordedJob, ...]:
+    """The same jobs under other names, and by users of other names; names of data are left out. Queues keep theirs.
+
+    Aliases have the order of the names, since rounds break ties by them.
+    """
+    listed = tuple(jobs)
+    others = {other.job for job in listed for other in job.spec.depends_on}
+    names = _numbered("job", others.union(job.name for job in listed))
+    users = _numbered("user", {job.user for job in listed})
+    return tuple(_renamed(job, names, users) for job in listed)
+
+
+def _renamed(job: RecordedJob, names: Mapping[str, str], users: Mapping[str, str]) -> RecordedJob:
+    depends_on = tuple(msgspec.structs.replace(other, job=JobName(names[other.job])) for other in job.spec.depends_on)
+    spec = msgspec.structs.replace(job.spec, depends_on=depends_on, data=())
+    return msgspec.structs.replace(job, name=JobName(names[job.name]), user=users[job.user], spec=spec)
+
+
+def _numbered(kind: str, names: Collection[str]) -> dict[str, str]:
+    digits = len(str(len(names)))
+    return {name: f"{kind}-{number:0{digits}}" for number, name in enumerate(sorted(names), 1)}
 
 
 def ready_at(job: RecordedJob, ends: Mapping[JobName, Instant]) -> Instant:
     """When it could begin: once it was submitted, and the single jobs on which it depends had ended."""
     return max([job.submitted_at, *(ends[other.job] for other in job.spec.depends_on if other.job in ends)])
-
-
-def _alias(known: dict[str, str], name: str, kind: str) -> str:
-    return known.setdefault(name, f"{kind}-{len(known) + 1}")

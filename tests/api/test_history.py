@@ -62,7 +62,7 @@ def test_an_export_is_replayed(
     assert run(["history", "export", "--out", str(out), "--alias", "--server", server.url]) == Exit.OK
     assert "3 jobs written" in capsys.readouterr().err
     (one,) = read_history(out).jobs
-    assert (one.job.name, one.job.user, one.job.submitted_at, one.duration) == ("job-3", "user-1", NOW, 60 * MINUTE)
+    assert (one.job.name, one.job.user, one.job.submitted_at, one.duration) == ("job-2", "user-1", NOW, 60 * MINUTE)
     tried = ["simulate", "--history", str(out), "--days", "1", "--policies", str(shipped("policies")), "-o", "json"]
     assert run(tried) == Exit.OK
     captured = capsys.readouterr()

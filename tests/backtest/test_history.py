@@ -107,8 +107,8 @@ def test_aliases_hide_people_and_jobs_and_keep_what_belongs_together() -> None:
         past("other", depends_on=(Dependency(JobName("secret-project")),), data=("corpus",)),
     ]
     one, two = aliased(jobs)
-    assert (one.name, two.name, one.user, two.user) == ("job-1", "job-2", "user-1", "user-1")
-    assert two.spec.depends_on == (Dependency(JobName("job-1")),)
+    assert (one.name, two.name, one.user, two.user) == ("job-2", "job-1", "user-1", "user-1")
+    assert two.spec.depends_on == (Dependency(JobName("job-2")),)
     assert (two.spec.data, two.spec.queue) == ((), "a")
 
 
