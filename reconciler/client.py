@@ -31,6 +31,7 @@ from reconciler.api.top import Top
 from reconciler.client_alerts import AlertCalls
 from reconciler.client_by_hand import ByHand
 from reconciler.client_following import FollowingCalls
+from reconciler.client_history import PastCalls
 from reconciler.client_transport import (
     DEFAULT_PORT,
     DEFAULT_SERVER,
@@ -61,7 +62,11 @@ SILENCE_S: Final = 2.0
 
 
 class Client:
-    """Calls one server, as a context manager. Every method raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+    """Calls one server. Every method raises ServerUnreachableError, NotAuthorisedError or ApiError.
+
+    Close it, or use it as a context manager. `by_hand`: cordons, holds and boosts; `past`: what is on record; `following`:
+    how Git is followed.
+    """
 
     def __init__(self, server: str, token: str | None) -> None:
         self._transport = Transport(server, token)
@@ -69,6 +74,7 @@ class Client:
         self.alerts = AlertCalls(self._transport)
         self.by_hand = ByHand(self._transport)
         self.following = FollowingCalls(self._transport)
+        self.past = PastCalls(self._transport)
 
     def submit(self, name: JobName, spec: JobSpec, idempotency_key: str = "") -> JobView:
         """Submit a job; with a key, repeating it is harmless."""
@@ -174,10 +180,8 @@ class Client:
 
         So following is asking again.
         """
-        asked: dict[str, str | int] = {
-            "group": group, "index": index, "attempt": attempt, "offset": offset, "limit": limit
-        }  # fmt: skip
-        return self._transport.call("GET", f"{_job_path(name)}/logs", params=asked)
+        task: dict[str, str | int] = {"group": group, "index": index, "attempt": attempt}
+        return self._transport.call("GET", f"{_job_path(name)}/logs", params=task | {"offset": offset, "limit": limit})
 
     def attach(self, name: str, group: str = "", index: int = 0) -> AbstractContextManager[Attachment]:
         """Attached to the terminal of a task that runs, by default of the first group's first, within a `with` block."""
