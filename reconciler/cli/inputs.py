@@ -24,7 +24,7 @@ def read_policies(path: Path, cluster: str | None = None) -> Compiled:
     `cluster`: whose, where there are several.
     """
     try:
-        files = _files(path)
+        files = policy_files(path)
         return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).checked()
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID) from error
@@ -78,7 +78,8 @@ def unreadable(error: OSError, path: Path) -> CommandFailedError:
     return CommandFailedError(error.strerror or str(error), place=str(error.filename or path))
 
 
-def _files(path: Path) -> Files:
+def policy_files(path: Path) -> Files:
+    """The files of such a policy. Raises OSError, CommandFailedError."""
     if (path / "policies").is_dir():
         return read_folder(path)
     if path.resolve().name == "policies":

@@ -69,7 +69,7 @@ def folder_for(folder: str, path: str) -> str:
     of, _, rest = path.partition("/")
     cluster, slash, _ = rest.partition("/")
     if of == OVERRIDES and slash:
-        return f"{OVERRIDES}/{cluster}/policies" if folder == "policies" else f"{INVENTORY}/{cluster}"
+        return f"{INVENTORY}/{cluster}" if folder == INVENTORY else f"{OVERRIDES}/{cluster}/{folder}"
     return folder
 
 

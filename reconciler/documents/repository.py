@@ -19,10 +19,12 @@ from reconciler.documents.clusters import (
     files_for,
     layout_problems,
 )
+from reconciler.documents.declared import Declared
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
+from reconciler.documents.policy_tests import names_of, policy_test_problems
 from reconciler.documents.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
@@ -31,6 +33,7 @@ from reconciler.documents.sharing import sharing_problems
 from reconciler.documents.topology import TopologySpec
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
+from reconciler.policytests.document import PolicyTest
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 
@@ -57,10 +60,14 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Reading:
-    """What came of reading a repository. Problems are sorted by place; `compiled` is None where one is an error."""
+    """What came of reading a repository. Problems are sorted by place; `compiled` is None where one is an error.
+
+    `tests`, sorted by name, are no part of the policy: they say of it what must hold.
+    """
 
     problems: tuple[Problem, ...]
     compiled: Compiled | None
+    tests: tuple[Declared[PolicyTest], ...] = ()
 
     def checked(self) -> Compiled:
         """The compiled policy; raises InvalidDocumentsError where there is none."""
@@ -76,8 +83,9 @@ def read_repository(files: Files, cluster: str | None = None) -> Reading:
     except ClusterNotChosenError as error:
         return Reading((problem_at(INVENTORY, START, "which-cluster", str(error), error.fix),), None)
     problems = tuple(sorted({*layout_problems(files), *found.problems, *_problems_together(found)}))
-    valid = all(problem.severity == "warning" for problem in problems)
-    return Reading(problems, _compile(found) if valid else None)
+    valid = all(problem.severity != "error" for problem in problems)
+    tests = tuple(sorted(found.tests, key=lambda test: test.name))
+    return Reading(problems, _compile(found) if valid else None, tests)
 
 
 def read_clusters(files: Files) -> dict[str | None, Reading]:
@@ -118,6 +126,10 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from access_problems(found.access, found.known("Queue"))
     yield from alert_problems(found.alerts, found.known("Queue"))
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
+    names = names_of(
+        found.queues, found.known("Queue"), found.known("PriorityClass"), found.pools if complete else None
+    )
+    yield from policy_test_problems(found.tests, names)
 
 
 def _settings_problems(found: Gathered) -> Iterator[Problem]:

@@ -17,6 +17,8 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.jobs.pipelines import PipelineSpec
+from reconciler.policytests.conduct import PolicyTestReport
+from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
 from reconciler.review.found import Review
 from solver.plan.plan import Plan
@@ -41,6 +43,7 @@ INTERNAL = {
     RetryPolicy: {"name", "origin"},
     AccessPolicy: {"origin"},
     AlertPolicy: {"name", "origin"},
+    PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -70,6 +73,7 @@ SPECS = {
     "RetryPolicy": RetryPolicy,
     "AccessPolicy": AccessPolicy,
     "AlertPolicy": AlertPolicy,
+    "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,
@@ -190,7 +194,7 @@ def test_a_specs_type_and_schema_agree(kind: str) -> None:
     assert list(differences(inspect.type_info(SPECS[kind]), spec, f"{kind.lower()}.json", kind, internal)) == []
 
 
-@pytest.mark.parametrize("kind", [Snapshot, Plan, Review])
+@pytest.mark.parametrize("kind", [Snapshot, Plan, PolicyTestReport, Review])
 def test_a_whole_documents_type_and_schema_agree(kind: type) -> None:
     name = kind.__name__
     assert list(differences(inspect.type_info(kind), schema_of(name), f"{name.lower()}.json", name, frozenset())) == []
