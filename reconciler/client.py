@@ -31,6 +31,7 @@ from reconciler.api.top import Top
 from reconciler.client_alerts import AlertCalls
 from reconciler.client_by_hand import ByHand
 from reconciler.client_following import FollowingCalls
+from reconciler.client_history import PastCalls
 from reconciler.client_transport import (
     DEFAULT_PORT,
     DEFAULT_SERVER,
@@ -69,6 +70,7 @@ class Client:
         self.alerts = AlertCalls(self._transport)
         self.by_hand = ByHand(self._transport)
         self.following = FollowingCalls(self._transport)
+        self.past = PastCalls(self._transport)
 
     def submit(self, name: JobName, spec: JobSpec, idempotency_key: str = "") -> JobView:
         """Submit a job; with a key, repeating it is harmless."""
@@ -174,10 +176,8 @@ class Client:
 
         So following is asking again.
         """
-        asked: dict[str, str | int] = {
-            "group": group, "index": index, "attempt": attempt, "offset": offset, "limit": limit
-        }  # fmt: skip
-        return self._transport.call("GET", f"{_job_path(name)}/logs", params=asked)
+        task: dict[str, str | int] = {"group": group, "index": index, "attempt": attempt}
+        return self._transport.call("GET", f"{_job_path(name)}/logs", params=task | {"offset": offset, "limit": limit})
 
     def attach(self, name: str, group: str = "", index: int = 0) -> AbstractContextManager[Attachment]:
         """Attached to the terminal of a task that runs, by default of the first group's first, within a `with` block."""
@@ -225,9 +225,9 @@ class Client:
         """One round, whole."""
         return self._get(f"/v1/rounds/{number}", RoundRecord)
 
-    def snapshot(self) -> Snapshot:
-        """The world as the server last observed it."""
-        return self._get("/v1/snapshot", Snapshot)
+    def snapshot(self, aliased: bool = False) -> Snapshot:
+        """The world as the server last observed it; `aliased`: without names of users and jobs."""
+        return self._get("/v1/snapshot/aliased" if aliased else "/v1/snapshot", Snapshot)
 
     def status(self) -> Status:
         """Conditions, revisions and the leader."""

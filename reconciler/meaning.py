@@ -19,7 +19,7 @@ Fields = Mapping[str, str]
 
 
 class FieldChange(Document, frozen=True, omit_defaults=False):
-    """One field that says something else at the head; None: nothing. `origin`: its line, where it has a closer one than its document."""
+    """One field that says something else at the head; None: nothing. `origin`: its line, where that is not its document's."""
 
     field: str
     before: str | None

@@ -156,11 +156,16 @@ class World:
             kept = kept_for(live, self.jobs, self._known_ends())
             self.room.reserved = {**self.room.reserved, **kept}
             ordered = held_back(ordered, live, self._known_ends(), self.policy, shares, self.room, now)
-        able = behind_nobody(ordered, {known.likeness for known in ordered if has_gpus(known, self.room)})
+        able = behind_nobody(ordered, self._able(ordered))
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)
         return starts
+
+    def _able(self, waiting: Iterable[Candidate]) -> set[int]:
+        """Alikes for which enough GPUs are free somewhere."""
+        first = {candidate.likeness: candidate for candidate in waiting}
+        return {likeness for likeness, candidate in first.items() if has_gpus(candidate, self.room)}
 
     def shares_now(self) -> Shares:
         """The shares beside what is held at this instant."""

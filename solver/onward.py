@@ -31,10 +31,10 @@ from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, foreseen, snapshot_of
 from solver.world.workload import JobName
 
-JOBS_SMALL = 64
+JOBS_SMALL = 32
 """Live jobs up to which every end has a round of its own."""
 
-ROUNDS_MAX = 400
+ROUNDS_MAX = 120
 """Rounds played at most."""
 
 HELD_MAX = 4
@@ -138,7 +138,11 @@ class _Future(Replay):
 
     def played(self, until: Instant) -> Onward:
         """Hold the rounds until a horizon."""
-        endless = sum(job.phase == "running" and self._durations[job.name] == ENDLESS for job in self._live.values())
+        endless = sum(
+            end >= self.before.time.after(ENDLESS) and job.attempt == attempt and job.phase == "running"
+            for end, name, attempt in self._ends
+            if (job := self._live.get(name))
+        )
         clocks, after = self.clocks, self._seen(self.before.time)
         small = len(self._live) <= JOBS_SMALL
         reached = self._each_round(until) if small else self._few_rounds(until)
@@ -235,7 +239,7 @@ class _Future(Replay):
         known = expected(self.before.in_flight.durations)
         for job, end in live_after(self.before):
             self._live[job.name] = job
-            duration = self.policy.time_limit(job) or expected_of(job, known) or ENDLESS
+            duration = job.time_limit or self.policy.time_limit(job) or expected_of(job, known) or ENDLESS
             self._durations[job.name] = duration
             gpus = MilliGpu(sum(task.gpus for task in job.placement)) or job.spec.gpus
             self.runs[job.name] = Run(job.name, job.spec.queue, gpus, job.submitted_at)

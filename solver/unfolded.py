@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -10,7 +10,7 @@ from solver.holds import Ends
 from solver.world.inflight import Intent
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName
+from solver.world.workload import Job
 
 
 def live_after(snapshot: Snapshot) -> Iterator[tuple[Job, Instant | None]]:
@@ -19,11 +19,10 @@ def live_after(snapshot: Snapshot) -> Iterator[tuple[Job, Instant | None]]:
     Who was asked to leave for others waits again; who was asked to end, or is suspended, is gone. What is past its limit may
     run for ever.
     """
-    ends, asked = Ends(snapshot), {}
-    for intent in snapshot.in_flight.intents:
-        asked[intent.kind, intent.job, intent.attempt] = intent
+    ends = Ends(snapshot)
+    asked: dict[str, Intent] = {intent.id: intent for intent in snapshot.in_flight.intents}
     for job in snapshot.jobs:
-        stop = asked.get(("stop", job.name, job.attempt))
+        stop = asked.get(f"stop/{job.name}/{job.attempt}")
         if not job.placement:
             yield job, None
         elif stop is not None and stop.purpose in ("evict", "requeue"):
@@ -40,9 +39,9 @@ def _waiting_again(job: Job, stop: Intent) -> Job:
     )
 
 
-def _running(job: Job, asked: dict[tuple[str, JobName, int], Intent], now: Instant) -> Job:
+def _running(job: Job, asked: Mapping[str, Intent], now: Instant) -> Job:
     """The job as large as it was asked to be."""
-    start, grow, shrink = (asked.get((kind, job.name, job.attempt)) for kind in ("start", "grow", "shrink"))
+    start, grow, shrink = (asked.get(f"{kind}/{job.name}/{job.attempt}") for kind in ("start", "grow", "shrink"))
     tasks = {(task.group, task.index): task for task in (*job.placement, *(grow.tasks if grow else ()))}
     for task in shrink.tasks if shrink else ():
         tasks.pop((task.group, task.index), None)

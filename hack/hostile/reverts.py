@@ -39,7 +39,7 @@ def try_reverts(folder: Path, seed: int, count: int) -> Figures:
     _commit(home, "as shipped")
     before = _bytes_of(_compiled(home))
     for number in range(count):
-        _edit(home, drawn, sorted(path for path in good if path.endswith(".yaml")))
+        _edit(home, drawn, sorted(path for path in good if path.endswith(".yaml") and "/tests/" not in path))
         _commit(home, f"edit {number}")
         after = _compiled(home)
         figures.tried += 1

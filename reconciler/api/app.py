@@ -22,6 +22,8 @@ from reconciler.api.described import schemas_of
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
+from reconciler.api.history_payloads import RecordedJobList
+from reconciler.api.history_routes import HistoryRoutes
 from reconciler.api.intervention_routes import InterventionRoutes
 from reconciler.api.job_routes import JobRoutes
 from reconciler.api.payloads import (
@@ -64,8 +66,8 @@ from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView, Health, InterventionAsked, InterventionList,
-    JobList, JobView, LookAsked, NodeList, PolicyView, QueueList, RoundList, RoundRecord, SampleList, Snapshot, Status,
-    SuspensionAsked, SuspensionList, Top, TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
+    JobList, JobView, LookAsked, NodeList, PolicyView, QueueList, RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot,
+    Status, SuspensionAsked, SuspensionList, Top, TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -105,6 +107,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(PolicyRoutes(services).router)
     app.include_router(PlanRoutes(services).router)
     app.include_router(WebhookRoutes(services).router)
+    app.include_router(HistoryRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)

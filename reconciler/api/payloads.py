@@ -7,6 +7,7 @@ from typing import Final, Literal
 from reconciler.backend import Activity, Epoch
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.documents.problem import Problem
+from reconciler.gitsource.status import Drift
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.eligible import Block
 from reconciler.jobs.failure import Failure
@@ -216,6 +217,7 @@ class Status(Payload, frozen=True, kw_only=True):
 
     `looked_at`: when Git was last looked at, whatever came of it; null: not since the start.
     `by_hand`: what is in force beside what Git says, the oldest first; of jobs, those that the caller may see.
+    `drift`: what the revision that is held would do beside what was accepted of it, where that is why.
     """
 
     conditions: tuple[Condition, ...]
@@ -226,6 +228,7 @@ class Status(Payload, frozen=True, kw_only=True):
     live_jobs: dict[JobState, int] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     by_hand: tuple[Intervention, ...] = ()
     looked_at: Instant | None = None
+    drift: tuple[Drift, ...] = ()
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ def connected(server: str | None) -> Iterator[Client]:
     except NotAuthorisedError as error:
         raise _refused(error, Exit.NOT_AUTHORISED) from error
     except ApiError as error:
-        raise _refused(error, Exit.ERROR) from error
+        raise _refused(error, Exit.STALE_PLAN if error.problem.code == "stale-plan" else Exit.ERROR) from error
 
 
 def _refused(error: ApiError, exit_code: Exit) -> CommandFailedError:

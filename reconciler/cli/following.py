@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Final
 
 import click
 
 from reconciler.api.payloads import Condition, Status
-from reconciler.api.policy_payloads import ApprovalList, SuspensionList
+from reconciler.api.policy_payloads import ApprovalList, PlanAccepted, SuspensionList
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam
+from reconciler.cli.saved_plan import read_plan
 from reconciler.cli.times import local
 from reconciler.cli.wording import short_revision
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.gitsource.record import Suspension
+from solver.plan.reason import count
 from solver.world.quantities import Duration, Instant
 
 POLL_S: Final = 0.3
@@ -27,25 +30,46 @@ CONCLUDED: Final = ("Ready", "Stalled")
 """Conditions after which nothing more happens by itself. What is Reconciling is tried again."""
 
 
-@click.command(short_help="Approve a policy revision that is held.")
-@click.argument("revision", metavar="REVISION")
+@click.command(short_help="Approve a policy revision that is held, or a saved plan.")
+@click.argument("target", metavar="PLAN.json|REVISION")
 @click.option("--reason", required=True, metavar="TEXT", help="Why, for whoever reads the record.")
 @output_option("text", "json")
 @server_option
-def apply(revision: str, reason: str, output: str, server: str | None) -> None:
+def apply(target: str, reason: str, output: str, server: str | None) -> None:
     """Accept the REVISION that `quorate status` shows as held, for the reason it shows, in place of the one in force.
 
     It counts once, for this commit alone, and is on record with your name. Needs the role admin in all queues. What is invalid or
     not signed can't be accepted: only another revision helps.
+
+    Or accept what PLAN.json (from `quorate plan --out`) says of a revision, before it is merged or while it is held. Exits with 4
+    where the plan is stale.
     """
-    with connected(server) as client:
-        approval = client.following.approve(revision, reason)
+    said: PlanAccepted | ApprovalList
+    if target.endswith(".json"):
+        envelope = read_plan(Path(target)).envelope
+        with connected(server) as client:
+            done = client.following.accept_plan(envelope, reason)
+        told, said = _accepted(done), done
+    else:
+        with connected(server) as client:
+            approval = client.following.approve(target, reason)
+        revision = short_revision(approval.commit)
+        told, said = (
+            f"{revision}: {approval.reason} accepted by {approval.author}: {approval.why}",
+            ApprovalList(items=(approval,)),
+        )
     if output == "json":
-        print_json(ApprovalList(items=(approval,)))
-        return
-    click.echo(
-        printable(f"{short_revision(approval.commit)}: {approval.reason} accepted by {approval.author}: {approval.why}")
-    )
+        print_json(said)
+    else:
+        click.echo(printable(told))
+
+
+def _accepted(done: PlanAccepted) -> str:
+    accepts, meaning = done.accepted.envelope.accepts, done.accepted.envelope.meaning.removeprefix("sha256:")[:12]
+    if done.in_force:
+        return f"{meaning}: what the plan proposes is in force already"
+    most = f"at most {count(accepts.evicted_jobs, 'job')} evicted, {accepts.lost_gpu_h:.1f} GPU-hours lost"
+    return f"{meaning}: {most}, accepted by {done.accepted.author}: {done.accepted.why}"
 
 
 @click.command(short_help="Have the server look at Git now.")

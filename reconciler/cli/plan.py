@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sys
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
 
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
-from reconciler.cli.inputs import invalid, read_snapshot_file, unreadable
-from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
-from reconciler.cli.solve import proof_of
-from reconciler.meaning import DocumentChange, FieldChange
+from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, young_enough
+from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.params import DurationParam, cluster_option
+from reconciler.cli.saved_plan import envelope_of, write_plan
+from reconciler.cli.times import local
+from reconciler.clock import SystemClock
+from reconciler.documents.clusters import clusters_of
+from reconciler.gitsource.tree import Revision
+from reconciler.reports.formats import FORMATS, problems_as
+from reconciler.reports.outline import Outline
+from reconciler.reports.paths import UNKNOWN, Paths, paths_of
+from reconciler.reports.review_problems import review_problems
+from reconciler.reports.reviewed import outline_of
 from reconciler.review.compare import review
-from reconciler.review.found import JobChange, Review
+from reconciler.review.envelope import SavedPlan
+from reconciler.review.found import Review
 from reconciler.review.side import Side
-from solver.plan.reason import count
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 
 
@@ -36,10 +48,28 @@ from solver.world.snapshot import Snapshot
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The cluster and its jobs from a file; without it, from the server.",
 )
+@click.option("--max-snapshot-age", type=DurationParam(), help="Refuse a snapshot that is older; for example 15m.")
 @server_option
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the review as JSON to a file too.")
+@cluster_option
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it as a saved plan to a file too: see `quorate apply`.",
+)
+@click.option("--exact", is_flag=True, help="Let what --out writes be good for this cluster and base alone.")
+@click.option(
+    "--accept-evicted-jobs", type=click.IntRange(min=0), metavar="N", help="Let the saved plan accept so many, if more."
+)
+@click.option(
+    "--accept-gpu-hours",
+    type=click.FloatRange(min=0),
+    metavar="N",
+    help="Let the saved plan accept so many lost, if more.",
+)
+@click.option("--held", is_flag=True, help="Show the server's own plan of the revision that it holds.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 where the change has any effect.")
-@output_option("text", "json")
+@click.option("--all", "unfold", is_flag=True, help="Print long lists whole, where the output is text.")
+@output_option("text", "markdown", "json", *FORMATS)
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -47,126 +77,103 @@ def plan(
     head: str,
     repo: Path,
     snapshot_file: Path | None,
+    max_snapshot_age: Duration | None,
     server: str | None,
+    cluster: str | None,
     out: Path | None,
+    exact: bool,
+    accept_evicted_jobs: int | None,
+    accept_gpu_hours: float | None,
+    held: bool,
     detailed_exitcode: bool,
+    unfold: bool,
     output: str,
 ) -> None:
     """Solve the cluster as it is under two revisions of the policy, and say what differs. Changes nothing."""
-    if snapshot_file and server:
-        raise click.UsageError("--snapshot and --server exclude each other: the snapshot comes from one of them", ctx)
-    sides = _side(repo, base, "--base"), _side(repo, head, "--head")
+    if snapshot_file and (server or held):
+        raise click.UsageError("--snapshot excludes --server and --held: the snapshot comes from one of them", ctx)
+    if held:
+        found = _of_held(server)
+        _print(found, UNKNOWN, output, cluster or "", unfold=unfold)
+        ctx.exit(_exit_code(found, detailed=detailed_exitcode))
+    revisions = _revision(repo, base, "--base"), _revision(repo, head, "--head")
+    cluster = one_cluster({name for each in revisions for name in clusters_of(each.files)}, cluster, str(repo))
+    sides = _side(base, revisions[0], "--base", cluster), _side(head, revisions[1], "--head", cluster)
     from solver.program.highs import optimise
 
-    found = review(_snapshot(snapshot_file, server), *sides, optimise)
+    found = review(_snapshot(snapshot_file, max_snapshot_age, server), *sides, optimise)
     if out:
-        _write(found, out)
-    if output == "json":
-        print_json(found)
-    else:
-        click.echo("\n".join(printable(line) for line in review_lines(found)))
-    ctx.exit(Exit.CHANGES if detailed_exitcode and found.has_changes else Exit.OK)
+        gap = sides[1].compiled.policy.scheduling.solver.gap
+        envelope = envelope_of(found, gap, accept_evicted_jobs, accept_gpu_hours, exact=exact)
+        write_plan(SavedPlan(envelope, found), out)
+    _print(found, paths_of(sides[0].compiled, sides[1].compiled), output, cluster or "", unfold=unfold)
+    ctx.exit(_exit_code(found, detailed=detailed_exitcode))
 
 
-def _side(repo: Path, name: str, option: str) -> Side:
-    from reconciler.documents.problem import InvalidDocumentsError
-    from reconciler.documents.repository import read_repository
+def _revision(repo: Path, name: str, option: str) -> Revision:
     from reconciler.gitsource.errors import GitSourceError
     from reconciler.gitsource.tree import read_revision
 
     try:
-        revision = read_revision(repo, name)
+        return read_revision(repo, name)
     except GitSourceError as error:
         raise CommandFailedError(str(error), place=option, fix=error.fix) from error
+
+
+def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Side:
+    """What a revision says of a cluster: nothing at all where it has others and not this one, which is then new, or gone."""
+    from reconciler.documents.files import Files
+    from reconciler.documents.problem import InvalidDocumentsError
+    from reconciler.documents.repository import read_repository
+
+    known = clusters_of(revision.files)
+    files = revision.files if not known or cluster in known else Files({})
     try:
-        compiled = read_repository(revision.files).checked()
+        compiled = read_repository(files, cluster if cluster in known else None).checked()
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID, where=f"{option} {name} ({revision.commit[:12]})") from error
     return Side(name, revision.commit, compiled)
 
 
-def _snapshot(snapshot_file: Path | None, server: str | None) -> Snapshot:
+def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | None) -> Snapshot:
     if snapshot_file:
-        return read_snapshot_file(snapshot_file)
-    with connected(server) as client:
-        return client.snapshot()
-
-
-def _write(found: Review, out: Path) -> None:
-    from solver.world.document import encode
-
-    try:
-        out.write_bytes(encode(found) + b"\n")
-    except OSError as error:
-        raise unreadable(error, out) from error
-
-
-def review_lines(found: Review) -> Iterator[str]:
-    """The review for people: what changes first, what stays as it is last."""
-    yield from _headline(found)
-    if found.documents:
-        yield from ("", "Documents")
-        for document in found.documents:
-            yield from _document_lines(document)
-    changed = [job for job in found.jobs if job.changed]
-    for title, jobs in (
-        ("Jobs that fare differently", changed),
-        ("Start under both", [job for job in found.jobs if not job.changed and job.after == "starts"]),
-        ("Leave under both", [job for job in found.jobs if not job.changed and job.after == "leaves"]),
-        ("Move under both", [job for job in found.jobs if not job.changed and job.after == "moves"]),
-        ("Would still wait", [job for job in found.jobs if not job.changed and job.after in ("waits", "inadmissible")]),
-    ):
-        if jobs:
-            yield from ("", title)
-            for job in jobs:
-                yield from _job_lines(job)
-    yield ""
-    for side in (found.base, found.head):
-        yield f"{side.name} ({side.commit[:12]}): {proof_of(side.certificate)}"
-
-
-def _headline(found: Review) -> Iterator[str]:
-    starts = sum(job.after == "starts" for job in found.jobs)
-    more = starts - sum(job.before == "starts" for job in found.jobs)
-    compared = f" ({more:+d})" if more else ""
-    waiting = sum(job.after in ("waits", "inadmissible") for job in found.jobs)
-    leaving = [job for job in found.jobs if job.after == "leaves"]
-    leave = (
-        f", {count(len(leaving), 'job')} with {sum(job.gpus for job in leaving)} GPUs would leave" if leaving else ""
-    )
-    yield (
-        f"{found.base.name} → {found.head.name}: {count(starts, 'job')} would start{compared}, "
-        f"{waiting} would wait{leave}; {count(len(found.documents), 'document')} changed"
-    )
-    if not found.has_changes:
-        yield "The change has no effect: same policy, same inventory."
-    elif found.base.inventory != found.head.inventory and not any("NodePool" in d.document for d in found.documents):
-        yield "Nodes have changed places within their pools."
-
-
-def _document_lines(changed: DocumentChange) -> Iterator[str]:
-    if changed.change != "changed":
-        yield f"  {changed.document} {changed.change}{':' * bool(changed.fields)}"
-        for field in changed.fields:
-            yield f"    {field.field} {field.after or field.before}"
-    elif len(changed.fields) == 1:
-        yield f"  {changed.document}: {_field(changed.fields[0])}"
+        found = read_snapshot_file(snapshot_file)
     else:
-        yield f"  {changed.document}:"
-        for field in changed.fields:
-            yield f"    {_field(field)}"
+        with connected(server) as client:
+            found = client.snapshot()
+    return young_enough(found, snapshot_file, most, SystemClock().now())
 
 
-def _field(change: FieldChange) -> str:
-    if change.before is None:
-        return f"{change.field} {change.after} (was not set)"
-    if change.after is None:
-        return f"{change.field} not set (was {change.before})"
-    return f"{change.field} {change.before} → {change.after}"
+def _of_held(server: str | None) -> Review:
+    with connected(server) as client:
+        return client.following.fresh_plan().review
 
 
-def _job_lines(job: JobChange) -> Iterator[str]:
-    fate = f"{job.before} → {job.after}" if job.changed else job.after
-    yield f"  {job.job}  {fate}  ({count(job.gpus.number, 'GPU')}, queue {job.queue})"
-    for reason in job.reasons:
-        yield f"    {reason}"
+def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bool) -> None:
+    if output == "json":
+        print_json(found)
+    elif output in FORMATS:
+        click.echo(problems_as(output, "quorate plan", review_problems(found, paths)), nl=False)
+    elif output == "markdown":
+        from reconciler.reports.markdown import markdown
+
+        click.echo(markdown(outline_of(found, paths, str), cluster), nl=False)
+    else:
+        _print_text(outline_of(found, paths, local), unfold=unfold)
+
+
+def _print_text(outline: Outline, *, unfold: bool) -> None:
+    """As wide as a terminal where one reads it, and in colour if it likes."""
+    from reconciler.reports.text import UNFOLDED_COLUMNS, text
+
+    terminal = sys.stdout.isatty()
+    columns = get_terminal_size().columns if terminal else UNFOLDED_COLUMNS
+    colour = terminal and not os.environ.get("NO_COLOR")
+    click.echo(text(outline, unfold=unfold, columns=columns, colour=colour), nl=False, color=colour)
+
+
+def _exit_code(found: Review, *, detailed: bool) -> Exit:
+    """The worse wins."""
+    if found.breaches:
+        return Exit.GUARDRAIL_REFUSED
+    return Exit.CHANGES if detailed and found.has_changes else Exit.OK

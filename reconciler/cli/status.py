@@ -31,6 +31,11 @@ def status(output: str, server: str | None) -> None:
     click.echo()
     rows = ((each.type, str(each.status), each.reason, each.message) for each in found.conditions)
     print_table(("CONDITION", "STATUS", "REASON", "MESSAGE"), rows)
+    if found.drift:
+        revision = short_revision(found.last_attempted_revision)
+        click.echo(f"\nWhat {revision} would do, beside what was accepted (quorate plan --held has the rest):")
+        drift = ((each.what, each.accepted, each.now, "beyond" if each.beyond else "") for each in found.drift)
+        print_table(("FIGURE", "ACCEPTED", "NOW", ""), drift)
     if found.by_hand:
         click.echo("\nBy hand, beside what Git says:")
         by_hand = (
@@ -45,4 +50,6 @@ def _fields(found: Status, url: str) -> Iterator[tuple[str, str]]:
     yield "Policy in force", short_revision(found.last_applied_revision) or "none yet"
     if found.last_attempted_revision != found.last_applied_revision:
         yield "Policy attempted", short_revision(found.last_attempted_revision)
+    if found.looked_at is not None:
+        yield "Git looked at", local(found.looked_at)
     yield "Jobs", ", ".join(f"{number} {state}" for state, number in found.live_jobs.items()) or "none live"

@@ -9,7 +9,7 @@ from pathlib import Path
 from reconciler.documents.problem import START, Problem, problem_at
 from reconciler.documents.text import BYTES_MAX
 
-FOLDERS = ("cluster-state", "policies")
+FOLDERS = ("cluster-state", "clusters", "policies")
 """Nothing outside these is ever read."""
 
 SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024
@@ -32,7 +32,7 @@ def is_document(path: str) -> bool:
 
 def is_snapshot(path: str) -> bool:
     """The name is that of a file that may be an example snapshot."""
-    return path.startswith("cluster-state/") and path.endswith(".json")
+    return path.startswith("cluster-state/") and path.endswith((".json", ".json.gz"))
 
 
 def is_read(path: str) -> bool:

@@ -26,9 +26,6 @@ class Keys(NamedTuple):
     ssh: tuple[str, ...] = ()
     openpgp: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.ssh or self.openpgp)
-
     def with_(self, others: Keys) -> Keys:
         """These and those."""
         return Keys((*self.ssh, *others.ssh), (*self.openpgp, *others.openpgp))

@@ -15,6 +15,8 @@ from reconciler.gitsource.tree import Revision, commit_of, files_of
 
 APPLIED = "refs/quorate/applied"
 FETCHED = "refs/quorate/fetched"
+_INCOMING = "refs/quorate/incoming"
+"""Where a fetch writes. Git ends with 0 although it has refused to write, as from a shallow repository."""
 
 # A fetch that makes no progress must not keep the loop from its other work for ever.
 FETCH_TIMEOUT_S = 120
@@ -130,7 +132,8 @@ class Mirror:
                 f"{branch!r} is not the name of a branch", "Name the branch that holds the policy."
             )
         options = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--refmap=")
-        refspec = f"+refs/heads/{branch}:{FETCHED}"
+        refspec = f"+refs/heads/{branch}:{_INCOMING}"
+        git.update_ref("-d", _INCOMING)
         try:
             git.fetch(*options, "--", self.url, refspec, kill_after_timeout=FETCH_TIMEOUT_S)
         except GitCommandError as error:
@@ -139,7 +142,16 @@ class Mirror:
             raise FetchFailedError(
                 f"can't fetch {branch} from {without_password(self.url)}: {said(error)}", fix
             ) from error
-        return commit_of(git, FETCHED)
+        return self._arrived(git, branch)
+
+    def _arrived(self, git: Any, branch: str) -> str:
+        try:
+            commit = commit_of(git, _INCOMING)
+        except UnknownRevisionError:
+            fix = "Follow a repository that has its whole history: this one may be a shallow clone."
+            raise GitSourceError(f"{without_password(self.url)} gives away no {branch}", fix) from None
+        git.update_ref(FETCHED, commit)
+        return commit
 
     def _require_branch(self, git: Any, branch: str) -> None:
         """Raises BranchMissingError where the repository answers, and says that there is none."""

@@ -5,7 +5,8 @@ The keys are those of the policy in force, never of the revision that is judged,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from reconciler.clock import Clock
 from reconciler.control import PolicyInForce
 from reconciler.gitsource.floor import read_allowed_signers
 from reconciler.gitsource.keyring import Keys, keyring
-from reconciler.gitsource.mirror import Mirror, Step
+from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.requirements import Candidate, Held
 
 REASON: Final = "SignatureRefused"
@@ -27,14 +28,14 @@ _GOOD_OPENPGP: Final = frozenset({"GOODSIG", "VALIDSIG"})
 _BAD_OPENPGP: Final = {
     "REVKEYSIG": "the key was revoked",
     "EXPKEYSIG": "the key has expired",
-    "KEYEXPIRED": "the key has expired",
     "EXPSIG": "the signature has expired",
     "BADSIG": "the signature is not of this commit",
     "ERRSIG": "the key is none of those listed",
     "NO_PUBKEY": "the key is none of those listed",
     "KEYREVOKED": "the key was revoked",
 }
-"""What gpg may say beside or in place of a good signature, the most telling first."""
+"""What gpg may say beside or in place of a good signature, the most telling first. KEYEXPIRED is not among them: it comes for
+expired subkeys that have signed nothing, too."""
 
 _GOOD_SSH: Final = 'Good "git" signature for trusted with '
 
@@ -67,29 +68,25 @@ class Signed:
         return self._unsigned(candidate, commits)
 
     def _unsigned(self, candidate: Candidate, commits: Commits) -> Held | None:
+        """The oldest commit that does not count ends it: whoever pushes thousands costs one look."""
         floor = Keys() if self.allowed is None else read_allowed_signers(self.allowed, self.clock.now())
         people = floor.with_(_keys_of(commits.signers))
-        steps = self.mirror.line(candidate.commit, candidate.applied)
-        plain, merges = ([step for step in steps if (step.parents > 1) is merged] for merged in (False, True))
-        why = self._refusals(plain, people) | self._refusals(merges, people.with_(_keys_of(commits.forge_keys)))
-        if not why:
-            return None
-        first = next(step.commit for step in steps if step.commit in why)
-        return Held(REASON, self._message(candidate, first, why))
+        trusted = {False: people, True: people.with_(_keys_of(commits.forge_keys))}
+        with ExitStack() as opened:
+            rings: dict[bool, dict[str, str]] = {}
+            for step in self.mirror.line(candidate.commit, candidate.applied):
+                is_merge = step.parents > 1
+                if is_merge not in rings:
+                    rings[is_merge] = opened.enter_context(keyring(trusted[is_merge]))
+                why = judge(*self.mirror.verify(step.commit, rings[is_merge]))
+                if why:
+                    return Held(REASON, self._message(candidate, step.commit, why))
+        return None
 
-    def _refusals(self, steps: Sequence[Step], keys: Keys) -> dict[str, str]:
-        """Why each of those commits does not count that no such key has signed."""
-        if not steps:
-            return {}
-        with keyring(keys) as trusting:
-            judged = ((step.commit, judge(*self.mirror.verify(step.commit, trusting))) for step in steps)
-            return {commit: why for commit, why in judged if why}
-
-    def _message(self, candidate: Candidate, first: str, why: dict[str, str]) -> str:
-        others = f" So are {len(why) - 1} more commits." if len(why) > 1 else ""
+    def _message(self, candidate: Candidate, refused: str, why: str) -> str:
         since = f"Go back to {candidate.applied[:12]} and push" if candidate.applied else "Push"
         return (
-            f"{first[:12]} is refused: {why[first]}.{others} {since} commits to {self.branch} that are signed by a key of the "
+            f"{refused[:12]} is refused: {why}. {since} commits to {self.branch} that are signed by a key of the "
             "AccessPolicy in force (commits) or of --allowed-signers."
         )
 

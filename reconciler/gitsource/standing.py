@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.control import NoPolicyError, PolicyInForce
-from reconciler.documents.repository import read_repository
+from reconciler.documents.repository import Reading, read_repository
 from reconciler.gitsource.errors import BranchMissingError, FetchFailedError, GitSourceError, NotReadyToPlanError
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.requirements import (
@@ -33,14 +33,16 @@ class StandingPolicy:
         branch: str,
         requirements: Sequence[Requirement] | None = None,
         acceptance: Acceptance | None = None,
+        cluster: str | None = None,
     ) -> None:
         """Find the revision applied before a restart, without the network. `requirements` are asked in order; None: history
-        and validity.
+        and validity. `cluster`: whose policy, where there are several.
         """
         self._mirror = mirror
         self._branch = branch
         self._requirements = (FastForward(mirror, branch), Valid()) if requirements is None else tuple(requirements)
         self._acceptance = acceptance or NothingAccepted()
+        self._cluster = cluster
         self._current: PolicyInForce | None = None
         self._attempted = ""
         self._concluded = ""
@@ -73,7 +75,7 @@ class StandingPolicy:
         return self._status
 
     def _reconciled(self) -> PolicyStatus:
-        if not self._attempted:
+        if self._status.truth.reason == "NotFetchedYet":
             self._status = self._stating("Reconciling", Held("Fetching", f"{self._branch} is being fetched"))
         commit = self._mirror.fetch(self._branch)
         self._attempted = commit
@@ -81,7 +83,7 @@ class StandingPolicy:
         in_force = self._current is not None and self._current.revision == commit == applied
         if in_force and self._status.condition("Ready").status:
             return self._status
-        candidate = Candidate(commit, applied, self._current, lambda: read_repository(self._mirror.read(commit).files))
+        candidate = Candidate(commit, applied, self._current, lambda: self._read(commit))
         held = self._held(candidate)
         if held is not None:
             return self._failed("Stalled", held)
@@ -113,7 +115,7 @@ class StandingPolicy:
             if applied is None:
                 return self._stating("Reconciling", Held("NotFetchedYet", "no revision has been fetched yet"))
             self._attempted = self._mirror.fetched() or applied
-            reading = read_repository(self._mirror.read(applied).files)
+            reading = self._read(applied)
         except GitSourceError as error:
             return self._stating("Stalled", Held("SourceUnusable", f"{error}. {error.fix}"))
         if reading.compiled is None:
@@ -123,6 +125,9 @@ class StandingPolicy:
         self._current = PolicyInForce(applied, *reading.compiled.parts)
         message = f"{applied[:12]} is in force since before the restart"
         return self._stating("Reconciling", Held("NotFetchedYet", message))
+
+    def _read(self, commit: str) -> Reading:
+        return read_repository(self._mirror.read(commit).files, self._cluster)
 
     def _failed(self, kind: ConditionType, held: Held) -> PolicyStatus:
         kept = f" {self._current.revision[:12]} stays in force." if self._current else " No policy is in force."

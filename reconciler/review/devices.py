@@ -46,13 +46,16 @@ def free_by_type(side: Played) -> Mapping[GpuType, Free]:
         [max(0, gpu.free_milli) for gpu in room.shared.get(node, ())] * bool(room.open_nodes[node])
         for node in range(len(room.nodes))
     ]
-    divided = np.zeros((len(left), max(1, *(len(parts) for parts in left), 1)), dtype=np.int64)
+    divided = np.zeros((len(left), max(map(len, left), default=0) or 1), dtype=np.int64)
     for node, parts in enumerate(left):
         divided[node, : len(parts)] = parts
     whole = np.maximum(room.free_gpus, 0)
     expected = expected_of(side.snapshot.jobs, room.gpu_types, sharing)
-    unusable = expected.unusable(room.type_of_node, room.free_cpu, room.free_memory, whole, divided)
     free = whole * MILLI_PER_GPU + divided.sum(axis=1)
+    # Instances are no part of the measure: where jobs ask for nothing else, nothing that is free is lost on anybody.
+    wanted = any(need.uses_gpus for need in expected.tasks)
+    cpu, memory = room.free_cpu, room.free_memory
+    unusable = expected.unusable(room.type_of_node, cpu, memory, whole, divided) if wanted else np.zeros(len(whole))
     return {
         gpu_type: Free(int(free[of_type].sum()), round(float(unusable[of_type].sum())))
         for gpu_type in room.gpu_types

@@ -66,7 +66,7 @@ def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], by_base: Collec
 
 
 def _as_seen(declared: Node, seen: Node | None, by_base: Collection[NodeName]) -> Node:
-    """What the node will be by declaration, its health as it was seen, and its GPUs as partitioned as they are where no layout is fixed."""
+    """What the node will be by declaration. Health is as it was seen, and so are the instances of GPUs without a fixed layout."""
     if seen is None:
         return declared
     known = {gpu.id: gpu for gpu in seen.gpus}

@@ -70,6 +70,7 @@ class Settings:
 
     `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    `cluster`: whose policy is followed, where the repository has several.
     """
 
     policies: str
@@ -85,6 +86,7 @@ class Settings:
     accounts: Mapping[str, str] | None = None
     allowed_signers: Path | None = None
     webhook_secret: Path | None = None
+    cluster: str | None = None
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:
@@ -98,6 +100,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         if settings.accounts is not None:
             open_to_accounts(settings.folder.path, settings.folder.tasks)
         parts = _assemble(settings, log, closing)
+        alias_key = read_or_make_token(settings.folder.alias_key, "key")
         services = services_of(
             parts.plane,
             parts.standing,
@@ -105,6 +108,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
             parts.metrics,
             parts.desk,
             parts.following,
+            alias_key,
             parts.terms.unstartable,
         )
         guard = _guard(settings, services.access)
@@ -222,7 +226,7 @@ def _standing(settings: Settings, store: SqlStore, clock: SystemClock, plans: Fr
         WithinGuardrails(plans),
         AsAccepted(plans, accepted),
     )
-    return StandingPolicy(mirror, branch, requirements, AcceptedByPeople(store.following, clock))
+    return StandingPolicy(mirror, branch, requirements, AcceptedByPeople(store.following, clock), settings.cluster)
 
 
 @dataclass

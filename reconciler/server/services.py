@@ -38,6 +38,7 @@ def services_of(
     metrics: Metrics,
     alerts: AlertDesk,
     following: Following,
+    alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
 ) -> Services:
     """Everything the API needs."""
@@ -61,6 +62,7 @@ def services_of(
         watch.operations,
         alerts,
         following,
+        alias_key,
         watch.access,
         unstartable,
         plane.terminals,
@@ -133,6 +135,7 @@ class Watch:
             epoch=loop.last.epoch if loop.last else Epoch(0),
             holder=self._plane.holder,
             looked_at=self._following.looked_at(),
+            drift=policy.drift,
         )
 
     def _last_pass(self) -> Pass:

@@ -123,9 +123,8 @@ class Room:
             if need:
                 np.minimum(count, np.maximum(free, 0) // int(need), out=count)
         if shape.uses_gpus:
-            np.minimum(
-                count, self._gpu_slots(shape, fresh, None if within is None else within & usable, usable), out=count
-            )
+            offered = self._gpu_slots(shape, fresh, None if within is None else within & usable, usable)
+            np.minimum(count, offered, out=count)
         return count * usable
 
     def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None, usable: Mask) -> Ints:
@@ -166,8 +165,7 @@ class Room:
         Of GPUs in MIG mode all that no task has, if one of the shapes is an instance, else those that nobody uses.
         """
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
-        free: Ints = self.free_gpus * MILLI_PER_GPU
-        instances_too = any(isinstance(shape, MigShape) for shape in shapes)
+        free, instances_too = self.free_gpus * MILLI_PER_GPU, any(isinstance(shape, MigShape) for shape in shapes)
         for node in self.partitions.rules:
             free[node] += self.partitions.milli_free(node, instances_too=instances_too) * bool(self.open_nodes[node])
         for node, gpus in self.shared.items() if sharers else ():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.access.policy import AccessPolicy
@@ -55,7 +56,7 @@ POLICY = policy_of(
 OPERATIONS = Operations(retry=(RetryPolicy("training"),))
 REVISION = "abc123"
 WEBHOOK_SECRET = b"a secret of the forge"
-IN_FORCE = PolicyStatus((Told("Ready", status=True, reason="Applied", message="in force"),), REVISION, REVISION)
+IN_FORCE = PolicyStatus((Told("Ready", status=True, reason="", message=""),), REVISION, REVISION)
 NOW = Instant(1_700_000_000_000)
 
 
@@ -99,7 +100,8 @@ class Site:
             verdict=self.verdict,
             admit=self.admit,
             status=lambda: Status(
-                conditions=(Condition("Ready", status=True),),
+                conditions=tuple(Condition(*msgspec.structs.astuple(each)) for each in self.told.conditions),
+                looked_at=NOW if self.looks else None,
                 last_applied_revision=REVISION,
                 last_attempted_revision=REVISION,
                 epoch=self.epoch(),
@@ -119,6 +121,7 @@ class Site:
                 Planning(self.store.plans, lambda: self.planned, lambda: self.in_force),
                 self.webhook_secret,
             ),
+            alias_key="k" * 43,
             access=lambda: self.access,
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )

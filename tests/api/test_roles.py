@@ -28,8 +28,8 @@ JOB = JobName("job")
 GROUP = "sweep"
 SECRET = "s3cret"
 HELD = "b" * 40
-EVERYBODY = {"nobody", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
-WITH_A_ROLE = EVERYBODY - {"nobody"}
+EVERYBODY = {"nobody", "planner", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
+WITH_A_ROLE = EVERYBODY - {"nobody", "planner"}
 SEE = WITH_A_ROLE - {"stranger"}
 READ = {"mate", "mine", "operator", "lead", "admin", "alice"}
 STEER = {"mine", "lead", "admin", "alice"}
@@ -67,6 +67,8 @@ TABLE = {
     "GET /v1/rounds": WITH_A_ROLE,
     "GET /v1/rounds/{number}": WITH_A_ROLE,
     "GET /v1/snapshot": WITH_A_ROLE,
+    "GET /v1/history": WITH_A_ROLE,
+    "GET /v1/snapshot/aliased": EVERYBODY - {"nobody"},
     "GET /v1/status": WITH_A_ROLE,
     "GET /v1/policy": WITH_A_ROLE,
     "POST /v1/policy/approve": {"admin", "alice"},
@@ -161,7 +163,7 @@ def test_secrets_of_a_job_are_read_by_its_team_alone(roles: ApiServer, site: Sit
     told = set()
     for path in ("", f"/{JOB}", f"/{JOB}/events", f"/{JOB}/why", f"/{JOB}/logs"):
         told |= {path} if SECRET in get(roles, f"/v1/jobs{path}", token).text else set()
-    for path in ("/v1/snapshot", "/v1/rounds/1", "/v1/nodes", "/metrics", "/v1/policy", "/v1/queues"):
+    for path in ("/v1/snapshot", "/v1/history", "/v1/rounds/1", "/v1/nodes", "/metrics", "/v1/policy", "/v1/queues"):
         told |= {path} if SECRET in get(roles, path, token).text else set()
     readable = {"", f"/{JOB}", f"/{JOB}/events", f"/{JOB}/why", f"/{JOB}/logs", "/v1/rounds/1"}
     assert told == (readable if who in READ else set())

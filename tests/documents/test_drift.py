@@ -12,12 +12,18 @@ from msgspec import inspect
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
+from reconciler.backtest.figures import Simulation
+from reconciler.backtest.recorded import HistoryHead, RecordedJob
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.jobs.pipelines import PipelineSpec
+from reconciler.policytests.conduct import PolicyTestReport
+from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
+from reconciler.review.envelope import SavedPlan
+from reconciler.review.found import Review
 from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
@@ -40,6 +46,7 @@ INTERNAL = {
     RetryPolicy: {"name", "origin"},
     AccessPolicy: {"origin"},
     AlertPolicy: {"name", "origin"},
+    PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -69,6 +76,7 @@ SPECS = {
     "RetryPolicy": RetryPolicy,
     "AccessPolicy": AccessPolicy,
     "AlertPolicy": AlertPolicy,
+    "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,
@@ -100,6 +108,9 @@ def differences(kind: inspect.Type, schema: Schema, base: str, at: str, internal
 
 def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: str) -> Iterator[str]:
     members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
+    if {"type": "null"} in schema.get("anyOf", ()):
+        (schema,) = (way for way in schema["anyOf"] if way != {"type": "null"})
+        schema, base = followed(schema, base)
     if len(members) == 1:
         yield from differences(members[0], schema, base, at, frozenset())
         return
@@ -186,10 +197,16 @@ def test_a_specs_type_and_schema_agree(kind: str) -> None:
     assert list(differences(inspect.type_info(SPECS[kind]), spec, f"{kind.lower()}.json", kind, internal)) == []
 
 
-@pytest.mark.parametrize("kind", [Snapshot, Plan])
+@pytest.mark.parametrize("kind", [Snapshot, Plan, PolicyTestReport, Review, SavedPlan, Simulation])
 def test_a_whole_documents_type_and_schema_agree(kind: type) -> None:
     name = kind.__name__
     assert list(differences(inspect.type_info(kind), schema_of(name), f"{name.lower()}.json", name, frozenset())) == []
+
+
+def test_the_lines_of_a_history_agree_with_their_schema() -> None:
+    head, job = schema_of("History"), schema_of("History")["$defs"]["recordedJob"]
+    found = differences(inspect.type_info(HistoryHead), head, "history.json", "History", frozenset())
+    assert [*found, *differences(inspect.type_info(RecordedJob), job, "history.json", "job", frozenset())] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
+from reconciler.documents.problem import START, problem_at
+from reconciler.documents.repository import Reading
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.requirements import FastForward, Valid
 from reconciler.gitsource.signatures import NOT_ASKED, Signed, judge
@@ -17,6 +19,7 @@ from tests.gitsource.signing import GpgKey, SshKey, commit, needs_gpg, needs_ssh
 
 pytestmark = [needs_ssh, needs_gpg]
 
+SPOILED = problem_at("policies/team.yaml", START, "malformed", "spoiled")
 OTHER = {"policies/team.yaml": QUEUE % 2}
 
 
@@ -213,6 +216,35 @@ def test_nothing_of_an_unsigned_revision_is_parsed(site: Site) -> None:
     standing = site.required()
     commit(site.origin, {"policies/team.yaml": INVALID})
     assert standing.reconcile().truth.reason == "SignatureRefused"
+
+
+def test_an_empty_list_lets_nobody_in(site: Site) -> None:
+    allowed = site.folder / "allowed"
+    allowed.write_text("# nobody\n")
+    commit(site.origin, OTHER, *site.ada.signing())
+    assert site.follow(allowed).reconcile().truth.reason == "SignatureRefused"
+
+
+def test_back_to_an_unsigned_commit_is_no_way_around(site: Site) -> None:
+    """Who accepts that the branch moved back has not accepted what nobody signed."""
+    unsigned = site.origin.git("rev-parse", "HEAD")
+    standing = site.required()
+    mirror = Mirror(site.folder / "mirror", str(site.origin.folder))
+    site.origin.git("reset", "--quiet", "--hard", unsigned)
+    assert standing.reconcile().truth.reason == "HistoryRewritten"
+    accepting = StandingPolicy(mirror, "main", (Signed(mirror, "main", SystemClock()), Valid()))
+    assert accepting.reconcile().truth.reason == "SignatureRefused"
+
+
+def test_if_who_may_sign_can_not_be_known_a_person_decides(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.required()
+    commit(site.origin, OTHER)
+    # A later version finds the revision in force invalid.
+    monkeypatch.setattr("reconciler.gitsource.standing.read_repository", lambda *_: Reading((SPOILED,), None))
+    standing = site.follow()
+    assert standing.status().truth.reason == "AppliedPolicyInvalid"
+    status = standing.reconcile()
+    assert (status.truth.reason, status.acceptable) == ("SignersUnknown", True)
 
 
 GOOD = "[GNUPG:] NEWSIG\n[GNUPG:] GOODSIG AA ada\n[GNUPG:] VALIDSIG BB 2026-01-01\n[GNUPG:] TRUST_FULLY 0 always"
