@@ -63,6 +63,7 @@ class Host:
                 if not user or (pushes and ACCOUNTS[user] != "write"):
                     self.send_response(403 if user else 401)
                     self.send_header("WWW-Authenticate", 'Basic realm="policy"')
+                    self.send_header("Content-Length", "0")
                     self.end_headers()
                     return
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -91,7 +92,8 @@ class Host:
                 head, _, body = said.partition(b"\r\n\r\n")
                 headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
                 self.send_response(int(headers.pop("Status", "200").split()[0]))
-                for name, value in headers.items():
+                # Without a length the body would end where the connection does, which over TLS could be anybody's doing.
+                for name, value in (headers | {"Content-Length": str(len(body))}).items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
