@@ -226,9 +226,9 @@ class Client:
         """One round, whole."""
         return self._get(f"/v1/rounds/{number}", RoundRecord)
 
-    def snapshot(self) -> Snapshot:
-        """The world as the server last observed it."""
-        return self._get("/v1/snapshot", Snapshot)
+    def snapshot(self, aliased: bool = False) -> Snapshot:
+        """The world as the server last observed it; `aliased`: without names of users and jobs."""
+        return self._get("/v1/snapshot/aliased" if aliased else "/v1/snapshot", Snapshot)
 
     def status(self) -> Status:
         """Conditions, revisions and the leader."""

@@ -25,13 +25,13 @@ def default_token_file() -> Path:
     return default_state_folder() / "token"
 
 
-def read_or_make_token(path: Path) -> str:
-    """The token, made on the first call. Raises TokenFileError."""
+def read_or_make_token(path: Path, what: str = "token") -> str:
+    """The token, or another secret of its kind, made on the first call. Raises TokenFileError."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return read_token(path)
+        return read_token(path, what)
     except OSError as error:
         raise TokenFileError(f"{path}: can't be made: {error.strerror}. Choose a folder you can write") from error
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -42,20 +42,20 @@ def read_or_make_token(path: Path) -> str:
     return token
 
 
-def read_token(path: Path) -> str:
+def read_token(path: Path, what: str = "token") -> str:
     """The token in a file that is its owner's alone. Raises TokenFileError."""
     try:
         # A link could lead to a file whose permissions are somebody else's to change.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError as error:
-        raise TokenFileError(f"{path}: the token can't be read: {error.strerror}") from error
+        raise TokenFileError(f"{path}: the {what} can't be read: {error.strerror}") from error
     with os.fdopen(handle, encoding="ascii", errors="replace") as file:
         found = os.fstat(file.fileno())
         if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
             raise TokenFileError(
-                f"{path}: others can read or own this token. Delete it; the next start makes a new one"
+                f"{path}: others can read or own this {what}. Delete it; the next start makes a new one"
             )
         token = file.read().strip()
     if len(token) < _TOKEN_BYTES:
-        raise TokenFileError(f"{path}: holds no token. Delete it; the next start makes a new one")
+        raise TokenFileError(f"{path}: holds no {what}. Delete it; the next start makes a new one")
     return token

@@ -8,7 +8,8 @@ from solver.world.document import Document
 from solver.world.quantities import Duration
 from solver.world.workload import QueueName
 
-Role = Literal["viewer", "submitter", "operator", "admin"]
+Role = Literal["planner", "viewer", "submitter", "operator", "admin"]
+Forge = Literal["github", "gitlab", "gitea"]
 UserClaim = Literal["preferred_username", "email", "sub"]
 
 ANYBODY: Final = "group:*"
@@ -49,6 +50,13 @@ class BreakGlass(Document, frozen=True):
     max_duration: Duration = Duration(24 * 3_600_000)
 
 
+class CodeOwners(Document, frozen=True):
+    """How a repository's host asks for reviews. `handles`: what users and groups are called there, by subject."""
+
+    forge: Forge = "github"
+    handles: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+
+
 class AccessPolicy(Document, frozen=True):
     """Who may ask for what. `groups`: members by name, beside the groups that tokens state."""
 
@@ -56,4 +64,5 @@ class AccessPolicy(Document, frozen=True):
     groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     roles: tuple[RoleBinding, ...] = ()
     break_glass: BreakGlass = BreakGlass()
+    code_owners: CodeOwners = CodeOwners()
     origin: str = ""

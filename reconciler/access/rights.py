@@ -10,12 +10,13 @@ from reconciler.access.policy import ANYBODY, AccessPolicy, Role
 from solver.rules.policy import Policy
 from solver.world.workload import QueueName
 
-Action = Literal["look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate"]
-"""look: the cluster, its queues, rounds and policy. see-job: that a job exists, and its verdict. read-job: also its command,
-environment and logs. steer-job: cancel it, and the like. hold-job: let it not begin for a while. operate: hold queues, boost jobs,
-and, everywhere, cordon nodes."""
+Action = Literal["plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate"]
+"""plan: the cluster without names of users and jobs. look: the cluster, its queues, rounds and policy. see-job: that a job exists,
+and its verdict. read-job: also its command, environment and logs. steer-job: cancel it, and the like. hold-job: let it not begin
+for a while. operate: hold queues, boost jobs, and, everywhere, cordon nodes."""
 
 ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
+    "plan": frozenset({"planner", "viewer", "submitter", "operator", "admin"}),
     "look": frozenset({"viewer", "submitter", "operator", "admin"}),
     "see-job": frozenset({"viewer", "submitter", "operator", "admin"}),
     "read-job": frozenset({"submitter", "operator", "admin"}),
@@ -51,8 +52,12 @@ class Rights:
             self._grant(known.name, "admin", subjects, known.access.admins)
 
     def may_look(self) -> bool:
-        """Whether the caller has any role, anywhere."""
-        return self._caller.owner or bool(self._everywhere or self._in_queue)
+        """Whether the caller has any role that sees the cluster, anywhere."""
+        return self._anywhere("look")
+
+    def may_plan(self) -> bool:
+        """Whether the caller has any role at all, anywhere."""
+        return self._anywhere("plan")
 
     def may(self, action: Action, queue: QueueName | None, owner: str = "") -> bool:
         """Whether the caller may do this in a queue (None: in all of them), to a job that `owner` submitted."""
@@ -63,6 +68,10 @@ class Rights:
     def queues_for(self, action: Action) -> tuple[QueueName, ...]:
         """The queues of the policy in which the caller may do this."""
         return tuple(queue for queue in self._parents if self.may(action, queue))
+
+    def _anywhere(self, action: Action) -> bool:
+        granted = (self._everywhere, *self._in_queue.values())
+        return self._caller.owner or not all(ROLES_FOR[action].isdisjoint(roles) for roles in granted)
 
     def _roles_in(self, queue: QueueName | None) -> set[Role]:
         roles = set(self._everywhere)

@@ -19,6 +19,7 @@ from solver.rules.policy import Policy, policy_of
 from solver.world.workload import JobName, QueueName
 
 _SAID: Final[dict[Action, str]] = {
+    "plan": "plan on this cluster",
     "look": "see this cluster",
     "see-job": "see the job",
     "read-job": "read the logs of the job",
@@ -43,7 +44,7 @@ class Authority:
                 403, "no-rule", "Nobody may use this route.", "Report it: the server has no rule for it."
             )
         rights = request.state.rights = self.rights(request.state.caller)
-        if rule == "anybody":
+        if rule == "anybody" or (rule == "plan" and rights.may_plan()):
             return
         if "name" in request.path_params and rule != "look":
             # A name that does not exist is answered as such to everybody who may look: names are no secret, since submitting
@@ -108,7 +109,7 @@ class Authority:
     def _require_look(rights: Rights, caller: Caller) -> None:
         if not rights.may_look():
             fix = "Ask whoever keeps the AccessPolicy for the role viewer."
-            raise RefusedError(403, "not-allowed", f"{caller.user} has no role here.", fix)
+            raise RefusedError(403, "not-allowed", f"{caller.user} has no role here that sees the cluster.", fix)
 
 
 def _method_of(request: HTTPConnection) -> str:

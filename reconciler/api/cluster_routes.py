@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
 from reconciler.api.alert_views import alert_conditions
+from reconciler.api.aliased import aliased, users_named_by
 from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
@@ -39,6 +40,7 @@ class ClusterRoutes:
         add("/v1/rounds", self.rounds, responses=answers(RoundList))
         add("/v1/rounds/{number}", self.round, responses=answers(RoundRecord, refuses(404)))
         add("/v1/snapshot", self.snapshot, responses=answers(Snapshot))
+        add("/v1/snapshot/aliased", self.aliased_snapshot, responses=answers(Snapshot))
         add("/v1/status", self.status, responses=answers(Status))
         add("/v1/policy", self.policy, responses=answers(PolicyView, _UNCHANGED))
         add("/metrics", self.metrics, responses=_TEXT, response_class=Response)
@@ -81,6 +83,11 @@ class ClusterRoutes:
         """The world as last observed. Commands and environments of jobs are there for their own teams."""
         rights: Rights = request.state.rights
         return answer(readable_snapshot(self._services.snapshot(), rights))
+
+    def aliased_snapshot(self) -> Response:
+        """The world as last observed, for CI: without commands and environments, under other names of users and jobs."""
+        _, policy = self._services.policy()
+        return answer(aliased(self._services.snapshot(), self._services.alias_key, users_named_by(policy)))
 
     def status(self, request: Request) -> Response:
         """Conditions, revisions, the leader, how many jobs are in which state, and what is in force by hand."""

@@ -44,6 +44,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/rounds": "look",
     "GET /v1/rounds/{number}": "look",
     "GET /v1/snapshot": "look",
+    "GET /v1/snapshot/aliased": "plan",
     "GET /v1/status": "look",
     "GET /v1/policy": "look",
     "GET /v1/watch": "look",

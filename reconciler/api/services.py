@@ -36,7 +36,7 @@ class Services:
     said for it, nothing before that. `policy`, `operations` and `admit` raise
     NoPolicyError. `wake` tells the loop that there is something new. `access` is the AccessPolicy in force;
     None where there is none, or no policy yet. `unstartable` says why no task of a job could begin that a user submits; None:
-    nothing is known against it.
+    nothing is known against it. `alias_key` is what names of users and jobs are hidden with.
     """
 
     jobs: JobSource
@@ -56,6 +56,7 @@ class Services:
     interventions: Interventions
     operations: Callable[[], Operations]
     alerts: AlertDesk
+    alias_key: str
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
     terminals: Terminals = NO_TERMINALS

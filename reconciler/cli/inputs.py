@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
 from reconciler.cli.exits import Exit
-from reconciler.cli.output import CommandFailedError
+from reconciler.cli.output import CommandFailedError, printable
+from reconciler.cli.times import span
+from reconciler.documents.clusters import ClusterNotChosenError, chosen, clusters_of
 from reconciler.documents.files import Files, is_document, read_folder
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import Compiled, read_repository
+from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 
 
-def read_policies(path: Path) -> Compiled:
-    """The policy at a path: a repository, its folder `policies` (read with the inventory beside it), or any folder of documents."""
+def read_policies(path: Path, cluster: str | None = None) -> Compiled:
+    """The policy at a path: a repository, its folder `policies` (read with the inventory beside it), or any folder of documents.
+
+    `cluster`: whose, where there are several.
+    """
     try:
-        return read_repository(_files(path)).checked()
+        files = policy_files(path)
+        return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).checked()
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID) from error
     except OSError as error:
@@ -34,6 +44,27 @@ def read_snapshot_file(path: Path) -> Snapshot:
         raise unreadable(error, path) from error
 
 
+def young_enough(snapshot: Snapshot, path: Path | None, most: Duration | None, now: Instant) -> Snapshot:
+    """The snapshot, unless it is older than asked for. `path`: its file, whose age is told on stderr without a limit."""
+    age = Duration(max(0, now - snapshot.time))
+    told = f"the snapshot is {span(age)} old, of {snapshot.time}"
+    if most is not None and age > most:
+        fix = "Export it again: quorate snapshot export." if path else "See `quorate status`: no round is decided."
+        message = f"{told}; at most {most} is allowed"
+        raise CommandFailedError(message, place=str(path or "the server"), fix=fix, exit_code=Exit.STALE_PLAN)
+    if most is None and path:
+        click.echo(f"note: {printable(str(path))}: {told}", err=True)
+    return snapshot
+
+
+def one_cluster(clusters: Iterable[str], cluster: str | None, place: str) -> str | None:
+    """The cluster that is meant, None where it has no name; a usage error where that is not clear."""
+    try:
+        return chosen(clusters, cluster)
+    except ClusterNotChosenError as error:
+        raise CommandFailedError(str(error), place=place, fix=error.fix, exit_code=Exit.USAGE) from error
+
+
 def invalid(error: InvalidDocumentsError, exit_code: Exit, where: str = "") -> CommandFailedError:
     """All problems of the documents, the first as the error's place; `where` says which documents, if that is not plain."""
     first, *more = error.problems
@@ -47,7 +78,8 @@ def unreadable(error: OSError, path: Path) -> CommandFailedError:
     return CommandFailedError(error.strerror or str(error), place=str(error.filename or path))
 
 
-def _files(path: Path) -> Files:
+def policy_files(path: Path) -> Files:
+    """The files of such a policy. Raises OSError, CommandFailedError."""
     if (path / "policies").is_dir():
         return read_folder(path)
     if path.resolve().name == "policies":

@@ -24,7 +24,10 @@ class Subcommand(NamedTuple):
 COMMANDS: Final = {
     "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
     "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
+    "test": Subcommand("reconciler.cli.policy_tests:test", "Run the policy's own tests."),
+    "codeowners": Subcommand("reconciler.cli.codeowners:codeowners", "Write down who reviews which file."),
     "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
+    "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay a trace of jobs under a policy."),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
 from solver.world.quantities import Duration
+
+
+def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--cluster`, the same on every command that reads policies. Passed as `cluster`."""
+    told = "The cluster whose policy is meant, where the repository has several."
+    return click.option("--cluster", metavar="NAME", help=told)(command)
 
 
 class DurationParam(click.ParamType[Duration]):

@@ -9,12 +9,17 @@ import click
 
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
-from reconciler.cli.inputs import invalid, read_snapshot_file, unreadable
+from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, unreadable, young_enough
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
+from reconciler.cli.params import DurationParam, cluster_option
 from reconciler.cli.solve import proof_of
+from reconciler.clock import SystemClock
+from reconciler.documents.clusters import clusters_of
+from reconciler.gitsource.tree import Revision
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.review.compare import JobChange, Review, Side, review
 from solver.plan.reason import count
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 
 
@@ -34,7 +39,9 @@ from solver.world.snapshot import Snapshot
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The cluster and its jobs from a file; without it, from the server.",
 )
+@click.option("--max-snapshot-age", type=DurationParam(), help="Refuse a snapshot that is older; for example 15m.")
 @server_option
+@cluster_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the review as JSON to a file too.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 where the change has any effect.")
 @output_option("text", "json")
@@ -45,7 +52,9 @@ def plan(
     head: str,
     repo: Path,
     snapshot_file: Path | None,
+    max_snapshot_age: Duration | None,
     server: str | None,
+    cluster: str | None,
     out: Path | None,
     detailed_exitcode: bool,
     output: str,
@@ -53,10 +62,12 @@ def plan(
     """Solve the cluster as it is under two revisions of the policy, and say what differs. Changes nothing."""
     if snapshot_file and server:
         raise click.UsageError("--snapshot and --server exclude each other: the snapshot comes from one of them", ctx)
-    sides = _side(repo, base, "--base"), _side(repo, head, "--head")
+    revisions = _revision(repo, base, "--base"), _revision(repo, head, "--head")
+    cluster = one_cluster({name for each in revisions for name in clusters_of(each.files)}, cluster, str(repo))
+    sides = _side(base, revisions[0], "--base", cluster), _side(head, revisions[1], "--head", cluster)
     from solver.program.highs import optimise
 
-    found = review(_snapshot(snapshot_file, server), *sides, optimise)
+    found = review(_snapshot(snapshot_file, max_snapshot_age, server), *sides, optimise)
     if out:
         _write(found, out)
     if output == "json":
@@ -66,28 +77,38 @@ def plan(
     ctx.exit(Exit.CHANGES if detailed_exitcode and found.has_changes else Exit.OK)
 
 
-def _side(repo: Path, name: str, option: str) -> Side:
-    from reconciler.documents.problem import InvalidDocumentsError
-    from reconciler.documents.repository import read_repository
+def _revision(repo: Path, name: str, option: str) -> Revision:
     from reconciler.gitsource.errors import GitSourceError
     from reconciler.gitsource.tree import read_revision
 
     try:
-        revision = read_revision(repo, name)
+        return read_revision(repo, name)
     except GitSourceError as error:
         raise CommandFailedError(str(error), place=option, fix=error.fix) from error
+
+
+def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Side:
+    """What a revision says of a cluster: nothing at all where it has others and not this one, which is then new, or gone."""
+    from reconciler.documents.files import Files
+    from reconciler.documents.problem import InvalidDocumentsError
+    from reconciler.documents.repository import read_repository
+
+    known = clusters_of(revision.files)
+    files = revision.files if not known or cluster in known else Files({})
     try:
-        compiled = read_repository(revision.files).checked()
+        compiled = read_repository(files, cluster if cluster in known else None).checked()
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID, where=f"{option} {name} ({revision.commit[:12]})") from error
     return Side(name, revision.commit, compiled)
 
 
-def _snapshot(snapshot_file: Path | None, server: str | None) -> Snapshot:
+def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | None) -> Snapshot:
     if snapshot_file:
-        return read_snapshot_file(snapshot_file)
-    with connected(server) as client:
-        return client.snapshot()
+        found = read_snapshot_file(snapshot_file)
+    else:
+        with connected(server) as client:
+            found = client.snapshot()
+    return young_enough(found, snapshot_file, most, SystemClock().now())
 
 
 def _write(found: Review, out: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.output import CommandFailedError
-from reconciler.cli.params import Address, AddressParam, DurationParam
+from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
 from solver.world.quantities import Duration
 
 
@@ -19,6 +19,7 @@ from solver.world.quantities import Duration
     help="The Git repository that holds the policy: https, ssh, or the path of a local one.",
 )
 @click.option("--branch", default="main", show_default=True, help="The branch to follow.")
+@cluster_option
 @click.option("--poll", type=DurationParam(), default="5s", show_default=True, help="How often to look for commits.")
 @click.option(
     "--state",
@@ -62,6 +63,7 @@ from solver.world.quantities import Duration
 def run(
     policies_repo: str,
     branch: str,
+    cluster: str | None,
     poll: Duration,
     state: Path | None,
     listen: Address,
@@ -84,6 +86,7 @@ def run(
     settings = Settings(
         policies=policies_repo,
         branch=branch,
+        cluster=cluster,
         folder=StateFolder((state or default_state_folder()).absolute()),
         host=listen.host,
         port=listen.port,

@@ -11,6 +11,7 @@ import msgspec
 
 from reconciler.cli.inputs import read_policies, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.params import cluster_option
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import span
 from reconciler.documents.repository import Compiled
@@ -56,16 +57,26 @@ class InstantParam(click.ParamType[Instant]):
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A policy repository, or its folder of policies.",
 )
+@cluster_option
 @click.option("--cadence", default="30s", show_default=True, help="At most one round per this span of simulated time.")
 @click.option("--greedy", is_flag=True, help="Without the integer program, to compare.")
 @output_option("text", "json")
-def simulate(trace: Path, start: Instant, days: float, policies: Path, cadence: str, greedy: bool, output: str) -> None:
+def simulate(
+    trace: Path,
+    start: Instant,
+    days: float,
+    policies: Path,
+    cluster: str | None,
+    cadence: str,
+    greedy: bool,
+    output: str,
+) -> None:
     """Replay real arrivals on the declared cluster and say how long each queue waited.
 
     The cluster is the inventory beside the policies. A queue of the trace that the policy does not have gets an equal
     share under one root, which is said; priority classes and solver settings are the policy's.
     """
-    compiled = read_policies(policies)
+    compiled = read_policies(policies, cluster)
     if not any(node.gpus for node in compiled.nodes):
         raise CommandFailedError("no GPUs are declared", place=str(policies), fix="Add NodePools to cluster-state/.")
     end = start.after(round(days * DAY_MS))

@@ -8,6 +8,7 @@ import click
 
 from reconciler.cli.inputs import read_policies, read_snapshot_file
 from reconciler.cli.output import output_option, print_json, printable
+from reconciler.cli.params import cluster_option
 from solver.plan.plan import Certificate, LayerResult, Plan
 
 
@@ -25,8 +26,9 @@ from solver.plan.plan import Certificate, LayerResult, Plan
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A policy repository, or its folder of policies.",
 )
+@cluster_option
 @output_option("text", "json")
-def solve(snapshot_file: Path, policies: Path, output: str) -> None:
+def solve(snapshot_file: Path, policies: Path, cluster: str | None, output: str) -> None:
     """Decide one round: who starts on which devices, who waits and why. Reads files, touches nothing.
 
     The JSON output has a schema: schemas/plan.json. `quorate explain snapshot` describes the input.
@@ -34,7 +36,7 @@ def solve(snapshot_file: Path, policies: Path, output: str) -> None:
     from solver.program.highs import optimise
     from solver.solve import solve as solve_round
 
-    plan = solve_round(read_snapshot_file(snapshot_file), read_policies(policies).policy, optimise)
+    plan = solve_round(read_snapshot_file(snapshot_file), read_policies(policies, cluster).policy, optimise)
     if output == "json":
         print_json(plan)
     else:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from reconciler.cli.codeowners import code_owners_of
 from reconciler.cli.exits import Exit
+from reconciler.cli.inputs import one_cluster
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
+from reconciler.cli.params import cluster_option
+from reconciler.documents.clusters import clusters_of
+from reconciler.documents.codeowners import code_owner_problems, terms_of
 from reconciler.documents.files import FOLDERS, read_folder
 from reconciler.documents.problem import InvalidDocumentsError, Problem
-from reconciler.documents.repository import read_repository
+from reconciler.documents.repository import Reading, problems_of, read_clusters, read_repository
 from solver.world.document import API_VERSION, Document
 
 
@@ -27,14 +33,16 @@ class ValidationReport(Document, frozen=True, omit_defaults=False):
 
 @click.command(short_help="Check a policy repository.")
 @click.argument("path", default=".", type=click.Path(exists=True, path_type=Path))
+@cluster_option
 @output_option("text", "json", "github")
 @click.pass_context
-def validate(ctx: click.Context, path: Path, output: str) -> None:
-    """Check the policy repository at PATH (its folders policies/ and cluster-state/), or one Job or Pipeline file.
+def validate(ctx: click.Context, path: Path, cluster: str | None, output: str) -> None:
+    """Check the policy repository at PATH (its folders policies/, cluster-state/ and clusters/), or one Job or Pipeline file.
 
-    Prints every problem with its place and a fix. Exits with 3 if there is an error, with 0 if there are only warnings.
+    Prints every problem with its place and a fix, those of all clusters unless one is named. Exits with 3 if there is an
+    error, with 0 if there are only warnings.
     """
-    problems = _problems(path)
+    problems = _problems(path, cluster)
     valid = all(problem.severity == "warning" for problem in problems)
     if output == "json":
         print_json(ValidationReport(valid, problems))
@@ -46,16 +54,27 @@ def validate(ctx: click.Context, path: Path, output: str) -> None:
     ctx.exit(Exit.OK if valid else Exit.POLICY_INVALID)
 
 
-def _problems(path: Path) -> tuple[Problem, ...]:
+def _problems(path: Path, cluster: str | None) -> tuple[Problem, ...]:
     if path.is_file():
         return _job_problems(path)
     if not any((path / folder).exists() for folder in FOLDERS):
         fix = f"Run it where {' or '.join(f'{folder}/' for folder in FOLDERS)} is, or start with `quorate init DIR`."
         raise CommandFailedError("no policy repository here", place=str(path), fix=fix)
     try:
-        return read_repository(read_folder(path)).problems
+        files = read_folder(path)
+        if cluster is not None:
+            return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).problems
+        readings = read_clusters(files)
+        return tuple(sorted((*problems_of(readings), *_review_problems(path, readings))))
     except OSError as error:
         raise CommandFailedError(error.strerror or str(error), place=str(error.filename or path)) from error
+
+
+def _review_problems(path: Path, readings: Mapping[str | None, Reading]) -> Iterator[Problem]:
+    """What keeps the repository's host from asking the right people; nothing while the policy itself is wrong."""
+    compiled = {name: reading.compiled for name, reading in readings.items() if reading.compiled}
+    if len(compiled) == len(readings) and terms_of(compiled).handles:
+        yield from code_owner_problems(compiled, code_owners_of(path, compiled))
 
 
 def _job_problems(path: Path) -> tuple[Problem, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from reconciler.access.policy import AccessPolicy
+from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
 
@@ -15,7 +16,7 @@ def access_problems(documents: Sequence[Declared[AccessPolicy]], queues: set[str
     """`queues`: the names of all; None where some are unreadable."""
     for access in documents[1:]:
         message = f"there is an AccessPolicy already, at {documents[0].origin}"
-        yield access.problem(("kind",), "second-access-policy", message, "A repository has one: merge them.")
+        yield access.problem(("kind",), "second-access-policy", message, ONE_OF_A_KIND)
     for access in documents:
         yield from _issuer_problems(access)
         for index, binding in enumerate(access.value.roles):

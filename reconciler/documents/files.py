@@ -9,7 +9,7 @@ from pathlib import Path
 from reconciler.documents.problem import START, Problem, problem_at
 from reconciler.documents.text import BYTES_MAX
 
-FOLDERS = ("cluster-state", "policies")
+FOLDERS = ("cluster-state", "clusters", "policies")
 """Nothing outside these is ever read."""
 
 SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024

@@ -11,6 +11,7 @@ import msgspec
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
+from reconciler.documents.clusters import folder_for, replaces
 from reconciler.documents.declared import Declared, declare
 from reconciler.documents.files import Files, is_document, is_snapshot
 from reconciler.documents.inventory import NodePoolSpec
@@ -20,6 +21,7 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
+from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
@@ -31,6 +33,7 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "AlertPolicy": ("alerts", AlertPolicy),
     "MigGeometry": ("mig", MigGeometry),
     "NodePool": ("pools", NodePoolSpec),
+    "PolicyTest": ("tests", PolicyTest),
     "PriorityClass": ("classes", PriorityClass),
     "Queue": ("queues", Queue),
     "Reservation": ("reservations", DeclaredReservation),
@@ -60,6 +63,7 @@ class Gathered:
     retries: list[Declared[RetryPolicy]] = field(default_factory=list)
     access: list[Declared[AccessPolicy]] = field(default_factory=list)
     alerts: list[Declared[AlertPolicy]] = field(default_factory=list)
+    tests: list[Declared[PolicyTest]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})
@@ -72,8 +76,9 @@ class Gathered:
 
 
 def gather(files: Files) -> Gathered:
-    """Read all files; what is wrong is in `problems`."""
+    """Read all files of one cluster; what is wrong is in `problems`."""
     found = Gathered(problems=list(files.refused), all_readable=not files.refused)
+    # What a cluster has of its own comes before what it replaces: `clusters/` before `policies/`.
     for path, raw in sorted(files.contents.items()):
         if is_document(path):
             _read_documents(path, raw, found)
@@ -118,7 +123,7 @@ def _read_documents(path: str, raw: bytes, found: Gathered) -> None:
 
 def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
     place = document.place(("kind",))
-    folder = FOLDER_OF_KIND.get(kind)
+    folder = folder_for(FOLDER_OF_KIND[kind], path) if kind in FOLDER_OF_KIND else None
     if kind in ("Job", "Pipeline"):
         fix = f"Move it out of the repository and submit it: quorate submit -f {path.rpartition('/')[2]}."
         yield problem_at(path, place, "job-in-git", "jobs do not live in the repository", fix)
@@ -130,7 +135,7 @@ def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
 
 
 def _take(document: Located, kind: str, path: str, found: Gathered) -> None:
-    """Check one document; keep its value if it has the right shape and is the first of its name."""
+    """Check one document; keep its value if it has the right shape, is the first of its name, and is not replaced."""
     shape = shape_problems(document, kind, path)
     found.problems += shape
     metadata = document.value.get("metadata")
@@ -139,6 +144,8 @@ def _take(document: Located, kind: str, path: str, found: Gathered) -> None:
         found.all_readable = False
         return
     first = found.names[kind].get(name)
+    if first is not None and replaces(first, path):
+        return
     if first is not None:
         at = document.place(("metadata", "name"))
         message = f"there is a {kind} {name[:63]} already, at {first}"

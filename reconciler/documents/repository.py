@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from reconciler.documents.access import access_problems
 from reconciler.documents.alerts import alert_problems
 from reconciler.documents.checkpoints import checkpoint_problems
+from reconciler.documents.clusters import (
+    INVENTORY,
+    ONE_OF_A_KIND,
+    ClusterNotChosenError,
+    chosen,
+    clusters_of,
+    files_for,
+    layout_problems,
+)
+from reconciler.documents.declared import Declared
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
-from reconciler.documents.problem import InvalidDocumentsError, Problem, did_you_mean
+from reconciler.documents.policy_tests import names_of, policy_test_problems
+from reconciler.documents.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
+from reconciler.policytests.document import PolicyTest
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 
@@ -39,10 +53,14 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Reading:
-    """What came of reading a repository. Problems are sorted by place; `compiled` is None where one is an error."""
+    """What came of reading a repository. Problems are sorted by place; `compiled` is None where one is an error.
+
+    `tests`, sorted by name, are no part of the policy: they say of it what must hold.
+    """
 
     problems: tuple[Problem, ...]
     compiled: Compiled | None
+    tests: tuple[Declared[PolicyTest], ...] = ()
 
     def checked(self) -> Compiled:
         """The compiled policy; raises InvalidDocumentsError where there is none."""
@@ -51,12 +69,37 @@ class Reading:
         return self.compiled
 
 
-def read_repository(files: Files) -> Reading:
-    """Check and compile a repository. Pure: what it says depends on the bytes alone."""
-    found = gather(files)
-    problems = tuple(sorted({*found.problems, *_problems_together(found)}))
+def read_repository(files: Files, cluster: str | None = None) -> Reading:
+    """Check and compile what a repository says of one cluster (None: its only one). Pure: it depends on the bytes alone."""
+    try:
+        found = gather(files_for(files, chosen(clusters_of(files), cluster)))
+    except ClusterNotChosenError as error:
+        return Reading((problem_at(INVENTORY, START, "which-cluster", str(error), error.fix),), None)
+    problems = tuple(sorted({*layout_problems(files), *found.problems, *_problems_together(found)}))
     valid = all(problem.severity == "warning" for problem in problems)
-    return Reading(problems, _compile(found) if valid else None)
+    tests = tuple(sorted(found.tests, key=lambda test: test.name))
+    return Reading(problems, _compile(found) if valid else None, tests)
+
+
+def read_clusters(files: Files) -> dict[str | None, Reading]:
+    """What comes of reading for every cluster; None: the only one, without a name."""
+    return {cluster: read_repository(files, cluster) for cluster in clusters_of(files) or (None,)}
+
+
+def problems_of(readings: Mapping[str | None, Reading]) -> tuple[Problem, ...]:
+    """The problems of all clusters, each once; what is wrong with shared documents in some of them alone says in which."""
+    found: dict[Problem, list[str]] = {}
+    for cluster, reading in readings.items():
+        for problem in reading.problems:
+            found.setdefault(problem, []).append(cluster or "")
+    return tuple(sorted(_told(problem, clusters, len(readings)) for problem, clusters in found.items()))
+
+
+def _told(problem: Problem, clusters: Sequence[str], of: int) -> Problem:
+    if len(clusters) == of or not problem.file.startswith("policies/"):
+        return problem
+    listed = f"cluster{'s' * (len(clusters) > 1)} {', '.join(clusters)}"
+    return msgspec.structs.replace(problem, message=f"{problem.message} (in {listed})")
 
 
 def _problems_together(found: Gathered) -> Iterator[Problem]:
@@ -76,12 +119,16 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from access_problems(found.access, found.known("Queue"))
     yield from alert_problems(found.alerts, found.known("Queue"))
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
+    names = names_of(
+        found.queues, found.known("Queue"), found.known("PriorityClass"), found.pools if complete else None
+    )
+    yield from policy_test_problems(found.tests, names)
 
 
 def _settings_problems(found: Gathered) -> Iterator[Problem]:
     for settings in found.settings[1:]:
         message = f"there is a SchedulingPolicy already, at {found.settings[0].origin}"
-        yield settings.problem(("kind",), "second-scheduling-policy", message, "A repository has one: merge them.")
+        yield settings.problem(("kind",), "second-scheduling-policy", message, ONE_OF_A_KIND)
     classes = found.known("PriorityClass")
     for settings in found.settings:
         if settings.value.solver.mode == "exact" and settings.value.solver.gap:

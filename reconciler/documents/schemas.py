@@ -27,12 +27,13 @@ FOLDER_OF_KIND: Final = {
     "RetryPolicy": "policies",
     "AccessPolicy": "policies",
     "AlertPolicy": "policies",
+    "PolicyTest": "policies/tests",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }
 """The kinds that live in Git, and the folder that each belongs to: who may change policy and who inventory differs."""
 
-KINDS: Final = (*FOLDER_OF_KIND, "Job", "Pipeline", "Snapshot", "Plan")
+KINDS: Final = (*FOLDER_OF_KIND, "Job", "Pipeline", "Snapshot", "Plan", "PolicyTestReport")
 
 
 @cache

@@ -46,10 +46,11 @@ class PolicyStatus(Document, frozen=True, omit_defaults=False):
 class StandingPolicy:
     """Follows one branch. `current` may be called from any thread; `reconcile` from one at a time."""
 
-    def __init__(self, mirror: Mirror, branch: str) -> None:
-        """Find the revision applied before a restart, without the network."""
+    def __init__(self, mirror: Mirror, branch: str, cluster: str | None = None) -> None:
+        """Find the revision applied before a restart, without the network. `cluster`: whose, where there are several."""
         self._mirror = mirror
         self._branch = branch
+        self._cluster = cluster
         self._current: PolicyInForce | None = None
         self._attempted = ""
         self._status = self._started()
@@ -88,7 +89,7 @@ class StandingPolicy:
         in_force = self._current is not None and self._current.revision == commit == applied
         if in_force and self._status.condition("Ready").status:
             return self._status
-        reading = read_repository(self._mirror.read(commit).files)
+        reading = read_repository(self._mirror.read(commit).files, self._cluster)
         if reading.compiled is None:
             message = f"{commit[:12]} is invalid: {_first_error(reading.problems)}"
             return self._failed("Stalled", "InvalidPolicy", message, reading.problems)
@@ -103,7 +104,7 @@ class StandingPolicy:
             if applied is None:
                 return self._stating(("Reconciling", "NotFetchedYet", "no revision has been fetched yet"))
             self._attempted = self._mirror.fetched() or applied
-            reading = read_repository(self._mirror.read(applied).files)
+            reading = read_repository(self._mirror.read(applied).files, self._cluster)
         except GitSourceError as error:
             return self._stating(("Stalled", "SourceUnusable", f"{error}. {error.fix}"))
         if reading.compiled is None:

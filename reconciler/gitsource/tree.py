@@ -163,6 +163,6 @@ def _mode_problem(path: str, mode: bytes) -> Problem | None:
 
 
 def _too_many_bytes(path: str) -> Problem:
-    return problem_at(
-        path, START, "too-large", f"up to here the files have more than {BYTES_MAX} bytes", "Delete what is not policy."
-    )
+    """What comes after this file is not read, so it is no problem of this file alone."""
+    message = f"up to {path} the files have more than {BYTES_MAX} bytes"
+    return problem_at(".", START, "too-large", message, "Delete what is not policy.")

@@ -41,6 +41,11 @@ class StateFolder:
         return self.path / "token"
 
     @property
+    def alias_key(self) -> Path:
+        """What the aliases in published snapshots are made with."""
+        return self.path / "alias-key"
+
+    @property
     def alert_secrets(self) -> Path:
         """Files that AlertPolicies name: keys and secret URLs. A person puts them there."""
         return self.path / "alert-secrets"

@@ -60,6 +60,7 @@ class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    `cluster`: whose policy is followed, where the repository has several.
     """
 
     policies: str
@@ -73,6 +74,7 @@ class Settings:
     tokens: Path | None = None
     secrets: Path | None = None
     accounts: Mapping[str, str] | None = None
+    cluster: str | None = None
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:
@@ -86,8 +88,9 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         if settings.accounts is not None:
             open_to_accounts(settings.folder.path, settings.folder.tasks)
         parts = _assemble(settings, log, closing)
+        alias_key = read_or_make_token(settings.folder.alias_key, "key")
         services = services_of(
-            parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk, parts.terms.unstartable
+            parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk, alias_key, parts.terms.unstartable
         )
         guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
@@ -137,7 +140,7 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     folder, clock = settings.folder, SystemClock()
     store = open_store(folder.database)
     closing.callback(store.close)
-    standing = StandingPolicy(Mirror(folder.mirror, settings.policies), settings.branch)
+    standing = StandingPolicy(Mirror(folder.mirror, settings.policies), settings.branch, settings.cluster)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )

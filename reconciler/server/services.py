@@ -36,6 +36,7 @@ def services_of(
     runner: Runner,
     metrics: Metrics,
     alerts: AlertDesk,
+    alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
 ) -> Services:
     """Everything the API needs."""
@@ -58,6 +59,7 @@ def services_of(
         plane.interventions,
         watch.operations,
         alerts,
+        alias_key,
         watch.access,
         unstartable,
         plane.terminals,

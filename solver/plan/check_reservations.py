@@ -15,7 +15,7 @@ import msgspec
 from solver.plan.known_ends import KnownEnds
 from solver.plan.plan import Bind, Nominate, Plan, Reserve, Withdraw
 from solver.plan.violation import Violation
-from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, inside_guarantees, use_by_line
+from solver.rules.entitlement import charge_of_tasks, gpus_by_type, guarantees, inside_lines, use_by_line
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
 from solver.world.cluster import GpuType, Node, NodeName
@@ -178,7 +178,7 @@ class _Court:
         tree, gpu_types = QueueTree.of(self.policy), self.snapshot.gpu_types
         guaranteed, used = guarantees(tree, gpus_by_type(self.snapshot)), use_by_line(self._without_withdrawn(), tree)
         # What a sibling borrows does not use up the guarantee above both.
-        inside = inside_guarantees(tree, guaranteed, used)
+        inside = inside_lines(tree, guaranteed, used)
         for step in placed:
             charge = charge_of_tasks(step.tasks, gpu_types)
             path = tree.path(self._job(step.job).spec.queue)

@@ -29,7 +29,8 @@ class Shares:
     `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
     nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
-    (rules/fairshare). `precedence`: who comes first in queues that go by cost. `lending`: what is kept back for its owners.
+    (rules/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
+    go by cost. `lending`: what is kept back for its owners.
     """
 
     tree: QueueTree
@@ -40,12 +41,19 @@ class Shares:
     inside: Mapping[Line, int]
     cluster: Cluster = field(default_factory=Cluster)
     fair: Mapping[Line, int] = field(default_factory=dict)
+    inside_fair: Mapping[Line, int] = field(default_factory=dict)
     precedence: Precedence = field(default_factory=Precedence)
     lending: Lending = field(default_factory=Lending)
 
     def holding(self, used: Mapping[Line, int]) -> Shares:
         """The same shares under another use."""
-        return replace(self, used=used, inside=inside_guarantees(self.tree, self.guaranteed, used))
+        inside = inside_lines(self.tree, self.guaranteed, used)
+        inside_fair = inside_lines(self.tree, self.fair, used) if self.fair else {}
+        return replace(self, used=used, inside=inside, inside_fair=inside_fair)
+
+    def with_fair(self, fair: Mapping[Line, int]) -> Shares:
+        """The same shares once it is known what is fair."""
+        return replace(self, fair=fair, inside_fair=inside_lines(self.tree, fair, self.used))
 
     def without(self, gone: Iterable[tuple[QueueName, Charge]]) -> Shares:
         """The same shares once these holders have left."""
@@ -62,8 +70,11 @@ class Shares:
         return self.without(negative)
 
     def fair_room(self, line: Line) -> int:
-        """Milli-GPU that new work may still take inside the fair share of this one queue."""
-        return max(0, self.fair.get(line, 0) - self.used.get(line, 0))
+        """Milli-GPU that new work may still take inside the fair share of this one queue.
+
+        What a queue below it holds above its own fair share stands in nobody's way: it can be taken back.
+        """
+        return max(0, self.fair.get(line, 0) - self.inside_fair.get(line, 0))
 
     def entitled_room(self, line: Line) -> int:
         """Milli-GPU that new work may still take inside the guarantee of this one queue."""
@@ -90,7 +101,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         },
         used,
         user_caps_of(snapshot, tree),
-        inside_guarantees(tree, guaranteed, used),
+        inside_lines(tree, guaranteed, used),
         cluster_of(snapshot, capacity),
         lending=lending_of(snapshot, tree, guaranteed),
     )
@@ -128,14 +139,14 @@ def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
     return used
 
 
-def inside_guarantees(tree: QueueTree, guaranteed: Mapping[Line, int], used: Mapping[Line, int]) -> Mapping[Line, int]:
-    """The part of every line's use that is inside the guarantees of all queues from the holder's up to it."""
+def inside_lines(tree: QueueTree, limits: Mapping[Line, int], used: Mapping[Line, int]) -> Mapping[Line, int]:
+    """What of every line's use is inside the limits (guarantees, or fair shares) of all queues from the user's up to it."""
     inside: dict[Line, int] = {}
 
     def add_up(line: Line) -> int:
         children = tree.children.get(line.queue, ())
         below = sum(add_up(Line(child.name, line.gpu_type)) for child in children)
-        inside[line] = min(guaranteed.get(line, 0), below if children else used.get(line, 0))
+        inside[line] = min(limits.get(line, 0), below if children else used.get(line, 0))
         return inside[line]
 
     for gpu_type in sorted({line.gpu_type for line in used}):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from solver.rules.entitlement import Charge, Headroom, Shares, by_weight
 from solver.rules.options import Option
@@ -58,7 +58,7 @@ def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[Qu
     for gpu_type, milli in sorted(capacity.items()):
         division.add_up(None, gpu_type)
         division.share_out(None, gpu_type, milli)
-    return replace(shares, fair=division.fair)
+    return shares.with_fair(division.fair)
 
 
 def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tuple[QueueName, Charge]]:

@@ -31,10 +31,11 @@ def rights(caller: Caller, *roles: RoleBinding, groups: dict[str, tuple[str, ...
 @pytest.mark.parametrize(
     ("role", "allowed"),
     [
-        ("viewer", {"look", "see-job"}),
-        ("submitter", {"look", "see-job", "read-job", "submit"}),
-        ("operator", {"look", "see-job", "read-job", "hold-job", "operate"}),
-        ("admin", {"look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate"}),
+        ("planner", {"plan"}),
+        ("viewer", {"plan", "look", "see-job"}),
+        ("submitter", {"plan", "look", "see-job", "read-job", "submit"}),
+        ("operator", {"plan", "look", "see-job", "read-job", "hold-job", "operate"}),
+        ("admin", {"plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate"}),
     ],
 )
 def test_what_a_role_allows_in_its_queues_and_below(role: Role, allowed: set[Action]) -> None:

@@ -95,6 +95,7 @@ class Site:
             interventions=self.store.interventions,
             operations=lambda: self.operations,
             alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
+            alias_key="k" * 43,
             access=lambda: self.access,
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )

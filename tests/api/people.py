@@ -18,6 +18,7 @@ TEAM = (QueueName("team"),)
 ACCESS = AccessPolicy(
     groups={"team": ("mate", "mine")},
     roles=(
+        RoleBinding("planner", ("user:planner",)),
         RoleBinding("viewer", ("user:viewer",)),
         RoleBinding("submitter", ("group:team",), TEAM),
         RoleBinding("operator", ("user:operator",)),

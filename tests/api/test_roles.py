@@ -24,8 +24,8 @@ from tests.contracts.simulated_worlds import NODES
 JOB = JobName("job")
 GROUP = "sweep"
 SECRET = "s3cret"
-EVERYBODY = {"nobody", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
-WITH_A_ROLE = EVERYBODY - {"nobody"}
+EVERYBODY = {"nobody", "planner", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
+WITH_A_ROLE = EVERYBODY - {"nobody", "planner"}
 SEE = WITH_A_ROLE - {"stranger"}
 READ = {"mate", "mine", "operator", "lead", "admin", "alice"}
 STEER = {"mine", "lead", "admin", "alice"}
@@ -63,6 +63,7 @@ TABLE = {
     "GET /v1/rounds": WITH_A_ROLE,
     "GET /v1/rounds/{number}": WITH_A_ROLE,
     "GET /v1/snapshot": WITH_A_ROLE,
+    "GET /v1/snapshot/aliased": EVERYBODY - {"nobody"},
     "GET /v1/status": WITH_A_ROLE,
     "GET /v1/policy": WITH_A_ROLE,
     "GET /v1/watch": WITH_A_ROLE,

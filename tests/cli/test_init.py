@@ -18,6 +18,7 @@ def test_a_new_repository_is_valid(quorate: Quorate, tmp_path: Path) -> None:
     folder = tmp_path / "policy"
     assert quorate("init", str(folder)).exit_code == 0
     assert quorate("validate", str(folder)) == (0, "valid\n", "")
+    assert quorate("test", str(folder)).exit_code == 0
 
 
 def test_it_can_be_committed_and_read_from_git(quorate: Quorate, tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_it_can_be_committed_and_read_from_git(quorate: Quorate, tmp_path: Path)
 def test_every_document_points_editors_at_a_schema(quorate: Quorate, tmp_path: Path) -> None:
     quorate("init", str(tmp_path))
     documents = [*tmp_path.glob("policies/**/*.yaml"), *tmp_path.glob("cluster-state/*.yaml")]
-    assert len(documents) == 6
+    assert len(documents) == 7
     for document in documents:
         hint = document.read_text().splitlines()[0]
         schema = (document.parent / hint.partition("$schema=")[2]).resolve()

@@ -17,6 +17,8 @@ from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.jobs.pipelines import PipelineSpec
+from reconciler.policytests.conduct import PolicyTestReport
+from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
 from solver.plan.plan import Plan
 from solver.rules.division import MigGeometry, SharingPolicy
@@ -40,6 +42,7 @@ INTERNAL = {
     RetryPolicy: {"name", "origin"},
     AccessPolicy: {"origin"},
     AlertPolicy: {"name", "origin"},
+    PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
 QUANTITIES = {
@@ -69,6 +72,7 @@ SPECS = {
     "RetryPolicy": RetryPolicy,
     "AccessPolicy": AccessPolicy,
     "AlertPolicy": AlertPolicy,
+    "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
     "Job": JobSpec,
@@ -186,7 +190,7 @@ def test_a_specs_type_and_schema_agree(kind: str) -> None:
     assert list(differences(inspect.type_info(SPECS[kind]), spec, f"{kind.lower()}.json", kind, internal)) == []
 
 
-@pytest.mark.parametrize("kind", [Snapshot, Plan])
+@pytest.mark.parametrize("kind", [Snapshot, Plan, PolicyTestReport])
 def test_a_whole_documents_type_and_schema_agree(kind: type) -> None:
     name = kind.__name__
     assert list(differences(inspect.type_info(kind), schema_of(name), f"{name.lower()}.json", name, frozenset())) == []

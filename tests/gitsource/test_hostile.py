@@ -152,3 +152,12 @@ def test_any_revision_of_a_local_repository_can_be_read(origin: Origin) -> None:
 def test_a_folder_that_is_no_repository_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GitSourceError, match="is no Git repository"):
         read_revision(tmp_path, "main")
+
+
+def test_what_a_cluster_has_of_its_own_is_guarded_alike(origin: Origin, tmp_path: Path) -> None:
+    (tmp_path / "secret.yaml").write_text("secret: 1")
+    (origin.folder / "clusters" / "eu" / "policies").mkdir(parents=True)
+    (origin.folder / "clusters" / "eu" / "policies" / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    (origin.folder / "clusters" / "us").symlink_to("/etc")
+    origin.commit()
+    assert refused(origin, tmp_path) == [("clusters/eu/policies/link.yaml", "symlink"), ("clusters/us", "symlink")]

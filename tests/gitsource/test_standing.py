@@ -182,3 +182,19 @@ def test_a_damaged_mirror_is_a_condition_and_not_a_crash(
     assert true_condition(restarted.reconcile())[0] in ("Stalled", "Reconciling")
     shutil.rmtree(tmp_path / "mirror")
     assert true_condition(restarted.reconcile()) == ("Ready", "Applied")
+
+
+def test_of_several_clusters_one_is_followed(origin: Origin, tmp_path: Path) -> None:
+    """Who is started for none keeps what was in force; documents of another cluster change nothing."""
+    anonymous, eu = (
+        StandingPolicy(Mirror(tmp_path / f"mirror-{cluster}", str(origin.folder)), "main", cluster)
+        for cluster in (None, "eu")
+    )
+    anonymous.reconcile()
+    origin.commit({f"clusters/{cluster}/policies/team.yaml": QUEUE % w for cluster, w in (("eu", 7), ("us", 8))})
+
+    assert true_condition(eu.reconcile()) == ("Ready", "Applied")
+    assert weight(eu) == 7
+    assert true_condition(anonymous.reconcile()) == ("Stalled", "InvalidPolicy")
+    assert "Say which with --cluster: eu, us." in anonymous.status().condition("Stalled").message
+    assert weight(anonymous) == 1

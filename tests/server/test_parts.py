@@ -89,7 +89,7 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         runner = Runner(site.only_plane)
         standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
         desk = AlertDesk(site.store.alerts, Sender(tmp_path, site.clock))
-        services = services_of(site.only_plane, standing, runner, Metrics(), desk, Terms().unstartable)
+        services = services_of(site.only_plane, standing, runner, Metrics(), desk, "k" * 43, Terms().unstartable)
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()

@@ -1,0 +1,56 @@
+"""JUnit XML: what it says, and that a parser reads it whatever the names are."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.reports.junit import Case, junit
+
+TEXT = st.text(st.characters(), max_size=30)
+"""Any code points at all, lone surrogates and control characters with them."""
+
+
+def test_a_suite() -> None:
+    said = junit(
+        "policy tests",
+        [Case("vision", "starts", None, 0.25), Case("vision", "never evicted", "evicted at 5m\nfor b <1>", 1.0)],
+    )
+    assert said == (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<testsuites name="policy tests" tests="2" failures="1" errors="0">\n'
+        '  <testsuite name="policy tests" tests="2" failures="1" errors="0" time="1.250">\n'
+        '    <testcase classname="vision" name="starts" time="0.250" />\n'
+        '    <testcase classname="vision" name="never evicted" time="1.000">\n'
+        '      <failure message="evicted at 5m">evicted at 5m\nfor b &lt;1&gt;</failure>\n'
+        "    </testcase>\n"
+        "  </testsuite>\n"
+        "</testsuites>\n"
+    )
+
+
+@given(TEXT, st.lists(st.builds(Case, TEXT, TEXT, TEXT | st.none())))
+def test_a_parser_reads_it_back(name: str, cases: list[Case]) -> None:
+    said = junit(name, cases)
+    root = ElementTree.fromstring(said.encode())
+    found = root.findall("./testsuite/testcase")
+    assert [case.find("failure") is not None for case in found] == [case.failure is not None for case in cases]
+    assert [case.get("name") for case in found] == [_carried(case.name) for case in cases]
+
+
+def test_control_characters_are_left_out() -> None:
+    said = junit("a\x00b", [Case("c\x1b[31m", "n\ud800\ufffe", "f\x08\x0b")])
+    root = ElementTree.fromstring(said.encode())
+    assert root.get("name") == "ab"
+    assert [(case.get("classname"), case.get("name")) for case in root.iter("testcase")] == [("c[31m", "n")]
+    assert [failure.text for failure in root.iter("failure")] == ["f"]
+
+
+def _carried(text: str) -> str:
+    return "".join(
+        char
+        for char in text
+        if char in "\t\n\r" or "\x20" <= char <= "\ud7ff" or "\ue000" <= char <= "\ufffd" or char > "\uffff"
+    )
