@@ -1,4 +1,4 @@
-"""As much of GitHub's REST API as the workflows of `quorate init` speak to: releases, artifacts, pull requests, comments."""
+"""As much of GitHub's REST API as the workflows of `quorate init` speak to, and the one request of the GitLab job."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ REPOSITORY_ID = 77
 TOKEN = "the-job's-token"
 BOT = "github-actions[bot]"
 _PREFIX = f"/repos/{REPOSITORY}"
+PROJECT = "5"
+"""As GitLab numbers it."""
 
 Answer = tuple[int, bytes]
 
@@ -136,6 +138,7 @@ class Served:
         routes: list[tuple[str, str, Callable[[Request], Answer]]] = [
             ("GET", r"/releases/tags/quorate-snapshot", github.release),
             ("GET", r"/releases/assets/([\w.]+)", github.asset),
+            ("GET", rf"/projects/{PROJECT}/packages/generic/quorate-snapshot/1\.0\.0/([\w.]+)", github.asset),
             ("GET", r"/actions/runs/(\d+)/artifacts", github.run_artifacts),
             ("GET", r"/actions/artifacts/(\d+)/zip", github.artifact),
             ("GET", r"/pulls/(\d+)", github.pull_request),
@@ -162,10 +165,13 @@ class Served:
                 query = {name: values[0] for name, values in parse_qs(asked.query).items()}
                 status, said = 404, b"{}"
                 for method, pattern, answer in routes:
-                    found = re.fullmatch(re.escape(_PREFIX) + pattern, asked.path)
+                    found = re.fullmatch(pattern, asked.path.removeprefix(_PREFIX))
                     if found and method == self.command:
                         status, said = answer(Request(found.groups(), query, body))
-                if self.headers.get("authorization") != f"Bearer {TOKEN}":
+                if TOKEN not in (
+                    self.headers.get("authorization", "").removeprefix("Bearer "),
+                    self.headers.get("job-token"),
+                ):
                     status, said = 401, b"{}"
                 self.send_response(status)
                 self.end_headers()

@@ -1,4 +1,4 @@
-"""Runs a job of a workflow as GitHub's runner does: its own shell steps, in bash, in a clean checkout."""
+"""Runs a job of a workflow as the runners of GitHub and GitLab do: its own shell steps, in bash, in a clean checkout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.hosting.github_api import REPOSITORY, TOKEN, Artifact, GitHub, archive
+from tests.hosting.github_api import PROJECT, REPOSITORY, TOKEN, Artifact, GitHub, archive
 
 _BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
 """As GitHub runs a step with `shell: bash`."""
@@ -102,6 +102,25 @@ class Runner:
             if ran.passed or evaluated(step.get("if", "''"), {"github": said}):
                 self._step(step, {"github": said}, trigger, folder, ran)
         return ran
+
+    def runs_gitlab(self, job: Mapping[str, Any], sha: str, base: str, folder: Path) -> Ran:
+        """A job of GitLab's on a merge request from within the project, but for its installation."""
+        workspace = folder / "workspace"
+        workspace.mkdir(parents=True)
+        self._checkout(workspace, sha)
+        told = {
+            "CI_API_V4_URL": self.github.url,
+            "CI_PROJECT_ID": PROJECT,
+            "CI_JOB_TOKEN": TOKEN,
+            "CI_COMMIT_SHA": sha,
+            "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        }
+        # GitLab's runner makes one script of the lines.
+        done = subprocess.run(
+            [*_BASH, "\n".join(job["script"])],
+            cwd=workspace, env=self._environment(folder, sha) | told, capture_output=True, text=True,
+        )  # fmt: skip
+        return Ran({"script": done.returncode}, done.stdout + done.stderr)
 
     def _step(
         self, step: Mapping[str, Any], context: Mapping[str, Any], trigger: Trigger, folder: Path, ran: Ran

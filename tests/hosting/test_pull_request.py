@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.client import Client
 from solver.world.quantities import Cpu, Memory
@@ -119,6 +120,13 @@ class Lab:
         }
         return {name: of for name, of in ran.items() if of is not None}
 
+    def gitlab(self, job: str, head: str) -> tuple[Ran, Path]:
+        """A job of GitLab's on a merge request that begins at main, and the folder with what it left."""
+        jobs = yaml.safe_load(_git(self.bare, "show", f"{head}:.gitlab-ci.yml"))
+        base = _git(self.bare, "merge-base", "main", head)
+        folder = self.folder / f"gitlab-{job}-{head}"
+        return self.runner.runs_gitlab(jobs[job], head, base, folder), folder / "workspace"
+
     def _workflow(self, revision: str, name: str) -> dict[str, Any]:
         file = self.folder / f"{name}.yaml"
         file.write_text(_git(self.bare, "show", f"{revision}:.github/workflows/{name}.yaml"))
@@ -143,7 +151,17 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     github = GitHub()
     with host, Served(github):
         ada = Person(tmp_path / "ada", f"{host.url('ada')}/git/policy.git")
-        command = [sys.executable, "-m", "reconciler.cli.main", "init", str(ada.folder), "--ci", "github"]
+        command = [
+            sys.executable,
+            "-m",
+            "reconciler.cli.main",
+            "init",
+            str(ada.folder),
+            "--ci",
+            "github",
+            "--ci",
+            "gitlab",
+        ]
         subprocess.run(command, check=True, capture_output=True)
         for file, old, new in (
             (QUEUE, "max: 16", "max: 8"),
@@ -187,14 +205,27 @@ def test_a_quota_change_from_the_pull_request_to_its_effect(lab: Lab) -> None:
     assert re.search(r"`[a-z]+-\d+-[0-9a-f]{12}`", large)
     assert "second" not in large
 
+    # On GitLab it is the same.
+    planned, left = lab.gitlab("plan", head)
+    assert planned.passed, planned.log
+    assert "1 job starts now that would not" in (left / "plan.md").read_text()
+    tested, left = lab.gitlab("test", head)
+    assert tested.passed
+    assert "<testcase" in (left / "quorate-tests.xml").read_text()
+
     # Somebody else's pull request cuts too much at once, and is not even valid after its next commit.
     ran = lab.ci(2, lab.ada.pushes("cut", QUEUE, "guaranteed: 8", "guaranteed: 2"))
     assert ran["plan"].codes["Plan"] == 5, ran["plan"].log
     (refused,) = lab.github.bodies(2)
     assert "**Refused: the change breaks 1 guardrail.**" in refused
-    ran = lab.ci(2, lab.ada.pushes("cut", QUEUE, "guaranteed: 2", "guarenteed: 2"))
+    typo = lab.ada.pushes("cut", QUEUE, "guaranteed: 2", "guarenteed: 2")
+    ran = lab.ci(2, typo)
     assert ran["check"].codes == {"Validate": 3}
     assert "::error file=policies/queues/team-a.yaml" in ran["check"].log
+    validated, left = lab.gitlab("validate", typo)
+    assert validated.codes == {"script": 3}
+    assert "guarenteed" in validated.log
+    assert "policies/queues/team-a.yaml" in (left / "gl-code-quality-report.json").read_text()
     (none,) = lab.github.bodies(2)
     assert none.splitlines()[:2] == [MARKER, "### No plan of this commit"]
     assert lab.github.wrote == ["new comment on 1", "comment 1000", "new comment on 2", "comment 2000"]
