@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+import msgspec
+
 from reconciler.documents.repository import Compiled
+from reconciler.documents.topology import TopologySpec
 from solver.world.cluster import Node
 from solver.world.document import Document, to_builtins
 from solver.world.quantities import Memory
@@ -16,32 +19,54 @@ Fields = Mapping[str, str]
 
 
 class FieldChange(Document, frozen=True, omit_defaults=False):
-    """One field that says something else at the head; None: nothing."""
+    """One field that says something else at the head; None: nothing. `origin`: its line, where that is not its document's."""
 
     field: str
     before: str | None
     after: str | None
+    origin: str = ""
 
 
 class DocumentChange(Document, frozen=True, omit_defaults=False):
-    """One document, named as `Kind name`, that is new, gone, or means something else. Fields are sorted by name."""
+    """One document, named as `Kind name`, that is new, gone, or means something else. Fields are sorted by name.
+
+    `origin`: where it stands at the head (`file:line`), at the base where it is gone; "": nowhere, it is all defaults.
+    """
 
     document: str
     change: Literal["added", "removed", "changed"]
     fields: tuple[FieldChange, ...]
+    origin: str = ""
 
 
 def document_changes(before: Compiled, after: Compiled) -> Iterator[DocumentChange]:
     """What differs, sorted by document."""
     old, new = documents_of(before), documents_of(after)
     for document in sorted(old.keys() | new.keys()):
-        fields = tuple(_field_changes(old.get(document, {}), new.get(document, {})))
+        at = after if document in new else before
+        fields = tuple(_field_changes(old.get(document, {}), new.get(document, {}), _lines_of(document, before, after)))
         if document not in old:
-            yield DocumentChange(document, "added", fields)
+            yield DocumentChange(document, "added", fields, place_of(document, at))
         elif document not in new:
-            yield DocumentChange(document, "removed", fields)
+            yield DocumentChange(document, "removed", fields, place_of(document, at))
         elif fields:
-            yield DocumentChange(document, "changed", fields)
+            yield DocumentChange(document, "changed", fields, place_of(document, at) or place_of(document, before))
+
+
+def place_of(document: str, compiled: Compiled) -> str:
+    """Where a document stands, as `file:line`; "" where nobody wrote it."""
+    if document == "SchedulingPolicy":
+        return compiled.policy.scheduling.origin
+    if document == "AccessPolicy":
+        return compiled.operations.access.origin if compiled.operations.access else ""
+    return compiled.places.get(document, "")
+
+
+def _lines_of(document: str, *revisions: Compiled) -> Fields:
+    """The places of a queue's quotas, by field: the later revision's where both have one."""
+    kind, _, name = document.partition(" ")
+    queues = (revision.policy.queue(name) for revision in revisions if kind == "Queue")
+    return {f"quota[{entry.gpu_type}]": entry.origin for queue in queues if queue for entry in queue.quota}
 
 
 def documents_of(compiled: Compiled) -> dict[str, Fields]:
@@ -58,6 +83,9 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     documents |= {f"AlertPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.alerts}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
+    if compiled.operations.access:
+        documents["AccessPolicy"] = flat(to_builtins(compiled.operations.access))
+    documents |= {f"Topology {name}": _topology_fields(known) for name, known in compiled.topologies.items()}
     pools: dict[str, list[Node]] = {}
     for node in compiled.nodes:
         pools.setdefault(node.pool, []).append(node)
@@ -83,10 +111,21 @@ def _name_of(entry: Any, number: int) -> str:
     return str(entry.get("gpuType", entry.get("name", number))) if isinstance(entry, dict) else str(number)
 
 
-def _field_changes(before: Fields, after: Fields) -> Iterator[FieldChange]:
+def _field_changes(before: Fields, after: Fields, lines: Fields) -> Iterator[FieldChange]:
     for field in sorted(before.keys() | after.keys()):
         if before.get(field) != after.get(field):
-            yield FieldChange(field, before.get(field), after.get(field))
+            yield FieldChange(field, before.get(field), after.get(field), lines.get(field.rpartition(".")[0], ""))
+
+
+def _topology_fields(topology: TopologySpec) -> Fields:
+    """The nodes of a domain as one list: where one stands in it means nothing."""
+    fields = flat(to_builtins(msgspec.structs.replace(topology, domains=None)))
+    for domain in topology.domains or ():
+        bare = flat(to_builtins(msgspec.structs.replace(domain, nodes=())), f"domains[{domain.name}]")
+        fields = {**fields, **bare}
+        if domain.nodes:
+            fields[f"domains[{domain.name}].nodes"] = ", ".join(sorted(domain.nodes))
+    return fields
 
 
 def _pool_fields(nodes: Iterable[Node]) -> Fields:

@@ -30,7 +30,7 @@ from solver.world.cluster import DeviceId, GpuType
 from solver.world.inflight import Reservation
 from solver.world.parts import leaving_part
 from solver.world.pledges import gpus_of
-from solver.world.quantities import Instant
+from solver.world.quantities import MILLI_PER_GPU, Instant
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
@@ -133,6 +133,14 @@ class World:
     def _next_instant(self) -> Instant | None:
         return min((*self.openings[:1], *(end for end, _ in self.ends[:1])), default=None)
 
+    def pass_to(self, at: Instant) -> bool:
+        """Let jobs end and types open up to an instant; returns whether any did."""
+        known = len(self.ends) + len(self.openings)
+        while self.ends and self.ends[0][0] <= at:
+            self._end_next()
+        self.openings = [opening for opening in self.openings if opening > at]
+        return len(self.ends) + len(self.openings) < known
+
     def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""
         admitted = with_options(waiting)
@@ -148,11 +156,16 @@ class World:
             kept = kept_for(live, self.jobs, self._known_ends())
             self.room.reserved = {**self.room.reserved, **kept}
             ordered = held_back(ordered, live, self._known_ends(), self.policy, shares, self.room, now)
-        able = behind_nobody(ordered, {known.likeness for known in ordered if has_gpus(known, self.room)})
+        able = behind_nobody(ordered, self._able(ordered))
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)
         return starts
+
+    def _able(self, waiting: Iterable[Candidate]) -> set[int]:
+        """Alikes for which enough GPUs are free somewhere."""
+        first = {candidate.likeness: candidate for candidate in waiting}
+        return {likeness for likeness, candidate in first.items() if has_gpus(candidate, self.room)}
 
     def shares_now(self) -> Shares:
         """The shares beside what is held at this instant."""
@@ -250,7 +263,13 @@ def has_gpus(candidate: Candidate, room: Room) -> bool:
     """Necessary, not sufficient, and much cheaper than to look for a place."""
 
     def has(option: Option) -> bool:
-        free = room.milli_free(option.shapes)
-        return all(free[room.of_type(gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
+        return all(_milli_free(room, option, gpu_type) >= milli for gpu_type, milli in option.charge.items())
 
     return any(has(option) for option in candidate.options)
+
+
+def _milli_free(room: Room, option: Option, gpu_type: GpuType) -> int:
+    of_type = room.of_type(gpu_type)
+    divided = room.shared or any(room.nodes[node].gpu_type == gpu_type for node in room.partitions.rules)
+    free = room.milli_free(option.shapes) if divided else room.free_gpus * MILLI_PER_GPU
+    return int(free[of_type].sum())

@@ -31,6 +31,11 @@ def repartitions(decision: Decision, grown: Sequence[Growth]) -> Iterator[Repart
         after.occupy(held)
     for growth in grown:
         after.occupy(growth.held)
+    yield from changes_between(room, after)
+
+
+def changes_between(room: Room, after: Room) -> Iterator[Repartition]:
+    """What has to change for the GPUs of a room to be as they are in a later one."""
     for changed in room.partitions.repartitioned(after.partitions):
         yield _step(room.nodes[changed.node].name, changed.device, changed.before, changed.after)
 

@@ -48,9 +48,9 @@ def steps_of(
     yield from kept_promises(decision.room, nominations.ready)
     yield from repartitions(decision, grown)
     for nomination in nominations.ready:
-        yield _bind(nomination.job, nomination.intent.tasks, policy)
+        yield bind_of(nomination.job, nomination.intent.tasks, policy)
     for start in decision.starts:
-        yield _bind(start.candidate.job, start.placed.tasks, policy)
+        yield bind_of(start.candidate.job, start.placed.tasks, policy)
     for growth in grown:
         yield Grow(growth.job.name, growth.job.attempt, growth.tasks, policy.scheduling.start_deadline)
 
@@ -71,7 +71,8 @@ def _leave(known: Concession, policy: Policy) -> Evict | Shrink:
     return Shrink(job.name, job.attempt, tasks, by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
 
 
-def _bind(job: Job, tasks: tuple[TaskPlacement, ...], policy: Policy) -> Bind:
+def bind_of(job: Job, tasks: tuple[TaskPlacement, ...], policy: Policy) -> Bind:
+    """The step by which a job that waits runs on these."""
     return Bind(
         job.name,
         job.attempt + 1,

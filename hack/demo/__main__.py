@@ -79,7 +79,7 @@ def _change(stage: Stage) -> None:
     stage.run("git", "-C", "policy", "commit", "--quiet", "--all", "-m", "Let ranking borrow up to 96 H100")
     stage.run(
         "quorate", "plan", "--repo", "policy", "--base", "main", "--head", BRANCH,
-        expect="ranking-sweep  waits",
+        expect="ranking-finetune",
     )  # fmt: skip
 
 

@@ -10,6 +10,9 @@ from typing import Any, TextIO
 import click
 
 from reconciler.cli.exits import Exit
+from reconciler.reports.plain import printable
+
+__all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "printable", "styled"]
 
 
 class CommandFailedError(Exception):
@@ -49,8 +52,3 @@ def print_json(value: object) -> None:
 def styled(text: str, stream: TextIO, **style: Any) -> str:
     """Text in colour, where the stream is a terminal and NO_COLOR is not set."""
     return click.style(text, **style) if stream.isatty() and not os.environ.get("NO_COLOR") else text
-
-
-def printable(text: str) -> str:
-    """Without control characters: what others wrote must not steer the terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sys
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
 
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, unreadable, young_enough
-from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
+from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam, cluster_option
-from reconciler.cli.solve import proof_of
+from reconciler.cli.times import local
 from reconciler.clock import SystemClock
 from reconciler.documents.clusters import clusters_of
 from reconciler.gitsource.tree import Revision
-from reconciler.meaning import DocumentChange, FieldChange
-from reconciler.review.compare import JobChange, Review, Side, review
-from solver.plan.reason import count
+from reconciler.reports.formats import FORMATS, problems_as
+from reconciler.reports.outline import Outline
+from reconciler.reports.paths import Paths, paths_of
+from reconciler.reports.review_problems import review_problems
+from reconciler.reports.reviewed import outline_of
+from reconciler.review.compare import review
+from reconciler.review.found import Review
+from reconciler.review.side import Side
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 
@@ -44,7 +51,8 @@ from solver.world.snapshot import Snapshot
 @cluster_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the review as JSON to a file too.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 where the change has any effect.")
-@output_option("text", "json")
+@click.option("--all", "unfold", is_flag=True, help="Print long lists whole, where the output is text.")
+@output_option("text", "markdown", "json", *FORMATS)
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -57,6 +65,7 @@ def plan(
     cluster: str | None,
     out: Path | None,
     detailed_exitcode: bool,
+    unfold: bool,
     output: str,
 ) -> None:
     """Solve the cluster as it is under two revisions of the policy, and say what differs. Changes nothing."""
@@ -70,11 +79,8 @@ def plan(
     found = review(_snapshot(snapshot_file, max_snapshot_age, server), *sides, optimise)
     if out:
         _write(found, out)
-    if output == "json":
-        print_json(found)
-    else:
-        click.echo("\n".join(printable(line) for line in review_lines(found)))
-    ctx.exit(Exit.CHANGES if detailed_exitcode and found.has_changes else Exit.OK)
+    _print(found, paths_of(sides[0].compiled, sides[1].compiled), output, cluster or "", unfold=unfold)
+    ctx.exit(_exit_code(found, detailed=detailed_exitcode))
 
 
 def _revision(repo: Path, name: str, option: str) -> Revision:
@@ -120,72 +126,31 @@ def _write(found: Review, out: Path) -> None:
         raise unreadable(error, out) from error
 
 
-def review_lines(found: Review) -> Iterator[str]:
-    """The review for people: what changes first, what stays as it is last."""
-    yield from _headline(found)
-    if found.documents:
-        yield from ("", "Documents")
-        for document in found.documents:
-            yield from _document_lines(document)
-    changed = [job for job in found.jobs if job.changed]
-    for title, jobs in (
-        ("Jobs that fare differently", changed),
-        ("Start under both", [job for job in found.jobs if not job.changed and job.after == "starts"]),
-        ("Leave under both", [job for job in found.jobs if not job.changed and job.after == "leaves"]),
-        ("Move under both", [job for job in found.jobs if not job.changed and job.after == "moves"]),
-        ("Would still wait", [job for job in found.jobs if not job.changed and job.after in ("waits", "inadmissible")]),
-    ):
-        if jobs:
-            yield from ("", title)
-            for job in jobs:
-                yield from _job_lines(job)
-    yield ""
-    for side in (found.base, found.head):
-        yield f"{side.name} ({side.commit[:12]}): {proof_of(side.certificate)}"
+def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bool) -> None:
+    if output == "json":
+        print_json(found)
+    elif output in FORMATS:
+        click.echo(problems_as(output, "quorate plan", review_problems(found, paths)), nl=False)
+    elif output == "markdown":
+        from reconciler.reports.markdown import markdown
 
-
-def _headline(found: Review) -> Iterator[str]:
-    starts = sum(job.after == "starts" for job in found.jobs)
-    more = starts - sum(job.before == "starts" for job in found.jobs)
-    compared = f" ({more:+d})" if more else ""
-    waiting = sum(job.after in ("waits", "inadmissible") for job in found.jobs)
-    leaving = [job for job in found.jobs if job.after == "leaves"]
-    leave = (
-        f", {count(len(leaving), 'job')} with {sum(job.gpus for job in leaving)} GPUs would leave" if leaving else ""
-    )
-    yield (
-        f"{found.base.name} → {found.head.name}: {count(starts, 'job')} would start{compared}, "
-        f"{waiting} would wait{leave}; {count(len(found.documents), 'document')} changed"
-    )
-    if not found.has_changes:
-        yield "The change has no effect: same policy, same inventory."
-    elif found.base.inventory != found.head.inventory and not any("NodePool" in d.document for d in found.documents):
-        yield "Nodes have changed places within their pools."
-
-
-def _document_lines(changed: DocumentChange) -> Iterator[str]:
-    if changed.change != "changed":
-        yield f"  {changed.document} {changed.change}{':' * bool(changed.fields)}"
-        for field in changed.fields:
-            yield f"    {field.field} {field.after or field.before}"
-    elif len(changed.fields) == 1:
-        yield f"  {changed.document}: {_field(changed.fields[0])}"
+        click.echo(markdown(outline_of(found, paths, str), cluster), nl=False)
     else:
-        yield f"  {changed.document}:"
-        for field in changed.fields:
-            yield f"    {_field(field)}"
+        _print_text(outline_of(found, paths, local), unfold=unfold)
 
 
-def _field(change: FieldChange) -> str:
-    if change.before is None:
-        return f"{change.field} {change.after} (was not set)"
-    if change.after is None:
-        return f"{change.field} not set (was {change.before})"
-    return f"{change.field} {change.before} → {change.after}"
+def _print_text(outline: Outline, *, unfold: bool) -> None:
+    """As wide as a terminal where one reads it, and in colour if it likes."""
+    from reconciler.reports.text import UNFOLDED_COLUMNS, text
+
+    terminal = sys.stdout.isatty()
+    columns = get_terminal_size().columns if terminal else UNFOLDED_COLUMNS
+    colour = terminal and not os.environ.get("NO_COLOR")
+    click.echo(text(outline, unfold=unfold, columns=columns, colour=colour), nl=False, color=colour)
 
 
-def _job_lines(job: JobChange) -> Iterator[str]:
-    fate = f"{job.before} → {job.after}" if job.changed else job.after
-    yield f"  {job.job}  {fate}  ({count(job.gpus.number, 'GPU')}, queue {job.queue})"
-    for reason in job.reasons:
-        yield f"    {reason}"
+def _exit_code(found: Review, *, detailed: bool) -> Exit:
+    """The worse wins."""
+    if found.breaches:
+        return Exit.GUARDRAIL_REFUSED
+    return Exit.CHANGES if detailed and found.has_changes else Exit.OK

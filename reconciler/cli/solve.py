@@ -9,7 +9,8 @@ import click
 from reconciler.cli.inputs import read_policies, read_snapshot_file
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.params import cluster_option
-from solver.plan.plan import Certificate, LayerResult, Plan
+from reconciler.reports.certified import proof_of
+from solver.plan.plan import Plan
 
 
 @click.command(short_help="Decide one round from files.")
@@ -59,26 +60,3 @@ def plan_lines(plan: Plan) -> list[str]:
 def certificate_lines(plan: Plan) -> list[str]:
     """Which part of the solve decided, and what is not proven; nothing where there was nothing to decide."""
     return [proof_of(plan.certificate)] if plan.certificate.stage != "none" else []
-
-
-def proof_of(certificate: Certificate) -> str:
-    """A certificate in a line."""
-    if certificate.stage == "none":
-        return "nothing to decide"
-    statuses = {layer.status for layer in certificate.layers}
-    unproven = [layer for layer in certificate.layers if layer.status == "unproven"]
-    if unproven:
-        proof = ", ".join(map(_short_of, unproven))
-    elif "within-gap" in statuses:
-        proof = "all layers proven, or within the gap that the policy allows"
-    else:
-        proof = "all layers proven"
-    return f"decided by {certificate.stage}; {proof}"
-
-
-def _short_of(layer: LayerResult) -> str:
-    """How far a layer may be from the best. Of harm and misfit the best is none at all, and nothing is a part of that."""
-    if layer.bound:
-        return f"{layer.name} {layer.gap:.2%} from bound"
-    amount = f"{abs(layer.value):.1f}" + (" GPU-hours" if "-harm." in layer.name else "")
-    return f"{layer.name} ({amount}) not proven least"

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.output import printable
+from reconciler.reports.plain import printable
+from reconciler.reports.tables import table_of
 
-if TYPE_CHECKING:
-    from rich.table import Table
+__all__ = ["print_fields", "print_table", "table_of"]
 
 _PIPED_COLUMNS = 100_000
 """Nothing is wrapped or cut where a program may read it."""
-
-
-def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> Table:
-    """Rows under headings; the columns named in `right` hold numbers. On a narrow terminal cells are folded, never cut."""
-    from rich.table import Table
-
-    numbers = frozenset(right)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(printable(cell) for cell in row))
-    return table
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> None:

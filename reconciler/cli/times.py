@@ -1,12 +1,13 @@
-"""Times as people read them: the local zone with its offset, and spans in at most two units."""
+"""Times as people read them: the local zone with its offset; beside spans, which every command writes alike."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from reconciler.spans import span
 from solver.world.quantities import Instant
 
-_UNITS_S = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+__all__ = ["local", "span"]
 
 
 def local(instant: Instant) -> str:
@@ -14,14 +15,3 @@ def local(instant: Instant) -> str:
     moment = datetime.fromtimestamp(int(instant) // 1_000, UTC).astimezone()
     offset = moment.strftime("%z")
     return f"{moment:%Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:5]}"
-
-
-def span(milliseconds: int) -> str:
-    """Like `3d4h`, `12m` or `0s`: the largest unit and, below it, the next where there is something of it."""
-    left_s = max(0, milliseconds) // 1_000
-    for place, (unit, size_s) in enumerate(_UNITS_S):
-        if left_s >= size_s:
-            count, rest_s = divmod(left_s, size_s)
-            below = _UNITS_S[place + 1 : place + 2]
-            return f"{count}{unit}" + "".join(f"{rest_s // size}{name}" for name, size in below if rest_s >= size)
-    return "0s"

@@ -1,4 +1,4 @@
-"""`quorate validate`: every problem of a policy repository, for people, programs and GitHub."""
+"""`quorate validate`: every problem of a policy repository, for people, programs, repository hosts and CI systems."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from reconciler.documents.codeowners import code_owner_problems, terms_of
 from reconciler.documents.files import FOLDERS, read_folder
 from reconciler.documents.problem import InvalidDocumentsError, Problem
 from reconciler.documents.repository import Reading, problems_of, read_clusters, read_repository
+from reconciler.reports.formats import FORMATS, problems_as
+from reconciler.reports.problems import tally
 from solver.world.document import API_VERSION, Document
 
 
@@ -34,7 +36,7 @@ class ValidationReport(Document, frozen=True, omit_defaults=False):
 @click.command(short_help="Check a policy repository.")
 @click.argument("path", default=".", type=click.Path(exists=True, path_type=Path))
 @cluster_option
-@output_option("text", "json", "github")
+@output_option("text", "json", *FORMATS)
 @click.pass_context
 def validate(ctx: click.Context, path: Path, cluster: str | None, output: str) -> None:
     """Check the policy repository at PATH (its folders policies/, cluster-state/ and clusters/), or one Job or Pipeline file.
@@ -43,12 +45,11 @@ def validate(ctx: click.Context, path: Path, cluster: str | None, output: str) -
     error, with 0 if there are only warnings.
     """
     problems = _problems(path, cluster)
-    valid = all(problem.severity == "warning" for problem in problems)
+    valid = all(problem.severity != "error" for problem in problems)
     if output == "json":
         print_json(ValidationReport(valid, problems))
-    elif output == "github":
-        for problem in problems:
-            click.echo(_annotation(problem))
+    elif output in FORMATS:
+        click.echo(problems_as(output, "quorate validate", problems), nl=False)
     else:
         _print_text(problems)
     ctx.exit(Exit.OK if valid else Exit.POLICY_INVALID)
@@ -96,21 +97,4 @@ def _print_text(problems: tuple[Problem, ...]) -> None:
         )
         if problem.fix:
             click.echo(f"    {printable(problem.fix)}")
-    errors = sum(problem.severity == "error" for problem in problems)
-    click.echo(f"{_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}" if problems else "valid")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _annotation(problem: Problem) -> str:
-    """A workflow command of GitHub."""
-    properties = {"file": problem.file, "line": problem.line, "col": problem.column, "title": problem.code}
-    listed = ",".join(f"{key}={_escaped(str(value), also=':,')}" for key, value in properties.items())
-    return f"::{problem.severity} {listed}::{_escaped(f'{problem.message}. {problem.fix}'.strip())}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    """As GitHub wants it: line ends and the percent sign everywhere, separators in properties too."""
-    return "".join(f"%{ord(character):02X}" if character in "%\r\n" + also else character for character in text)
+    click.echo(tally(problems) if problems else "valid")

@@ -32,7 +32,7 @@ def is_document(path: str) -> bool:
 
 def is_snapshot(path: str) -> bool:
     """The name is that of a file that may be an example snapshot."""
-    return path.startswith("cluster-state/") and path.endswith(".json")
+    return path.startswith("cluster-state/") and path.endswith((".json", ".json.gz"))
 
 
 def is_read(path: str) -> bool:

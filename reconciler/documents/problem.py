@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 from solver.world.document import Document
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "notice"]
+"""A notice is worth knowing and nothing that has to be changed; only an error refuses what it is about."""
 Path = tuple[str | int, ...]
 """Leads to a value in a document: keys and list indices from its root."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -30,6 +30,7 @@ from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
+from reconciler.documents.topology import TopologySpec
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
 from reconciler.policytests.document import PolicyTest
@@ -39,11 +40,17 @@ from solver.world.cluster import Node
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a repository says: the policy, the declared nodes sorted by name, and the rules that rounds do not read."""
+    """What a repository says: the policy, the declared nodes sorted by name, and the rules that rounds do not read.
+
+    `topologies`: the Topology documents by name, as they are written. `places`: where each document stands (`file:line`), by
+    `Kind name`; for messages only.
+    """
 
     policy: Policy
     nodes: tuple[Node, ...]
     operations: Operations
+    topologies: Mapping[str, TopologySpec] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[Policy, tuple[Node, ...], Operations]:
@@ -76,7 +83,7 @@ def read_repository(files: Files, cluster: str | None = None) -> Reading:
     except ClusterNotChosenError as error:
         return Reading((problem_at(INVENTORY, START, "which-cluster", str(error), error.fix),), None)
     problems = tuple(sorted({*layout_problems(files), *found.problems, *_problems_together(found)}))
-    valid = all(problem.severity == "warning" for problem in problems)
+    valid = all(problem.severity != "error" for problem in problems)
     tests = tuple(sorted(found.tests, key=lambda test: test.name))
     return Reading(problems, _compile(found) if valid else None, tests)
 
@@ -160,7 +167,13 @@ def _compile(found: Gathered) -> Compiled:
         mig,
         tuple(reservation.value for reservation in found.reservations),
     )
-    return Compiled(policy, declared_nodes(found.pools, found.topologies, fixed_layouts(mig)), _operations(found))
+    return Compiled(
+        policy,
+        declared_nodes(found.pools, found.topologies, fixed_layouts(mig)),
+        _operations(found),
+        {known.name: known.value for known in found.topologies},
+        {f"{kind} {name}": place for kind, places in found.names.items() for name, place in places.items()},
+    )
 
 
 def _operations(found: Gathered) -> Operations:

@@ -5,13 +5,11 @@ There is no standard; this is the common subset that Jenkins, GitLab and GitHub'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 can't carry, not even escaped (https://www.w3.org/TR/xml/#charsets)."""
+from reconciler.reports.plain import printable
 
 
 class Case(NamedTuple):
@@ -24,15 +22,15 @@ class Case(NamedTuple):
 
 
 def junit(name: str, cases: Iterable[Case]) -> str:
-    """One suite as an XML document. Characters that XML can't carry are left out."""
+    """One suite as an XML document. Characters that XML can't carry are spelled out, as all control characters are."""
     listed = tuple(cases)
     counts = {
         "tests": str(len(listed)),
         "failures": str(sum(case.failure is not None for case in listed)),
         "errors": "0",
     }
-    root = Element("testsuites", {"name": _carried(name), **counts})
-    suite = SubElement(root, "testsuite", {"name": _carried(name), **counts, **_time(_total_s(listed))})
+    root = Element("testsuites", {"name": printable(name), **counts})
+    suite = SubElement(root, "testsuite", {"name": printable(name), **counts, **_time(_total_s(listed))})
     for case in listed:
         _append(suite, case)
     indent(root)
@@ -40,10 +38,10 @@ def junit(name: str, cases: Iterable[Case]) -> str:
 
 
 def _append(suite: Element, case: Case) -> None:
-    named = {"classname": _carried(case.classname), "name": _carried(case.name)}
+    named = {"classname": printable(case.classname), "name": printable(case.name)}
     element = SubElement(suite, "testcase", {**named, **_time(case.seconds)})
     if case.failure is not None:
-        said = _carried(case.failure)
+        said = printable(case.failure)
         SubElement(element, "failure", {"message": said.partition("\n")[0]}).text = said
 
 
@@ -55,7 +53,3 @@ def _total_s(cases: Iterable[Case]) -> float | None:
 
 def _time(seconds: float | None) -> dict[str, str]:
     return {} if seconds is None else {"time": f"{seconds:.3f}"}
-
-
-def _carried(text: str) -> str:
-    return _NOT_XML.sub("", text)

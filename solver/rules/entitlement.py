@@ -132,10 +132,9 @@ def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
     type_of = snapshot.gpu_types
     used: dict[Line, int] = {}
     for job, tasks in charged(snapshot):
-        for task in tasks:
-            for queue in tree.path(job.spec.queue):
-                line = Line(queue, type_of.get(task.node, GpuType("")))
-                used[line] = used.get(line, 0) + task.gpus
+        for gpu_type, milli in charge_of_tasks(tasks, type_of).items():
+            for line in tree.lines(job.spec.queue, gpu_type):
+                used[line] = used.get(line, 0) + milli
     return used
 
 

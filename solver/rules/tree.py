@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Line:
+class Line(NamedTuple):
     """One limit line of the tree: a queue and a GPU type."""
 
     queue: QueueName

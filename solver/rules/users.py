@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from solver.rules.tree import QueueTree
 from solver.world.cluster import GpuType
@@ -11,8 +12,7 @@ from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import Job, QueueName
 
 
-@dataclass(frozen=True, slots=True)
-class UserLine:
+class UserLine(NamedTuple):
     """What one user holds of a GPU type in a queue and below it. Jobs without a user are all one user's, named ""."""
 
     queue: QueueName

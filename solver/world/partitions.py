@@ -118,7 +118,8 @@ class Partitions:
     def whole_slots(self, gpus: int, free: Ints, *, within: Mask | None) -> Ints:
         """Tasks of so many whole GPUs on each node, if GPUs that are partitioned for nobody may be made whole again."""
         most: Ints = np.maximum(free, 0)
-        reclaimable = {node: len(tuple(self._unused(node))) for node in self.rules}
+        inside = self.rules if within is None else [node for node in self.rules if within[node]]
+        reclaimable = {node: count for node in inside if (count := sum(1 for _ in self._unused(node)))}
         if within is None:
             for node, count in reclaimable.items():
                 most[node] += count
@@ -126,10 +127,9 @@ class Partitions:
         slots: Ints = most // gpus
         costs: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         for node, count in reclaimable.items():
-            if within[node]:
-                # The first task more takes what is free into account, each further one is made of partitioned GPUs alone.
-                for more in range((int(most[node]) % gpus + count) // gpus):
-                    costs[self.rules[node].pool].append((gpus - (int(most[node]) % gpus) * (more == 0), node, more))
+            # The first task more takes what is free into account, each further one is made of partitioned GPUs alone.
+            for more in range((int(most[node]) % gpus + count) // gpus):
+                costs[self.rules[node].pool].append((gpus - (int(most[node]) % gpus) * (more == 0), node, more))
         for pool, ranked in costs.items():
             left = self.changes_left[pool]
             for cost, node, _ in sorted(ranked):

@@ -123,15 +123,16 @@ class Room:
             if need:
                 np.minimum(count, np.maximum(free, 0) // int(need), out=count)
         if shape.uses_gpus:
-            np.minimum(count, self._gpu_slots(shape, fresh, None if within is None else within & usable), out=count)
+            offered = self._gpu_slots(shape, fresh, None if within is None else within & usable, usable)
+            np.minimum(count, offered, out=count)
         return count * usable
 
-    def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None) -> Ints:
+    def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None, usable: Mask) -> Ints:
         if isinstance(shape, SharedShape):
             return self._share_slots(shape, fresh)
         if isinstance(shape, MigShape):
             return self.partitions.instance_slots(shape, self.free_devices, fresh=fresh, within=within)
-        if fresh and self.partitions:
+        if fresh and any(usable[node] for node in self.partitions.rules):
             return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
         return np.asarray(np.maximum(self.free_gpus, 0) // max(1, shape.gpus))
 
@@ -164,8 +165,7 @@ class Room:
         Of GPUs in MIG mode all that no task has, if one of the shapes is an instance, else those that nobody uses.
         """
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
-        free: Ints = self.free_gpus * MILLI_PER_GPU
-        instances_too = any(isinstance(shape, MigShape) for shape in shapes)
+        free, instances_too = self.free_gpus * MILLI_PER_GPU, any(isinstance(shape, MigShape) for shape in shapes)
         for node in self.partitions.rules:
             free[node] += self.partitions.milli_free(node, instances_too=instances_too) * bool(self.open_nodes[node])
         for node, gpus in self.shared.items() if sharers else ():

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.api.serve import ApiServer
 from reconciler.cli.inputs import read_policies
+from reconciler.documents.schemas import validator_of
 from solver.plan.plan import Bind
 from solver.solve import solve
 from solver.world.document import encode
@@ -18,6 +19,7 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 from tests.cli.conftest import Now, Quorate
 from tests.gitsource.origin import Origin
+from tests.reports.reviews import moved_quota
 
 QUEUE_FILE = "policies/vision.yaml"
 QUEUE = """\
@@ -42,24 +44,43 @@ spec: {gpuType: H100, gpusPerNode: 4, cpu: 32, memory: 64Gi, nodes: {prefix: n, 
 """,
 }
 EXPECTED = """\
-main → more: 2 jobs would start (+1), 1 would wait; 1 document changed
+main → more: 1 job starts now that would not
+No job is worse off.
 
 Documents
-  Queue vision: quota[H100].max 16 → 24
+  queue research/vision: max 16 → 24 H100
 
-Jobs that fare differently
-  finetune  waits → starts  (8 GPUs, queue vision)
+Start now, and would not
+  Job       Queue            GPUs   Would start
+  finetune  research/vision     8  not foreseen
 
-Start under both
-  eval  starts  (4 GPUs, queue language)
+Queues: entitlement and use
+  Queue            GPU type  Guaranteed  Fair share       Max     Used
+  research         H100              32     20 → 28  no limit  20 → 28
+  research/vision  H100               8     16 → 24   16 → 24  16 → 24
+
+Earliest start by queue
+  Queue              Waiting  Start within the horizon         Start (p50)   Start (p90)
+  research/language        1                         1                 now           now
+  research/vision          2                     0 → 1  not foreseen → now  not foreseen
+
+Fragmentation
+  GPU type    Free  Free and of no use to known shapes
+  H100      12 → 4                                   0
 
 Would still wait
-  sweep  waits  (4 GPUs, queue vision)
-    jobs that come before it take the room: eval, finetune
-    queue vision holds 24 of max 24 H100 (policies/vision.yaml:8); this job needs 4
+  Job    Queue            GPUs        Starts  Why
+  sweep  research/vision     4  not foreseen  jobs that come before it take the room: eval, finetune; queue vision \
+holds 24 of max 24 H100 (policies/vision.yaml:8); this job needs 4
+
+Start under both
+  Job   Queue              GPUs
+  eval  research/language     4
 
 main ({base}): decided by greedy; all layers proven
 more ({head}): decided by greedy; all layers proven
+Snapshot of 1970-01-01 02:00:00 +02:00 (be9997f108b2). 1 and 1 rounds were played ahead, until 1970-01-08 02:00:00 \
++02:00, with nobody new arriving; nothing says when 3 running jobs end.
 """
 
 
@@ -103,24 +124,68 @@ def _change(repository: Origin, before: str, after: str) -> str:
 
 
 def test_the_review_of_a_quota_change(
-    quorate: Quorate, repository: Origin, snapshot_file: Path, tmp_path: Path
+    quorate: Quorate, repository: Origin, snapshot_file: Path, tmp_path: Path, now: Now
 ) -> None:
     base, head = repository.git("rev-parse", "HEAD"), _change(repository, "max: 16", "max: 24")
     out = tmp_path / "review.json"
     arguments = ("--repo", str(repository.folder), "--base", "main", "--head", "more", "--snapshot", str(snapshot_file))
     ran = quorate("plan", *arguments, "--out", str(out))
     assert ran[:2] == (0, EXPECTED.format(base=base[:12], head=head[:12]))
+    assert quorate("plan", *arguments, "--all").out == ran.out
     written = json.loads(out.read_text())
     assert written == json.loads(quorate("plan", *arguments, "-o", "json").out)
+    assert list(validator_of("Review").iter_errors(written)) == []
     assert (written["apiVersion"], written["kind"], written["base"]["commit"]) == ("quorate.dev/v1", "Review", base)
     assert written["documents"] == [
         {
             "document": "Queue vision",
             "change": "changed",
-            "fields": [{"field": "quota[H100].max", "before": "16", "after": "24"}],
+            "fields": [{"field": "quota[H100].max", "before": "16", "after": "24", "origin": f"{QUEUE_FILE}:8"}],
+            "origin": f"{QUEUE_FILE}:3",
         }
     ]
     assert quorate("plan", *arguments, "--detailed-exitcode").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("output", "begins"),
+    [
+        ("text", "main → more-for-ranking: 1 job starts"),
+        ("markdown", "<!-- quorate:plan:v1 -->\n### `main` → `more-for-ranking`: 1 job starts"),
+        ("json", '{"ahead":'),
+        ("github", "::error file=policies/scheduling.yaml,line=9"),
+        ("sarif", '{\n  "$schema"'),
+        ("junit", "<?xml"),
+        ("gitlab", "[\n  {"),
+    ],
+)
+def test_a_broken_guardrail_is_refused_in_every_format(
+    quorate: Quorate,
+    repository: Origin,
+    snapshot_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    begins: str,
+) -> None:
+    monkeypatch.setattr("reconciler.cli.plan.review", lambda *_: moved_quota())
+    arguments = ("--repo", str(repository.folder), "--snapshot", str(snapshot_file), "-o", output)
+    ran = quorate("plan", *arguments)
+    assert ran.exit_code == 5
+    assert ran.out.startswith(begins)
+    assert quorate("plan", *arguments, "--detailed-exitcode").exit_code == 5
+
+
+def test_each_cluster_has_a_comment_of_its_own(
+    quorate: Quorate, repository: Origin, snapshot_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.cli.plan.review", lambda *_: moved_quota())
+    files = {f"cluster-state/{name}/pool.yaml": FILES["cluster-state/pool.yaml"] for name in ("eu-1", "us-1")}
+    repository.git("rm", "--quiet", "cluster-state/pool.yaml")
+    repository.commit(files)
+    repository.git("branch", "--force", "base")
+    arguments = ("--repo", str(repository.folder), "--base", "base", "--snapshot", str(snapshot_file))
+    ran = quorate("plan", *arguments, "-o", "markdown", "--cluster", "eu-1")
+    assert ran.out.startswith("<!-- quorate:plan:v1 eu-1 -->\n")
 
 
 def test_a_comment_is_no_change(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
@@ -136,8 +201,8 @@ def test_a_queue_that_loses_a_limit_and_one_that_is_new(
     _change(repository, ", max: 16", "")
     repository.commit({"policies/new.yaml": FILES["policies/language.yaml"].replace("language", "new")})
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
-    assert "  Queue new added:\n    parent research\n" in ran.out
-    assert "  Queue vision: quota[H100].max not set (was 16)\n" in ran.out
+    assert "  queue research/new is new: parent research\n" in ran.out
+    assert "  queue research/vision: max H100 not set (was 16)\n" in ran.out
 
 
 def test_nodes_that_go_are_told_by_their_pool(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
@@ -146,7 +211,7 @@ def test_nodes_that_go_are_told_by_their_pool(quorate: Quorate, repository: Orig
     repository.commit({"cluster-state/pool.yaml": pool.read_text().replace("count: 8", "count: 7")})
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file), "--detailed-exitcode")
     assert ran.exit_code == 2
-    assert "  NodePool pool: nodes 8 → 7\n" in ran.out
+    assert "  node pool pool: nodes 8 → 7\n" in ran.out
 
 
 def test_a_node_that_is_cordoned_takes_no_work_under_the_plan_and_one_that_is_no_more_does(
@@ -159,9 +224,9 @@ def test_a_node_that_is_cordoned_takes_no_work_under_the_plan_and_one_that_is_no
     )
     plan = ("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
     cordoning = quorate(*plan).out
-    assert f"  NodePool pool: cordoned {names} (was not set)\n" in cordoning
-    assert "eval  starts → waits" in cordoning
-    assert "eval  waits → starts" in quorate(*plan, "--base", "cordoned", "--head", "main").out
+    assert f"  node pool pool: cordoned {names} (was not set)\n" in cordoning
+    assert "No longer start now\n  Job   Queue              GPUs" in cordoning
+    assert "Start now, and would not\n" in quorate(*plan, "--base", "cordoned", "--head", "main").out
 
 
 def test_an_invalid_policy_is_refused_with_its_revision(

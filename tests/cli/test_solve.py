@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
-from reconciler.cli.solve import proof_of
 from reconciler.documents.schemas import validator_of
+from reconciler.reports.certified import proof_of
 from reconciler.shipped import shipped
 from solver.plan.plan import Certificate, LayerResult
 

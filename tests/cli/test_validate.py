@@ -30,11 +30,12 @@ policies/vision.yaml:7:23: error[unknown-field]: there is no field 'guarenteed' 
 2 errors, 1 warning
 """
 GITHUB = """\
-::warning file=policies/notes.bak,line=1,col=1,title=not-read::nothing reads this file. \
-Documents end in .yaml; delete or rename it.
 ::error file=policies/research.yaml,line=4,col=16,title=out-of-range::spec.weight is -1, at least 1 is allowed.
 ::error file=policies/vision.yaml,line=7,col=23,title=unknown-field::there is no field 'guarenteed' in spec.quota[0]. \
 Did you mean guaranteed?
+::warning file=policies/notes.bak,line=1,col=1,title=not-read::nothing reads this file. \
+Documents end in .yaml; delete or rename it.
+2 errors, 1 warning
 """
 
 
@@ -66,6 +67,15 @@ def test_problems_are_data_for_programs(quorate: Quorate, invalid: Path) -> None
         "fix": "Did you mean guaranteed?",
         "severity": "error",
     }
+
+
+def test_ci_systems_read_it_too(quorate: Quorate, invalid: Path) -> None:
+    said = {output: quorate("validate", str(invalid), "-o", output) for output in ("sarif", "junit", "gitlab")}
+    assert {ran.exit_code for ran in said.values()} == {3}
+    (run,) = json.loads(said["sarif"].out)["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["out-of-range", "unknown-field", "not-read"]
+    assert '<testsuite name="quorate validate" tests="3" failures="2" errors="0">' in said["junit"].out
+    assert [entry["severity"] for entry in json.loads(said["gitlab"].out)] == ["major", "major", "minor"]
 
 
 def test_warnings_alone_are_valid(quorate: Quorate, tmp_path: Path) -> None:

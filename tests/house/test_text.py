@@ -14,6 +14,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|home|root|Users|tmp)/\w")
 URL = re.compile(r"https?://[^\s\"'`)<>\]}|,]+")
 PUBLIC = {
     "docs.github.com",
+    "docs.gitlab.com",
+    "docs.oasis-open.org",
     "git-lfs.github.com",
     "github.com",
     "json-schema.org",

@@ -1,0 +1,74 @@
+"""What a review finds as problems with places, each at the change that brings it about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from reconciler.documents.problem import START, Place, Problem, Severity, problem_at
+from reconciler.reports.fates import fates
+from reconciler.reports.job_sections import hours
+from reconciler.reports.paths import Paths
+from reconciler.review.found import Breach, Converging, JobChange, Review
+from solver.world.quantities import MilliGpu
+
+_HUMP = re.compile(r"(?=[A-Z])")
+
+
+def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
+    """Broken guardrails are errors, work given up is a warning; limits set below what is held and inadmissible jobs are notices."""
+    sorted_jobs = fates(found)
+    evicted = (*sorted_jobs.evicted, *sorted_jobs.shrunk, *sorted_jobs.moved)
+    return (
+        *map(_breach, found.breaches),
+        *(problem for job in evicted for problem in _given_up(found, job, paths)),
+        *(_converging(found, limit, paths) for limit in found.newly_broken),
+        *(_inadmissible(found, job, paths) for job in sorted_jobs.never),
+    )
+
+
+def _breach(breach: Breach) -> Problem:
+    code = f"guardrail-{_HUMP.sub('-', breach.guardrail).lower()}"
+    return _at(breach.origin, code, breach.message, breach.fix, "error")
+
+
+def _given_up(found: Review, job: JobChange, paths: Paths) -> Iterator[Problem]:
+    loss = job.loss
+    if loss is None:
+        return
+    whom = f" for {loss.by}" if loss.by else ""
+    message = (
+        f"job {job.job} of queue {paths.path(job.queue)} would give up {loss.gpus} of {job.gpus} GPUs{whom}, "
+        f"asked at {loss.at} with a grace of {loss.grace}; {hours(loss.lost_gpu_h)} GPU-hours of work lost"
+    )
+    queues = (loss.by_queue, job.queue) if loss.by_queue else (job.queue,)
+    yield _at(_blamed(found, paths, *queues), "gives-up-work", message, severity="warning")
+
+
+def _converging(found: Review, limit: Converging, paths: Paths) -> Problem:
+    held = MilliGpu(limit.max + limit.over)
+    until = f"; jobs are evicted from {limit.deadline} on" if limit.deadline and limit.evicts != "none" else ""
+    message = f"queue {paths.path(limit.queue)} holds {held} of max {limit.max} {limit.gpu_type}{until}"
+    return _at(_blamed(found, paths, limit.queue), "converges", message)
+
+
+def _inadmissible(found: Review, job: JobChange, paths: Paths) -> Problem:
+    why = f": {'; '.join(job.reasons)}" if job.reasons else ""
+    message = f"job {job.job} of queue {paths.path(job.queue)} could never start{why}"
+    return _at(_blamed(found, paths, job.queue), "never-admitted", message)
+
+
+def _blamed(found: Review, paths: Paths, *queues: str) -> str:
+    """Where the change stands that this is for: at the first of these queues or above it, else at any document."""
+    changed = found.documents
+    ordered = [one for queue in queues for one in changed if paths.is_above(one.document, queue)]
+    places = (place for one in (*ordered, *changed) for place in (*(field.origin for field in one.fields), one.origin))
+    return next(filter(None, places), "")
+
+
+def _at(origin: str, code: str, message: str, fix: str = "", severity: Severity = "notice") -> Problem:
+    """A problem at `file:line`; a file without a line is meant from its start."""
+    file, _, line = origin.rpartition(":")
+    if line.isdecimal() and line.isascii():
+        return problem_at(file, Place(int(line), 1), code, message, fix, severity)
+    return problem_at(origin, START, code, message, fix, severity)

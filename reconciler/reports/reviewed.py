@@ -1,0 +1,121 @@
+"""A review as an outline: what changes in one sentence, whether that is good news, then all of it in the order of its weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.reports.certified import proof_of
+from reconciler.reports.fates import Fates, fates
+from reconciler.reports.job_sections import changed_sections, lost_sections, sum_of, unchanged_sections
+from reconciler.reports.outline import Given, Outline, Section, When, Words, sentences
+from reconciler.reports.paths import Paths
+from reconciler.reports.queue_sections import converging_sections, device_sections, document_sections, queue_sections
+from reconciler.review.found import Ahead, Review
+from solver.plan.reason import count
+
+_COMMIT_CHARACTERS = 12
+"""Of a commit: what Git's own log shows of a repository of millions of objects."""
+
+
+def outline_of(found: Review, paths: Paths, when: When) -> Outline:
+    """All that a review says; `when` writes points in time."""
+    sorted_jobs = fates(found)
+    sections = (
+        *_breached(found),
+        *document_sections(found, paths),
+        *lost_sections(found, sorted_jobs, paths, when),
+        *converging_sections(found, paths, when),
+        *changed_sections(found, sorted_jobs, paths),
+        *queue_sections(found, paths),
+        *device_sections(found),
+        *unchanged_sections(found, sorted_jobs, paths),
+    )
+    refused = bool(found.breaches)
+    return Outline(
+        _headline(found, sorted_jobs), (_verdict(found, sorted_jobs),), refused, sections, _footer(found, when)
+    )
+
+
+def _headline(found: Review, sorted_jobs: Fates) -> Words:
+    """Who is better or worse off, and nothing of what stays as it is."""
+    said = list(_effects(found, sorted_jobs)) or ["no job fares differently"]
+    return Given(found.base.name), " → ", Given(found.head.name), ": ", "; ".join(said)
+
+
+def _effects(found: Review, jobs: Fates) -> Iterator[str]:
+    for one, many, affected in (
+        ("starts now that would not", "start now that would not", jobs.starts),
+        ("no longer starts now", "no longer start now", jobs.starts_no_more),
+        ("becomes inadmissible", "become inadmissible", jobs.never),
+        ("becomes admissible and waits", "become admissible and wait", jobs.admitted),
+        ("waits longer", "wait longer", jobs.later),
+        ("waits shorter", "wait shorter", jobs.sooner),
+    ):
+        if affected:
+            yield f"{count(len(affected), 'job')} {one if len(affected) == 1 else many}"
+    for one, many, losing in (
+        ("shrinks", "shrink", jobs.shrunk),
+        ("moves", "move", jobs.moved),
+        ("is evicted", "are evicted", jobs.evicted),
+    ):
+        if losing:
+            yield f"{count(len(losing), 'job')} {one if len(losing) == 1 else many} ({sum_of(losing)})"
+    if jobs.spared:
+        keep = "keeps what it would give up" if len(jobs.spared) == 1 else "keep what they would give up"
+        yield f"{count(len(jobs.spared), 'job')} {keep}"
+    if found.newly_broken:
+        yield f"{count(len(found.newly_broken), 'quota')} set below what is held"
+    if found.breaches:
+        yield f"{count(len(found.breaches), 'guardrail')} broken"
+
+
+def _verdict(found: Review, jobs: Fates) -> str:
+    if found.breaches:
+        return f"Refused: the change breaks {count(len(found.breaches), 'guardrail')}."
+    if jobs.evicted or jobs.shrunk or jobs.moved:
+        return "Running work is given up for the change."
+    if jobs.starts_no_more or jobs.later or jobs.never:
+        return "No running work is given up; some jobs wait longer."
+    if found.newly_broken:
+        return "No job is worse off as far as was played ahead; a quota is set below what is held."
+    if not found.has_changes:
+        return "The change has no effect: same policy, same inventory."
+    if found.base.inventory != found.head.inventory and not any("NodePool" in one.document for one in found.documents):
+        return "Nodes have changed places within their pools. No job is worse off."
+    return "No job is worse off."
+
+
+def _breached(found: Review) -> Iterator[Section]:
+    if found.breaches:
+        lines: list[Words] = [
+            (Given(breach.guardrail), ": ", Given(breach.message), *_at(breach.origin), ". ", Given(breach.fix))
+            for breach in found.breaches
+        ]
+        yield sentences("Guardrails broken", lines)
+
+
+def _at(origin: str) -> Words:
+    return (" (", Given(origin), ")") if origin else ()
+
+
+def _footer(found: Review, when: When) -> tuple[Words, ...]:
+    return (
+        *(
+            (Given(side.name), " (", Given(side.commit[:_COMMIT_CHARACTERS]), "): ", Given(proof_of(side.certificate)))
+            for side in (found.base, found.head)
+        ),
+        (
+            f"Snapshot of {when(found.time)} (",
+            Given(found.snapshot.removeprefix("sha256:")[:_COMMIT_CHARACTERS]),
+            "). ",
+            _played(found.ahead, when),
+        ),
+    )
+
+
+def _played(ahead: Ahead, when: When) -> str:
+    rounds = f"{ahead.rounds_before} and {ahead.rounds_after} rounds were played ahead, until {when(ahead.until)}"
+    cut = "" if ahead.complete else ", where the limit of work cut them off"
+    ends = "ends" if ahead.endless == 1 else "end"
+    endless = f"; nothing says when {count(ahead.endless, 'running job')} {ends}" if ahead.endless else ""
+    return f"{rounds}{cut}, with nobody new arriving{endless}."

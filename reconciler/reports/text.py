@@ -1,0 +1,68 @@
+"""An outline for people at a terminal: colour only where one shows it, long lists folded, nothing of what others wrote obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from reconciler.reports.outline import Outline, Section, Words
+from reconciler.reports.plain import one_line
+from reconciler.reports.tables import table_of
+
+ROWS_MAX = 10
+"""Of a section that is folded: what one sees at a glance."""
+UNFOLDED_COLUMNS = 100_000
+"""The width where no terminal reads it: nothing is wrapped where a program may."""
+
+
+def text(outline: Outline, *, unfold: bool = False, columns: int = UNFOLDED_COLUMNS, colour: bool = False) -> str:
+    """The whole outline; without `unfold` at most `ROWS_MAX` rows of each section."""
+    # Nothing of the environment: the same outline is the same text everywhere. legacy_windows would be looked up.
+    console = Console(
+        file=StringIO(),
+        width=columns,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    with console.capture() as captured:
+        for part in _parts(outline, None if unfold else ROWS_MAX):
+            console.print(part, soft_wrap=isinstance(part, Text))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def _parts(outline: Outline, rows_max: int | None) -> Iterator[RenderableType]:
+    yield Text(_plain(outline.headline), style="bold")
+    yield Text(_plain(outline.verdict), style="bold red" if outline.refused else "")
+    for section in outline.sections:
+        yield Text()
+        yield Text(section.title, style="bold")
+        yield from _rows(section, rows_max)
+    yield Text()
+    yield from (Text(_plain(line)) for line in outline.footer)
+
+
+def _rows(section: Section, rows_max: int | None) -> Iterator[RenderableType]:
+    shown = section.rows[:rows_max]
+    if section.headings:
+        table = table_of(section.headings, ([_plain(cell) for cell in row] for row in shown), section.right)
+        yield Padding(table, (0, 0, 0, 2), expand=False)
+    else:
+        yield from (Text(f"  {_plain(cell)}") for row in shown for cell in row)
+    left = len(section.rows) - len(shown)
+    if left:
+        yield Text(f"  … and {left} more; --all shows them, -o json has all")
+    if section.note:
+        yield Text(f"  {_plain(section.note)}")
+
+
+def _plain(words: Words) -> str:
+    return "".join(piece if isinstance(piece, str) else one_line(piece.text) for piece in words)

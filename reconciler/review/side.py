@@ -1,0 +1,84 @@
+"""One side of a review: a revision, the snapshot on its inventory, the plan of the next round, and the rounds to come."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.documents.repository import Compiled
+from solver.onward import Onward, onward
+from solver.plan.plan import Plan
+from solver.program.optimiser import Optimiser
+from solver.rules.entitlement import Shares
+from solver.rules.policy import Policy
+from solver.solve import solve, standing
+from solver.world.cluster import Node, NodeName
+from solver.world.snapshot import Snapshot, snapshot_of
+
+
+class Side(NamedTuple):
+    """A revision to review: as its user names it, its full commit id, and what it says."""
+
+    name: str
+    commit: str
+    compiled: Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a revision does to a snapshot. `shares`: where the queues stand before the next round."""
+
+    side: Side
+    snapshot: Snapshot
+    shares: Shares
+    plan: Plan
+    ahead: Onward
+
+    @property
+    def policy(self) -> Policy:
+        """The revision's."""
+        return self.side.compiled.policy
+
+
+def play(snapshot: Snapshot, side: Side, by_base: Collection[NodeName], optimiser: Optimiser | None) -> Played:
+    """Solve the next round, and play those that follow. `by_base`: see `on_inventory`.
+
+    The estimates that a round makes for those who wait are left out: the rounds to come say when they start.
+    """
+    seen, policy = on_inventory(snapshot, side.compiled.nodes, by_base), side.compiled.policy
+    unasked = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
+    plan = solve(seen, msgspec.structs.replace(policy, scheduling=unasked), optimiser)
+    return Played(side, seen, standing(seen, policy)[0], plan, onward(seen, plan, policy, side.commit))
+
+
+def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], by_base: Collection[NodeName] = ()) -> Snapshot:
+    """The snapshot as it will be on a declared inventory: nodes that were seen keep their health, new ones count as ready.
+
+    `by_base`: nodes that were seen as cordoned because the base says so. Others stay cordoned whatever a revision says.
+    A revision that declares no nodes at all is taken to leave the inventory to somebody else.
+    """
+    seen = {node.name: node for node in snapshot.nodes}
+    nodes = [_as_seen(node, seen.get(node.name), by_base) for node in declared] if declared else snapshot.nodes
+    return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight)
+
+
+def _as_seen(declared: Node, seen: Node | None, by_base: Collection[NodeName]) -> Node:
+    """What the node will be by declaration. Health is as it was seen, and so are the instances of GPUs without a fixed layout."""
+    if seen is None:
+        return declared
+    known = {gpu.id: gpu for gpu in seen.gpus}
+    gpus = tuple(
+        msgspec.structs.replace(
+            gpu,
+            healthy=known[gpu.id].healthy,
+            instances=known[gpu.id].instances if gpu.instances is None else gpu.instances,
+        )
+        if gpu.id in known
+        else gpu
+        for gpu in declared.gpus
+    )
+    cordoned = declared.cordoned or (seen.cordoned and seen.name not in by_base)
+    return msgspec.structs.replace(declared, ready=seen.ready, cordoned=cordoned, gpus=gpus)

@@ -1,0 +1,65 @@
+"""Rounds to come in which nobody has to leave: who waits starts, as jobs end, by the greedy rounds of estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from solver.ahead import World
+from solver.plan.plan import Repartition
+from solver.repartition import changes_between
+from solver.rules.demand import Candidate, in_order
+from solver.rules.fallback import fallback_opens
+from solver.rules.partitioning import pool_rules
+from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
+from solver.solve import competing, standing
+from solver.starts import Start
+from solver.world.quantities import Instant
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName
+
+
+@dataclass(slots=True)
+class Between:
+    """The world from one held round to the next. `begun`: the room at its beginning."""
+
+    world: World
+    waiting: list[Candidate]
+    begun: Room
+    _known: set[JobName] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy) -> Between:
+        """The world of a snapshot in which nothing is being asked for but what is promised."""
+        shares, admissions = standing(snapshot, policy)
+        promised = {intent.job for intent in snapshot.in_flight.nominations}
+        waiting = in_order(competing(snapshot, admissions, promised), policy, shares, snapshot.time)
+        room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
+        world = World.after_round(snapshot, policy, shares, (), {}, room)
+        names = {candidate.job.name for candidate in waiting}
+        reserved = snapshot.in_flight.reservations
+        world.reservations = {known.holder: known for known in reserved if known.holder in names}
+        opens = {fallback_opens(candidate.job, policy) for candidate in waiting}
+        over = {known.until for known in world.declared if known.until is not None}
+        world.openings = sorted(at for at in opens | over if at > snapshot.time)
+        return cls(world, list(waiting), room, set(world.holders))
+
+    def rounds(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, tuple[Start, ...]]]:
+        """A round at each instant up to which something has happened, and who starts in it."""
+        for at in instants:
+            if self.world.pass_to(at):
+                starts = self.world.round(self.waiting, at) if self.waiting else ()
+                started = {start.candidate.job.name for start in starts}
+                self.waiting = [candidate for candidate in self.waiting if candidate.job.name not in started]
+                self._known |= started & self.world.holders.keys()
+                yield at, starts
+
+    def gone(self) -> list[JobName]:
+        """Who held something that has ended."""
+        return sorted(self._known - self.world.holders.keys())
+
+    def changes(self) -> Iterator[Repartition]:
+        """How GPUs are partitioned otherwise than at the beginning."""
+        yield from changes_between(self.begun, self.world.room)

@@ -1,0 +1,106 @@
+"""Headline and verdict: what a change means for jobs, in one sentence each."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from reconciler.meaning import DocumentChange, FieldChange
+from reconciler.reports.fates import fates
+from reconciler.reports.reviewed import outline_of
+from reconciler.reports.text import text
+from reconciler.review.found import JobChange, Review
+from tests.reports.reviews import NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
+
+
+def said(found: Review) -> list[str]:
+    """Headline and verdict."""
+    return text(outline_of(found, PATHS, str)).splitlines()[:2]
+
+
+def with_jobs(*jobs: JobChange) -> Review:
+    return msgspec.structs.replace(unchanged(), jobs=jobs)
+
+
+def spared(change: JobChange) -> JobChange:
+    return msgspec.structs.replace(change, before="leaves", after="runs", loss=None, lost_before=True)
+
+
+EVICTED, SHRUNK = losing("a", VISION, 8, 8, 2.0, 0, "b"), losing("a", VISION, 8, 4, 1.0, 0, "b")
+
+
+@pytest.mark.parametrize(
+    ("change", "effect", "verdict"),
+    [
+        (job("a", VISION, 8, "waits", "starts"), "1 job starts now that would not", "No job is worse off."),
+        (job("a", VISION, 8, "starts", "waits"), "1 job no longer starts now", "some jobs wait longer."),
+        (job("a", VISION, 8, "waits", "inadmissible"), "1 job becomes inadmissible", "some jobs wait longer."),
+        (job("a", VISION, 8, "inadmissible", "waits"), "becomes admissible and waits", "No job is worse off."),
+        (job("a", VISION, 8, "waits", "waits", starts=(5, 4)), "1 job waits shorter", "effect"),
+        (job("a", VISION, 8, "waits", "waits", starts=(5, None)), "1 job waits longer", "some jobs wait longer."),
+        (job("a", VISION, 8, "waits", "waits", starts=(None, 5)), "1 job waits shorter", "effect"),
+        (job("a", VISION, 8, "waits", "waits"), "no job fares differently", "The change has no effect"),
+        (EVICTED, "1 job is evicted (8 GPUs, 2.0 GPU-hours of work lost)", "Running work is given up"),
+        (SHRUNK, "1 job shrinks (4 GPUs, 1.0 GPU-hours of work lost)", "Running work is given up"),
+        (spared(EVICTED), "1 job keeps what it would give up", "No job is worse off."),
+        (
+            msgspec.structs.replace(EVICTED, before="leaves", lost_before=True),
+            "no job fares differently",
+            "The change has no effect",
+        ),
+    ],
+)
+def test_a_change_in_a_sentence(change: JobChange, effect: str, verdict: str) -> None:
+    headline, judged = said(with_jobs(change))
+    assert effect in headline
+    assert verdict in judged
+
+
+def test_nodes_that_change_places_are_told() -> None:
+    found = unchanged()
+    head = msgspec.structs.replace(side("head", found.head.commit), inventory="another")
+    assert said(msgspec.structs.replace(found, head=head))[1].startswith(
+        "Nodes have changed places within their pools."
+    )
+
+
+def test_a_limit_that_was_below_before_is_not_of_the_change() -> None:
+    found = moved_quota()
+    assert "1 quota set below what is held" in said(found)[0]
+    before = msgspec.structs.replace(found, queues=())
+    assert "quota" not in said(before)[0]
+    assert "Quotas that converge" in text(outline_of(before, PATHS, str))
+
+
+def test_who_loses_most_is_named_first() -> None:
+    jobs = [job(f"j{hours}", RANKING, 1, "waits", "waits", starts=(1, hours)) for hours in (2, 9, 4)]
+    never = job("z", RANKING, 1, "waits", "waits", starts=(1, None))
+    assert [one.job for one in fates(with_jobs(*jobs, never)).later] == ["z", "j9", "j4", "j2"]
+    lost = [losing(f"l{hours}", VISION, 8, 8, float(hours), 0, None) for hours in (2, 9, 4)]
+    assert [one.job for one in fates(with_jobs(*lost)).evicted] == ["l9", "l4", "l2"]
+
+
+def test_fields_are_told_in_words() -> None:
+    fields = (
+        FieldChange("ordering.strict", "False", "True"),
+        FieldChange("quota[A.b[C]].perUser", "4", None),
+        FieldChange("stopPolicy", None, "Hold"),
+    )
+    documents = (
+        DocumentChange("Queue vision", "changed", fields),
+        DocumentChange("MigGeometry small", "removed", ()),
+        DocumentChange("SchedulingPolicy", "changed", (FieldChange("solver.timeLimit", "5s", "9s"),)),
+    )
+    lines = text(outline_of(msgspec.structs.replace(unchanged(), documents=documents), PATHS, str)).splitlines()
+    assert lines[4:9] == [
+        "  queue research/vision: ordering strict False → True",
+        "  queue research/vision: at most per user A.b[C] not set (was 4)",
+        "  queue research/vision: stop policy Hold (was not set)",
+        "  MIG geometry small is removed",
+        "  scheduling policy: solver time limit 5s → 9s",
+    ]
+
+
+def test_what_runs_when_is_told_from_the_snapshot_on() -> None:
+    lines = text(outline_of(moved_quota(), PATHS, lambda at: f"+{(at - NOW) // 3_600_000}h"))
+    assert "until +1h, then preemptible jobs are evicted; kept again at +2h" in lines
