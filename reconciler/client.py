@@ -30,6 +30,8 @@ from reconciler.api.payloads import (
 from reconciler.api.top import Top
 from reconciler.client_alerts import AlertCalls
 from reconciler.client_by_hand import ByHand
+from reconciler.client_following import FollowingCalls
+from reconciler.client_history import PastCalls
 from reconciler.client_transport import (
     DEFAULT_PORT,
     DEFAULT_SERVER,
@@ -62,7 +64,8 @@ SILENCE_S: Final = 2.0
 class Client:
     """Calls one server. Every method raises ServerUnreachableError, NotAuthorisedError or ApiError.
 
-    Close it, or use it as a context manager. `by_hand`: cordons, holds and boosts.
+    Close it, or use it as a context manager. `by_hand`: cordons, holds and boosts; `past`: what is on record; `following`:
+    how Git is followed.
     """
 
     def __init__(self, server: str, token: str | None) -> None:
@@ -70,6 +73,8 @@ class Client:
         self.server = self._transport.server
         self.alerts = AlertCalls(self._transport)
         self.by_hand = ByHand(self._transport)
+        self.following = FollowingCalls(self._transport)
+        self.past = PastCalls(self._transport)
 
     def submit(self, name: JobName, spec: JobSpec, idempotency_key: str = "") -> JobView:
         """Submit a job; with a key, repeating it is harmless."""
@@ -175,10 +180,8 @@ class Client:
 
         So following is asking again.
         """
-        asked: dict[str, str | int] = {
-            "group": group, "index": index, "attempt": attempt, "offset": offset, "limit": limit
-        }  # fmt: skip
-        return self._transport.call("GET", f"{_job_path(name)}/logs", params=asked)
+        task: dict[str, str | int] = {"group": group, "index": index, "attempt": attempt}
+        return self._transport.call("GET", f"{_job_path(name)}/logs", params=task | {"offset": offset, "limit": limit})
 
     def attach(self, name: str, group: str = "", index: int = 0) -> AbstractContextManager[Attachment]:
         """Attached to the terminal of a task that runs, by default of the first group's first, within a `with` block."""

@@ -1,9 +1,10 @@
-"""The AccessPolicy document: how people prove who they are, which groups they are in, and which roles that gives them."""
+"""The AccessPolicy document: how people prove who they are, groups, the roles that gives them, and who signs commits."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
+from reconciler.access.commits import Commits
 from solver.world.document import Document
 from solver.world.quantities import Duration
 from solver.world.workload import QueueName
@@ -64,5 +65,6 @@ class AccessPolicy(Document, frozen=True):
     groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     roles: tuple[RoleBinding, ...] = ()
     break_glass: BreakGlass = BreakGlass()
+    commits: Commits = Commits()
     code_owners: CodeOwners = CodeOwners()
     origin: str = ""

@@ -46,7 +46,7 @@ _MEANING: Final = {
     401: "Who asks has not proved who they are.",
     403: "The caller may not do this, or comes from where nobody may.",
     404: "There is no such thing.",
-    409: "A job of that name exists.",
+    409: "It does not fit how things stand: a job of that name exists, no such revision is held, Git is not followed.",
     413: "The body is too large.",
     422: "A parameter or the document is wrong, or the job could never run.",
     500: "The server failed; its log says how.",

@@ -22,6 +22,8 @@ from reconciler.api.described import schemas_of
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
+from reconciler.api.history_payloads import RecordedJobList
+from reconciler.api.history_routes import HistoryRoutes
 from reconciler.api.intervention_routes import InterventionRoutes
 from reconciler.api.job_routes import JobRoutes
 from reconciler.api.payloads import (
@@ -43,18 +45,28 @@ from reconciler.api.payloads import (
     WhoAmI,
     Why,
 )
+from reconciler.api.policy_payloads import (
+    ApprovalAsked,
+    ApprovalList,
+    LookAsked,
+    SuspensionAsked,
+    SuspensionList,
+    WebhookHeard,
+)
+from reconciler.api.policy_routes import PolicyRoutes
 from reconciler.api.services import Services
 from reconciler.api.top import Top
 from reconciler.api.top_routes import TopRoutes
 from reconciler.api.trial_routes import TrialRoutes
 from reconciler.api.watch_routes import WatchRoutes
+from reconciler.api.webhook_routes import WebhookRoutes
 from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    ApiProblem, CheckpointList, EventList, GroupView, Health, InterventionAsked, InterventionList, JobList, JobView,
-    NodeList, PolicyView, QueueList, RoundList, RoundRecord, SampleList, Snapshot, Status, Top, TrialList, WatchEnd, WatchStart,
-    WebhookList, WhoAmI, Why,
+    ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView, Health, InterventionAsked, InterventionList,
+    JobList, JobView, LookAsked, NodeList, PolicyView, QueueList, RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot,
+    Status, SuspensionAsked, SuspensionList, Top, TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -91,6 +103,9 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(InterventionRoutes(services, authority).router)
     app.include_router(ClusterRoutes(services).router)
+    app.include_router(PolicyRoutes(services).router)
+    app.include_router(WebhookRoutes(services).router)
+    app.include_router(HistoryRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)

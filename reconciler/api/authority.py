@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Action, Rights
 from reconciler.api.problems import RefusedError
-from reconciler.api.rules import RULES
+from reconciler.api.rules import rule_of
 from reconciler.api.services import Services
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import did_you_mean
@@ -28,6 +28,10 @@ _SAID: Final[dict[Action, str]] = {
     "hold-job": "hold the job",
     "operate": "operate on the job",
 }
+_SAID_EVERYWHERE: Final[dict[Action, str]] = {
+    "operate": "operate on nodes, or have Git looked at",
+    "steer-policy": "decide how Git is followed",
+}
 
 
 class Authority:
@@ -38,11 +42,13 @@ class Authority:
 
     def __call__(self, request: HTTPConnection) -> None:
         """Let the request pass if its rule does. Raises RefusedError, NoPolicyError."""
-        rule = RULES.get(f"{_method_of(request)} {request.scope['route'].path}")
+        rule = rule_of(request)
         if rule is None:
             raise RefusedError(
                 403, "no-rule", "Nobody may use this route.", "Report it: the server has no rule for it."
             )
+        if rule == "signed":
+            return
         rights = request.state.rights = self.rights(request.state.caller)
         if rule == "anybody" or (rule == "plan" and rights.may_plan()):
             return
@@ -54,8 +60,8 @@ class Authority:
             self.require(request, rule, record.spec.queue, record)
         elif rule != "submit":
             self._require_look(rights, request.state.caller)
-            if rule == "operate":
-                self._require_operator(rights, request)
+            if rule in ("operate", "steer-policy"):
+                self._require_named(rights, request, rule)
 
     def rights(self, caller: Caller) -> Rights:
         """What a caller may do under the policy in force. Raises NoPolicyError."""
@@ -96,13 +102,14 @@ class Authority:
             raise
 
     @staticmethod
-    def _require_operator(rights: Rights, request: HTTPConnection) -> None:
-        """Of the queue that the path names; of all of them where it names none: a node belongs to everybody."""
+    def _require_named(rights: Rights, request: HTTPConnection, action: Action) -> None:
+        """In the queue that the path names; in all of them where it names none: nodes and the policy belong to everybody."""
         named = request.path_params.get("queue")
-        if not rights.may("operate", None if named is None else QueueName(named)):
+        if not rights.may(action, None if named is None else QueueName(named)):
             caller: Caller = request.state.caller
-            what = "operate on nodes" if named is None else f"operate on queue {named}"
-            fix = "Ask whoever keeps the AccessPolicy for the role operator" + (" in all queues." if not named else ".")
+            what = f"operate on queue {named}" if named else _SAID_EVERYWHERE[action]
+            role = "admin" if action == "steer-policy" else "operator"
+            fix = f"Ask whoever keeps the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
             raise RefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
 
     @staticmethod
@@ -110,8 +117,3 @@ class Authority:
         if not rights.may_look():
             fix = "Ask whoever keeps the AccessPolicy for the role viewer."
             raise RefusedError(403, "not-allowed", f"{caller.user} has no role here that sees the cluster.", fix)
-
-
-def _method_of(request: HTTPConnection) -> str:
-    """Of a WebSocket there is none: it is a rule of its own."""
-    return str(request.scope.get("method", "WEBSOCKET"))

@@ -181,6 +181,9 @@ class PolicyView(Payload, frozen=True, kw_only=True):
     policy: Policy
 
 
+SUSPENDED: Final = "Suspended"
+"""The condition that says whether a person has stopped the following of Git."""
+
 LEADING: Final = "Leading"
 """The condition that says whether this server's loop decides rounds."""
 
@@ -211,6 +214,7 @@ class InterventionList(Payload, frozen=True, kw_only=True):
 class Status(Payload, frozen=True, kw_only=True):
     """How the control plane stands. Revisions are "" before the first. `live_jobs` counts jobs by state, ended ones aside.
 
+    `looked_at`: when Git was last looked at, whatever came of it; null: not since the start.
     `by_hand`: what is in force beside what Git says, the oldest first; of jobs, those that the caller may see.
     """
 
@@ -221,6 +225,7 @@ class Status(Payload, frozen=True, kw_only=True):
     holder: str
     live_jobs: dict[JobState, int] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     by_hand: tuple[Intervention, ...] = ()
+    looked_at: Instant | None = None
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):

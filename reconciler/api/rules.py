@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from starlette.requests import HTTPConnection
+
 from reconciler.access.rights import Action
 
-Rule = Action | Literal["anybody"]
-"""anybody: whoever has proved who they are. The actions on a job are judged by the job that the path names, `operate` also by
+Rule = Action | Literal["anybody", "signed"]
+"""anybody: whoever has proved who they are. signed: nobody has to; the route verifies the
+signature of what it is sent. The actions on a job are judged by the job that the path names, `operate` also by
 the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it; who may do what to
 the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the policy's queues."""
 
@@ -44,9 +47,18 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/rounds": "look",
     "GET /v1/rounds/{number}": "look",
     "GET /v1/snapshot": "look",
+    "GET /v1/history": "look",
     "GET /v1/snapshot/aliased": "plan",
     "GET /v1/status": "look",
     "GET /v1/policy": "look",
+    "POST /v1/policy/approve": "steer-policy",
+    "GET /v1/policy/approvals": "look",
+    "PUT /v1/policy/suspension": "steer-policy",
+    "DELETE /v1/policy/suspension": "steer-policy",
+    "POST /v1/policy/reconcile": "operate",
+    "POST /v1/webhooks/github": "signed",
+    "POST /v1/webhooks/gitlab": "signed",
+    "POST /v1/webhooks/gitea": "signed",
     "GET /v1/watch": "look",
     "GET /v1/alerts": "look",
     "POST /v1/alerts/{policy}/test": "look",  # the route asks for `operate` in the queues that the policy is about
@@ -55,3 +67,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /metrics": "look",
     "GET /healthz": "anybody",
 }
+
+
+def rule_of(request: HTTPConnection) -> Rule | None:
+    """The rule of the route that a request has found. A WebSocket has no method: it is a rule of its own."""
+    method = str(request.scope.get("method", "WEBSOCKET"))
+    return RULES.get(f"{method} {request.scope['route'].path}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
+from reconciler.api.following import Following
 from reconciler.api.payloads import Status
 from reconciler.backend import Logs, Unstartable
 from reconciler.checkpoints.policy import CheckpointPolicy
@@ -56,6 +57,7 @@ class Services:
     interventions: Interventions
     operations: Callable[[], Operations]
     alerts: AlertDesk
+    following: Following
     alias_key: str
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None

@@ -32,6 +32,22 @@ def read_policies(path: Path, cluster: str | None = None) -> Compiled:
         raise unreadable(error, path) from error
 
 
+def read_policies_at(repo: Path, revision: str, cluster: str | None = None) -> tuple[str, Compiled]:
+    """The commit that a revision of a Git repository names, and the policy in it. Nothing is checked out."""
+    from reconciler.gitsource.errors import GitSourceError
+    from reconciler.gitsource.tree import read_revision
+
+    try:
+        found = read_revision(repo, revision)
+    except GitSourceError as error:
+        raise CommandFailedError(str(error), place=revision, fix=error.fix) from error
+    named = one_cluster(clusters_of(found.files), cluster, revision)
+    try:
+        return found.commit, read_repository(found.files, named).checked()
+    except InvalidDocumentsError as error:
+        raise invalid(error, Exit.POLICY_INVALID, where=f"{revision} ({found.commit[:12]})") from error
+
+
 def read_snapshot_file(path: Path) -> Snapshot:
     """The snapshot in a JSON file."""
     from reconciler.documents.snapshot import read_snapshot

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, Instant
 
 
 def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,6 +30,20 @@ class DurationParam(click.ParamType[Duration]):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return span if span > 0 else self.fail("it must be longer than 0s", param, ctx)
+
+
+class InstantParam(click.ParamType[Instant]):
+    """A date (midnight UTC) or an RFC 3339 time."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Instant:
+        """Read it; a usage error where it is neither."""
+        text = str(value)
+        try:
+            return Instant.parse(text if "T" in text else f"{text}T00:00:00Z")
+        except ValueError:
+            self.fail(f"{text!r} is no date such as 2017-10-09 and no time such as 2017-10-09T06:00:00Z", param, ctx)
 
 
 class Address(NamedTuple):

@@ -59,6 +59,19 @@ from solver.world.quantities import Duration
     metavar="USER=ACCOUNT",
     help="The account of a user that has another name than the user. With --run-as-submitter.",
 )
+@click.option(
+    "--allowed-signers",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Follow only commits signed by a key of this file, or of the AccessPolicy in force. OpenSSH's format of allowed signers; "
+    "armored OpenPGP keys may stand in it too.",
+)
+@click.option(
+    "--webhook-secret",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Hear webhooks of GitHub, GitLab or Gitea that are signed with the secret in this file (mode 0600).",
+)
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
     policies_repo: str,
@@ -72,6 +85,8 @@ def run(
     secrets: Path | None,
     run_as_submitter: bool,
     accounts: tuple[str, ...],
+    allowed_signers: Path | None,
+    webhook_secret: Path | None,
     insecure_no_auth: bool,
 ) -> None:
     """Follow a policy repository, decide rounds, and run jobs as processes of this machine on its declared GPUs.
@@ -96,6 +111,8 @@ def run(
         tokens=tokens,
         secrets=secrets,
         accounts=_accounts(run_as_submitter, accounts),
+        allowed_signers=allowed_signers,
+        webhook_secret=webhook_secret,
     )
     configure_logs()
     try:
@@ -130,6 +147,7 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.server.folder import FolderUnusableError
     from reconciler.server.serve import ServerEndedError
     from reconciler.server.terms import IdentityError
+    from reconciler.server.webhook_secret import WebhookSecretError
     from reconciler.store.protocols import StoreUnusableError
     from reconciler.token_file import TokenFileError
 
@@ -144,4 +162,5 @@ def _failures() -> tuple[type[Exception], ...]:
         StoreUnusableError,
         TokenFileError,
         UnsafeSecretsError,
+        WebhookSecretError,
     )

@@ -1,176 +1,231 @@
-"""`quorate simulate`: a trace of real arrivals through the same solve as in production."""
+"""`quorate simulate`: jobs of the past through the same solve as in production, under one or more policies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-import msgspec
 
-from reconciler.cli.inputs import read_policies, unreadable
-from reconciler.cli.output import CommandFailedError, output_option, print_json
-from reconciler.cli.params import cluster_option
+from reconciler.backtest.rows import sections
+from reconciler.cli.inputs import read_policies, read_policies_at, unreadable
+from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
+from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table
-from reconciler.cli.times import span
-from reconciler.documents.repository import Compiled
-from reconciler.replayed import QueueWaits, RoundTally, SimulationReport, report_of
 from reconciler.traces import TraceUnreadableError, read_philly
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.tree import QueueTree
-from solver.simulate import Replay
+from solver.plan.reason import count
 from solver.traced import Round, TraceJob
 from solver.world.quantities import Duration, Instant
 
+if TYPE_CHECKING:
+    from reconciler.backtest.compare import Candidate
+    from reconciler.backtest.figures import Simulation
+
+Read = TypeVar("Read")
+
 DAY_MS = 86_400_000
 
-_HEADINGS = ("QUEUE", "JOBS", "STARTED", "GPU-HOURS", "MEAN WAIT", "P50", "P90", "MAX", "EVICTED")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-class InstantParam(click.ParamType[Instant]):
-    """A date (midnight UTC) or an RFC 3339 time."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Instant:
-        """Read it; a usage error where it is neither."""
-        text = str(value)
-        try:
-            return Instant.parse(text if "T" in text else f"{text}T00:00:00Z")
-        except ValueError:
-            self.fail(f"{text!r} is no date such as 2017-10-09 and no time such as 2017-10-09T06:00:00Z", param, ctx)
-
-
-@click.command(short_help="Replay a trace of jobs under a policy.")
+@click.command(short_help="Replay jobs of the past under one or more policies.")
+@click.option("--trace", type=_FILE, help="The jobs: a trace as CSV, with the columns of the Philly trace.")
+@click.option("--history", type=_FILE, help="The jobs: what `quorate history export` has written.")
 @click.option(
-    "--trace",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The Philly trace as CSV.",
+    "--from", "start", type=InstantParam(), help="First instant of the replay; by default of a history its first job."
 )
-@click.option("--from", "start", required=True, type=InstantParam(), help="First instant of the replay.")
-@click.option("--days", required=True, type=click.FloatRange(min=0, min_open=True), help="Length of the replay.")
+@click.option(
+    "--days", type=click.FloatRange(min=0, min_open=True), help="Length of the replay; by default all of a history."
+)
 @click.option(
     "--policies",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A policy repository, or its folder of policies.",
+    multiple=True,
+    type=_FOLDER,
+    metavar="DIR",
+    help="A policy repository, or its folder of policies; repeatable.",
+)
+@click.option("--repo", default=".", show_default=True, type=_FOLDER, help="The Git repository of the revisions.")
+@click.option(
+    "--revision",
+    "revisions",
+    multiple=True,
+    metavar="REV",
+    help="A revision of the policy: a branch, tag or commit; repeatable.",
 )
 @cluster_option
-@click.option("--cadence", default="30s", show_default=True, help="At most one round per this span of simulated time.")
+@click.option("--inventory", type=_FOLDER, help="A repository whose cluster every policy is tried on, not its own.")
+@click.option(
+    "--cadence",
+    default="30s",
+    show_default=True,
+    type=DurationParam(),
+    help="At most one round per this span of simulated time.",
+)
 @click.option("--greedy", is_flag=True, help="Without the integer program, to compare.")
+@click.option(
+    "--no-eta", is_flag=True, help="Tell no job when it might start: faster, and nothing to hold against what happened."
+)
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a report with plots to a file too."
+)
 @output_option("text", "json")
 def simulate(
-    trace: Path,
-    start: Instant,
-    days: float,
-    policies: Path,
+    trace: Path | None,
+    history: Path | None,
+    start: Instant | None,
+    days: float | None,
+    policies: tuple[Path, ...],
+    repo: Path,
+    revisions: tuple[str, ...],
     cluster: str | None,
-    cadence: str,
+    inventory: Path | None,
+    cadence: Duration,
     greedy: bool,
+    no_eta: bool,
+    html: Path | None,
     output: str,
 ) -> None:
-    """Replay real arrivals on the declared cluster and say how long each queue waited.
+    """Replay real arrivals and say how long jobs waited, what was used and lost, and how fairly, under each policy.
 
-    The cluster is the inventory beside the policies. A queue of the trace that the policy does not have gets an equal
-    share under one root, which is said; priority classes and solver settings are the policy's.
+    Policies are compared with the first. The cluster is the inventory beside each; priority classes and solver settings are
+    the policy's too. A queue of the jobs that a policy does not have gets an equal share under one root, which is said.
     """
-    compiled = read_policies(policies, cluster)
-    if not any(node.gpus for node in compiled.nodes):
-        raise CommandFailedError("no GPUs are declared", place=str(policies), fix="Add NodePools to cluster-state/.")
-    end = start.after(round(days * DAY_MS))
-    jobs = _read(trace, start, end)
-    policy = _with_queues_of(jobs, compiled)
+    candidates = _candidates(policies, repo, revisions, inventory, cluster)
+    past = _past(trace, history, start, days)
+    found = _tried(candidates, past, cadence, greedy=greedy, forecasts=not no_eta)
+    if html:
+        from reconciler.backtest.page import page
+
+        try:
+            html.write_text(page(found), encoding="utf-8")
+        except OSError as error:
+            raise unreadable(error, html) from error
+    if output == "json":
+        print_json(found)
+    else:
+        _print(found)
+
+
+@dataclass(frozen=True)
+class _Past:
+    source: str
+    jobs: tuple[TraceJob, ...]
+    start: Instant
+    end: Instant
+    notes: tuple[str, ...] = ()
+
+
+def _candidates(
+    policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: Path | None, cluster: str | None
+) -> list[Candidate]:
+    """Folders first, then revisions, each in the order in which they were named."""
+    from reconciler.backtest.compare import Candidate
+
+    if not policies and not revisions:
+        raise click.UsageError("name at least one policy, with --policies or --revision")
+    found = []
+    for path in policies:
+        compiled = read_policies(path, cluster)
+        found.append(Candidate(str(path), compiled.policy, compiled.nodes))
+    for revision in revisions:
+        commit, compiled = read_policies_at(repo, revision, cluster)
+        found.append(Candidate(revision, compiled.policy, compiled.nodes, commit))
+    names = [candidate.name for candidate in found]
+    if len(set(names)) < len(names):
+        raise click.UsageError("a policy is named twice")
+    if inventory:
+        nodes = read_policies(inventory, cluster).nodes
+        found = [replace(candidate, nodes=nodes) for candidate in found]
+    for candidate in found:
+        if not any(node.gpus for node in candidate.nodes):
+            fix = "Add NodePools to cluster-state/, or name another --inventory."
+            raise CommandFailedError("no GPUs are declared", place=str(inventory or candidate.name), fix=fix)
+    return found
+
+
+def _past(trace: Path | None, history: Path | None, start: Instant | None, days: float | None) -> _Past:
+    if trace and not history:
+        if start is None or days is None:
+            raise click.UsageError("--trace needs --from and --days")
+        end = start.after(round(days * DAY_MS))
+        jobs = _readable(trace, lambda: read_philly(trace, start, end))
+        past = _Past(trace.name, jobs, start, end)
+    elif history and not trace:
+        past = _recorded(history, start, days)
+    else:
+        raise click.UsageError("name the jobs with one of --trace and --history")
+    if not past.jobs:
+        raise CommandFailedError(
+            f"no jobs from {past.start} to {past.end}", place=str(trace or history), fix="Choose other days."
+        )
+    return past
+
+
+def _recorded(path: Path, start: Instant | None, days: float | None) -> _Past:
+    from reconciler.backtest.past import read_history
+
+    past = _readable(path, lambda: read_history(path))
+    begin = start if start is not None else next((one.job.submitted_at for one in past.jobs), past.until)
+    end = begin.after(round(days * DAY_MS)) if days is not None else past.until
+    if end <= begin:
+        raise CommandFailedError(f"nothing from {begin} to {end}", place=str(path), fix="Choose other days.")
+    jobs = tuple(one for one in past.jobs if begin <= one.job.submitted_at < end)
+    return _Past(path.name, jobs, begin, end, past.notes)
+
+
+def _readable(path: Path, read: Callable[[], Read]) -> Read:
+    try:
+        return read()
+    except TraceUnreadableError as error:
+        raise CommandFailedError(str(error), fix="See docs/simulate.md for what such a file looks like.") from error
+    except OSError as error:
+        raise unreadable(error, path) from error
+
+
+def _tried(candidates: list[Candidate], past: _Past, cadence: Duration, *, greedy: bool, forecasts: bool) -> Simulation:
+    from reconciler.backtest.compare import Backtest
+    from reconciler.backtest.figures import Simulation
     from solver.program.highs import optimise
 
-    # Nobody reads in a replay when a job might start, and it changes no decision.
-    scheduling = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
-    policy = msgspec.structs.replace(policy, scheduling=scheduling)
-    replay = Replay(compiled.nodes, policy, None if greedy else optimise, _duration(cadence))
-    report = report_of(replay, jobs, start, end, _run(replay, jobs, start, end))
-    if output == "json":
-        print_json(report)
-    else:
-        _print(report)
+    for note in past.notes:
+        click.echo(f"note: {printable(note)}", err=True)
+    backtest = Backtest(past.jobs, past.start, past.end, cadence, None if greedy else optimise, forecasts)
+    found = []
+    for candidate in candidates:
+        found.append(backtest.under(candidate, lambda name, rounds: _with_progress(name, rounds, past)))
+        for note in found[-1].notes:
+            click.echo(f"note: {printable(candidate.name)}: {printable(note)}", err=True)
+    return Simulation(past.source, past.start, past.end, cadence, past.notes, tuple(found))
 
 
-def _read(trace: Path, start: Instant, end: Instant) -> tuple[TraceJob, ...]:
-    try:
-        jobs = read_philly(trace, start, end)
-    except TraceUnreadableError as error:
-        raise CommandFailedError(str(error), fix="See docs/simulate.md for the columns.") from error
-    except OSError as error:
-        raise unreadable(error, trace) from error
-    if not jobs:
-        raise CommandFailedError(f"no jobs from {start} to {end}", place=str(trace), fix="Choose other days.")
-    return jobs
-
-
-def _duration(text: str) -> Duration:
-    try:
-        return Duration.parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--cadence") from error
-
-
-def _with_queues_of(jobs: Sequence[TraceJob], compiled: Compiled) -> Policy:
-    """The policy, with the trace's queues in it."""
-    tree = QueueTree.of(compiled.policy)
-    wanted = {job.job.spec.queue for job in jobs}
-    missing = sorted(queue for queue in wanted if not tree.is_leaf(queue))
-    if not missing:
-        return compiled.policy
-    if len(missing) == len(wanted):
-        said = f"none of the trace's {len(wanted)} queues is in the policy: they share the cluster equally, without its quota tree"
-        queues: tuple[Queue, ...] = ()
-    else:
-        said = f"not in the policy, so added beside its roots without a guarantee of their own: {', '.join(missing)}"
-        queues = compiled.policy.queues
-    click.echo(f"note: {said}", err=True)
-    added = tuple(Queue(queue) for queue in missing)
-    known = compiled.policy
-    return policy_of((*queues, *added), known.priority_classes, known.scheduling, known.sharing, known.mig)
-
-
-def _run(replay: Replay, jobs: Sequence[TraceJob], start: Instant, end: Instant) -> RoundTally:
-    tally = RoundTally()
-    before = perf_counter()
-    for decided in _with_progress(replay.rounds(jobs, end), start, end):
-        now = perf_counter()
-        tally.count(decided.plan, 1000 * (now - before))
-        before = now
-    return tally
-
-
-def _with_progress(rounds: Iterator[Round], start: Instant, end: Instant) -> Iterator[Round]:
+def _with_progress(name: str, rounds: Iterator[Round], past: _Past) -> Iterator[Round]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("replaying", total=int(end - start))
+        task = progress.add_task(printable(name), total=int(past.end - past.start))
         for decided in rounds:
             waiting = len(decided.snapshot.pending) - len(decided.plan.steps)
-            progress.update(
-                task, completed=decided.snapshot.time - start, description=f"{decided.snapshot.time}, {waiting} waiting"
-            )
+            told = f"{printable(name)}: {decided.snapshot.time}, {waiting} waiting"
+            progress.update(task, completed=decided.snapshot.time - past.start, description=told)
             yield decided
-        progress.update(task, completed=int(end - start))
+        progress.update(task, completed=int(past.end - past.start))
 
 
-def _print(report: SimulationReport) -> None:
-    click.echo(f"{report.start} to {report.end}")
-    print_table(_HEADINGS, map(_row, report.queues), right=_HEADINGS[1:])
-    stages = ", ".join(f"{count} by {stage}" for stage, count in report.rounds_by_stage.items())
-    click.echo(
-        f"{report.started} of {report.jobs} jobs started; {report.utilisation:.1%} of {report.gpus} GPUs in use on average"
-    )
-    click.echo(f"{report.rounds} rounds ({stages}), {report.rounds_within_gap} proven or within the gap in every layer")
-    click.echo(f"a round took {report.round_ms_p50:.0f} ms at the median, {report.round_ms_p99:.0f} ms at p99")
-
-
-def _row(queue: QueueWaits) -> list[str]:
-    waits = (span(1000 * round(s)) for s in (queue.wait_mean_s, queue.wait_p50_s, queue.wait_p90_s, queue.wait_max_s))
-    return [queue.queue, str(queue.jobs), str(queue.started), f"{queue.gpu_hours:,.0f}", *waits, str(queue.evictions)]
+def _print(found: Simulation) -> None:
+    jobs = count(found.policies[0].jobs, "job")
+    click.echo(f"{found.start} to {found.end}, {jobs} of {printable(found.source)}")
+    names = [printable(policy.name) for policy in found.policies]
+    for section in sections(found):
+        click.echo()
+        print_table([section.title, *names], ([row.label, *map(str, row.cells)] for row in section.rows), right=names)

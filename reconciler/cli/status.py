@@ -45,4 +45,6 @@ def _fields(found: Status, url: str) -> Iterator[tuple[str, str]]:
     yield "Policy in force", short_revision(found.last_applied_revision) or "none yet"
     if found.last_attempted_revision != found.last_applied_revision:
         yield "Policy attempted", short_revision(found.last_attempted_revision)
+    if found.looked_at is not None:
+        yield "Git looked at", local(found.looked_at)
     yield "Jobs", ", ".join(f"{number} {state}" for state, number in found.live_jobs.items()) or "none live"

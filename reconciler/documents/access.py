@@ -1,4 +1,4 @@
-"""What is wrong with AccessPolicy documents beside the others: more than one, queues that do not exist, unsafe issuers."""
+"""What is wrong with AccessPolicy documents: more than one, queues that do not exist, unsafe issuers, unfit keys."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.documents.clusters import ONE_OF_A_KIND
+from reconciler.documents.commits import commit_problems
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
 
@@ -19,6 +20,7 @@ def access_problems(documents: Sequence[Declared[AccessPolicy]], queues: set[str
         yield access.problem(("kind",), "second-access-policy", message, ONE_OF_A_KIND)
     for access in documents:
         yield from _issuer_problems(access)
+        yield from commit_problems(access)
         for index, binding in enumerate(access.value.roles):
             for place, queue in enumerate(binding.queues or ()):
                 if queues is not None and queue not in queues:

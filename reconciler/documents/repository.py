@@ -50,7 +50,7 @@ class Compiled:
     nodes: tuple[Node, ...]
     operations: Operations
     topologies: Mapping[str, TopologySpec] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def parts(self) -> tuple[Policy, tuple[Node, ...], Operations]:

@@ -33,7 +33,17 @@ FOLDER_OF_KIND: Final = {
 }
 """The kinds that live in Git, and the folder that each belongs to: who may change policy and who inventory differs."""
 
-KINDS: Final = (*FOLDER_OF_KIND, "Job", "Pipeline", "Snapshot", "Plan", "PolicyTestReport", "Review")
+KINDS: Final = (
+    *FOLDER_OF_KIND,
+    "Job",
+    "Pipeline",
+    "Snapshot",
+    "Plan",
+    "PolicyTestReport",
+    "Review",
+    "History",
+    "Simulation",
+)
 
 
 @cache

@@ -15,6 +15,10 @@ class FetchFailedError(GitSourceError):
     """The repository could not be read now. Nobody needs to act yet: it is tried again."""
 
 
+class BranchMissingError(GitSourceError):
+    """The repository answers and has no branch of that name. A person must restore it, or name another."""
+
+
 class UnsafeUrlError(GitSourceError):
     """With this URL Git would do more than fetch over https or ssh or from a path. A person must correct it."""
 

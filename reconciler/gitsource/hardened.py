@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,10 +93,16 @@ def said(error: Exception) -> str:
     return without_password(fatal.partition(": ")[2] or fatal)
 
 
+def configured(more: Mapping[str, str]) -> dict[str, str]:
+    """The environment that gives Git its configuration: ours, and more."""
+    pairs = {**_CONFIG, **more}
+    environment = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for index, (key, value) in enumerate(pairs.items()):
+        environment |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
+    return environment
+
+
 def _environment(git_dir: Path | None) -> dict[str, str]:
-    configured = {"GIT_CONFIG_COUNT": str(len(_CONFIG))}
-    for index, (key, value) in enumerate(_CONFIG.items()):
-        configured |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
     # ssh would ask at the terminal for a host key or a passphrase, and wait.
     ssh = {} if "GIT_SSH_COMMAND" in os.environ else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes"}
-    return {**_ENVIRONMENT, **configured, **ssh, **({"GIT_DIR": str(git_dir)} if git_dir else {})}
+    return {**_ENVIRONMENT, **configured({}), **ssh, **({"GIT_DIR": str(git_dir)} if git_dir else {})}

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from reconciler.gitsource.errors import FetchFailedError, GitSourceError, UnknownRevisionError
+from reconciler.gitsource.errors import BranchMissingError, FetchFailedError, GitSourceError, UnknownRevisionError
 from reconciler.gitsource.hardened import git_in, safe_url, said, without_password
 from reconciler.gitsource.tree import Revision, commit_of, files_of
 
 APPLIED = "refs/quorate/applied"
 FETCHED = "refs/quorate/fetched"
+_INCOMING = "refs/quorate/incoming"
+"""Where a fetch writes. Git ends with 0 although it has refused to write, as from a shallow repository."""
 
 # A fetch that makes no progress must not keep the loop from its other work for ever.
 FETCH_TIMEOUT_S = 120
 
+VERIFY_TIMEOUT_S = 60
+
+_NO_SUCH_REF = 2
+"""What `git ls-remote --exit-code` ends with where there is none."""
+
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+#@-]*")
+
+
+class Step(NamedTuple):
+    """A commit on the way, and how many parents it has."""
+
+    commit: str
+    parents: int
 
 
 class Mirror:
@@ -32,7 +46,10 @@ class Mirror:
         self._start_over = f"Make room on the disk; or delete {folder}, and it is fetched anew."
 
     def fetch(self, branch: str) -> str:
-        """The newest commit of a branch, now here. Raises FetchFailedError, UnknownRevisionError, GitSourceError."""
+        """The newest commit of a branch, now here.
+
+        Raises FetchFailedError, BranchMissingError, UnknownRevisionError, GitSourceError.
+        """
         with self._opened() as git:
             return self._fetched_commit(git, branch)
 
@@ -65,6 +82,25 @@ class Mirror:
             raise GitSourceError(f"{commit[:12]} and {ancestor[:12]} can't be compared", self._start_over)
         return bool(status == 0)
 
+    def line(self, commit: str, since: str | None) -> tuple[Step, ...]:
+        """A commit and its first parents, back to what `since` has (None: the commit alone), the oldest first.
+
+        The commit itself is always there, also where it lies behind `since`. Raises GitSourceError.
+        """
+        behind = () if since is None else (f"^{since}",)
+        with self._opened() as git:
+            listed = git.rev_list("--first-parent", "--parents", "--reverse", commit, *behind) if behind else ""
+            own = git.rev_list("--parents", "--max-count=1", commit)
+        lines = [each.split() for each in listed.splitlines()] or [own.split()]
+        return tuple(Step(ids[0], len(ids) - 1) for ids in lines)
+
+    def verify(self, commit: str, trusting: Mapping[str, str]) -> tuple[int, str]:
+        """What `git verify-commit` ends with in an environment, and what the program said that judged. Raises GitSourceError."""
+        options = {"with_extended_output": True, "with_exceptions": False, "kill_after_timeout": VERIFY_TIMEOUT_S}
+        with self._opened() as git, git.custom_environment(**trusting):
+            status, _, said_of_it = git.verify_commit("--raw", commit, **options)
+        return int(status), str(said_of_it)
+
     def _fetched_commit(self, git: Any, branch: str) -> str:
         from git import GitCommandError
 
@@ -73,15 +109,35 @@ class Mirror:
                 f"{branch!r} is not the name of a branch", "Name the branch that holds the policy."
             )
         options = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--refmap=")
-        refspec = f"+refs/heads/{branch}:{FETCHED}"
+        refspec = f"+refs/heads/{branch}:{_INCOMING}"
+        git.update_ref("-d", _INCOMING)
         try:
             git.fetch(*options, "--", self.url, refspec, kill_after_timeout=FETCH_TIMEOUT_S)
         except GitCommandError as error:
+            self._require_branch(git, branch)
             fix = "It is tried again. Check the URL, the branch, the network and the credentials."
             raise FetchFailedError(
                 f"can't fetch {branch} from {without_password(self.url)}: {said(error)}", fix
             ) from error
-        return commit_of(git, FETCHED)
+        return self._arrived(git, branch)
+
+    def _arrived(self, git: Any, branch: str) -> str:
+        try:
+            commit = commit_of(git, _INCOMING)
+        except UnknownRevisionError:
+            fix = "Follow a repository that has its whole history: this one may be a shallow clone."
+            raise GitSourceError(f"{without_password(self.url)} gives away no {branch}", fix) from None
+        git.update_ref(FETCHED, commit)
+        return commit
+
+    def _require_branch(self, git: Any, branch: str) -> None:
+        """Raises BranchMissingError where the repository answers, and says that there is none."""
+        asked = ("--exit-code", "--quiet", "--", self.url, f"refs/heads/{branch}")
+        options = {"with_extended_output": True, "with_exceptions": False, "kill_after_timeout": FETCH_TIMEOUT_S}
+        status, _, _ = git.ls_remote(*asked, **options)
+        if status == _NO_SUCH_REF:
+            fix = "Restore it, or start with the --branch that holds the policy. It is looked for again."
+            raise BranchMissingError(f"{without_password(self.url)} has no branch {branch}", fix)
 
     def _commit_at(self, ref: str) -> str | None:
         """What a ref says, whether or not the commit itself can be read: a damaged mirror has not forgotten it."""

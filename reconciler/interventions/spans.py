@@ -16,12 +16,18 @@ class UnfitEndError(ValueError):
 
 def end_of(written: str, now: Instant, longest: Duration) -> Instant:
     """The end that a span from now (`4h`), a time (`2026-11-22T08:00:00Z`) or "" (as is usual) says. Raises UnfitEndError."""
-    until = _read(written, now) if written else now.after(min(DEFAULT_SPAN, longest))
-    if until <= now:
-        raise UnfitEndError(f"{written} is not in the future.", "Write a span such as 4h, or a later time.")
+    until = read_end(written, now) if written else now.after(min(DEFAULT_SPAN, longest))
     if until > now.after(longest):
         fix = f"Write at most {longest} (breakGlass.maxDuration of the AccessPolicy), or put it into Git."
         raise UnfitEndError(f"{written} is longer than anything by hand may last, {longest}.", fix)
+    return until
+
+
+def read_end(written: str, now: Instant) -> Instant:
+    """The end that a span from now or a time says, however far away. Raises UnfitEndError."""
+    until = _read(written, now)
+    if until <= now:
+        raise UnfitEndError(f"{written} is not in the future.", "Write a span such as 4h, or a later time.")
     return until
 
 

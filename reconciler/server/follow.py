@@ -10,40 +10,82 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.clock import Clock
-from reconciler.gitsource.standing import PolicyStatus, StandingPolicy
+from reconciler.gitsource.requirements import Candidate, Held
+from reconciler.gitsource.standing import StandingPolicy
+from reconciler.gitsource.status import PolicyStatus
+from reconciler.store.following import FollowingDecisions
 from reconciler.store.protocols import Event, History
+from solver.world.quantities import Instant
 
 APPLIED: Final = "policy-applied"
 REFUSED: Final = "policy-refused"
 
+GAP_S: Final = 1.0
+"""The least between two looks that were asked for: however many deliveries come, the forge is not asked more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedByPeople:
+    """Implements Acceptance by what the store remembers."""
+
+    decisions: FollowingDecisions
+    clock: Clock
+
+    def accepted(self, candidate: Candidate, held: Held) -> str:
+        """The author and the reason, of this commit in place of what is in force now."""
+        in_place_of = candidate.in_force.revision if candidate.in_force else ""
+        approval = self.decisions.approval(candidate.commit, held.reason, in_place_of)
+        return f"{approval.author}: {approval.why}" if approval else ""
+
+    def applied(self, commit: str) -> None:
+        """Approvals of it are used."""
+        self.decisions.use(commit, self.clock.now())
+
 
 @dataclass
 class PolicyFollower:
-    """Call `run` in a thread of its own; `stop` from any."""
+    """Call `run` in a thread of its own; `stop` and `ask` from any. `looked_at`: when the last look that is over began."""
 
     standing: StandingPolicy
     history: History
+    decisions: FollowingDecisions
     clock: Clock
     actor: str
     wake: Callable[[], None]
     log: FilteringBoundLogger
     every_s: float
+    looked_at: Instant | None = None
     _stopped: Signal = field(default_factory=Signal)
+    _asked: Signal = field(default_factory=Signal)
     _known: PolicyStatus | None = None
 
     def run(self) -> None:
         """Poll until stopped. Raises StoreUnusableError."""
         while not self._stopped.is_set():
+            self._asked.clear()
+            began_s = self.clock.monotonic_s()
             self.look()
-            self._stopped.wait(self.every_s)
+            if self._asked.wait(self.every_s):
+                self._stopped.wait(max(0.0, began_s + GAP_S - self.clock.monotonic_s()))
 
     def stop(self) -> None:
         """Let `run` return after the poll that is under way."""
         self._stopped.set()
+        self._asked.set()
+
+    def ask(self) -> Instant:
+        """Have Git looked at soon; returns now. The look that answers this does not begin before."""
+        now = self.clock.now()
+        self._asked.set()
+        return now
 
     def look(self) -> None:
-        """One poll, and what follows from it."""
+        """One poll, and what follows from it; nothing while a person has stopped it."""
+        began = self.clock.now()
+        if self.decisions.suspension(began) is not None:
+            return
         status = self.standing.reconcile()
+        self.looked_at = began
         if status == self._known:
             return
         known, self._known = self._known, status
@@ -52,11 +94,11 @@ class PolicyFollower:
         self._record(status)
 
     def _record(self, status: PolicyStatus) -> None:
-        true = next(condition for condition in status.conditions if condition.status)
+        true = status.truth
         match true.type:
             case "Ready":
                 self._note_once(APPLIED, status.last_applied_revision, true.message)
-            case "Stalled" if status.last_attempted_revision:
+            case "Stalled" if status.last_attempted_revision not in ("", status.last_applied_revision):
                 self._note_once(REFUSED, status.last_attempted_revision, f"{true.reason}: {true.message}")
             case _:
                 self.log.warning("policy-not-followed", reason=true.reason, message=true.message)

@@ -22,6 +22,7 @@ from reconciler.alerts.courier import Courier
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.alerts.sender import Sender
+from reconciler.api.following import Following
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.api.serve import ApiServer
 from reconciler.backends.local import LocalBackend
@@ -29,7 +30,10 @@ from reconciler.backends.local.terms import Terms
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane
+from reconciler.gitsource.floor import read_allowed_signers
 from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.requirements import FastForward, Valid
+from reconciler.gitsource.signatures import Signed
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
@@ -39,10 +43,11 @@ from reconciler.server.alerts import AlertSending
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.crew import Crew
 from reconciler.server.folder import StateFolder
-from reconciler.server.follow import PolicyFollower
+from reconciler.server.follow import AcceptedByPeople, PolicyFollower
 from reconciler.server.services import services_of
 from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
+from reconciler.server.webhook_secret import read_webhook_secret
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.token_file import read_or_make_token
 from solver.world.quantities import Duration
@@ -59,6 +64,7 @@ class ServerEndedError(Exception):
 class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
+    `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `cluster`: whose policy is followed, where the repository has several.
     """
@@ -74,6 +80,8 @@ class Settings:
     tokens: Path | None = None
     secrets: Path | None = None
     accounts: Mapping[str, str] | None = None
+    allowed_signers: Path | None = None
+    webhook_secret: Path | None = None
     cluster: str | None = None
 
 
@@ -81,7 +89,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     """Run until SIGTERM or SIGINT. Tasks go on when it ends, and the next start on the same folder finds them.
 
     Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
-    UnsafeSecretsError, IdentityError; and whatever ended a thread.
+    UnsafeSecretsError, IdentityError, AllowedSignersError, WebhookSecretError; and whatever ended a thread.
     """
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
@@ -90,7 +98,14 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         parts = _assemble(settings, log, closing)
         alias_key = read_or_make_token(settings.folder.alias_key, "key")
         services = services_of(
-            parts.plane, parts.standing, parts.runner, parts.metrics, parts.desk, alias_key, parts.terms.unstartable
+            parts.plane,
+            parts.standing,
+            parts.runner,
+            parts.metrics,
+            parts.desk,
+            parts.following,
+            alias_key,
+            parts.terms.unstartable,
         )
         guard = _guard(settings, services.access)
         api = closing.enter_context(ApiServer(services, guard, settings.host, settings.port))
@@ -123,6 +138,7 @@ class _Parts:
     standing: StandingPolicy
     runner: Runner
     follower: PolicyFollower
+    following: Following
     checkpoints: CheckpointKeeping
     alerts: AlertSending
     desk: AlertDesk
@@ -140,7 +156,8 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     folder, clock = settings.folder, SystemClock()
     store = open_store(folder.database)
     closing.callback(store.close)
-    standing = StandingPolicy(Mirror(folder.mirror, settings.policies), settings.branch, settings.cluster)
+    secret = b"" if settings.webhook_secret is None else read_webhook_secret(settings.webhook_secret)
+    standing = _standing(settings, store, clock)
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
@@ -163,13 +180,30 @@ def _assemble(settings: Settings, log: FilteringBoundLogger, closing: ExitStack)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
     runner = Runner(plane, report=Reporter(metrics, log).hear)
-    follower = PolicyFollower(standing, plane.history, clock, HOLDER, runner.wake, log, settings.poll.seconds)
+    follower = PolicyFollower(
+        standing, plane.history, store.following, clock, HOLDER, runner.wake, log, settings.poll.seconds
+    )
+    following = Following(
+        settings.branch, store.following, standing.status, follower.ask, lambda: follower.looked_at, secret
+    )
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
     desk = AlertDesk(store.alerts, Sender(folder.alert_secrets, clock))
     chance = secrets.SystemRandom().random
     courier = Courier(store.alerts, plane.history, store.jobs, clock, desk.sender.send, chance, HOLDER)
     alerts = AlertSending(courier, standing, runner.epoch, log)
-    return _Parts(store, plane, standing, runner, follower, checkpoints, alerts, desk, optimiser, metrics, terms)
+    return _Parts(
+        store, plane, standing, runner, follower, following, checkpoints, alerts, desk, optimiser, metrics, terms
+    )
+
+
+def _standing(settings: Settings, store: SqlStore, clock: SystemClock) -> StandingPolicy:
+    """The policy in force, and what is asked of every revision that is to replace it, in order."""
+    if settings.allowed_signers is not None:
+        # Better found wrong now than by the first revision.
+        read_allowed_signers(settings.allowed_signers, clock.now())
+    mirror, branch = Mirror(settings.folder.mirror, settings.policies), settings.branch
+    requirements = (FastForward(mirror, branch), Signed(mirror, branch, clock, settings.allowed_signers), Valid())
+    return StandingPolicy(mirror, branch, requirements, AcceptedByPeople(store.following, clock), settings.cluster)
 
 
 @dataclass

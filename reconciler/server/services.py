@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
-from reconciler.api.payloads import LEADING, Condition, Status
+from reconciler.api.following import Following
+from reconciler.api.payloads import LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Unstartable
@@ -36,11 +37,12 @@ def services_of(
     runner: Runner,
     metrics: Metrics,
     alerts: AlertDesk,
+    following: Following,
     alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
 ) -> Services:
     """Everything the API needs."""
-    watch = Watch(plane, standing, runner)
+    watch = Watch(plane, standing, runner, following)
     return Services(
         plane.jobs,
         plane.ledger,
@@ -59,6 +61,7 @@ def services_of(
         plane.interventions,
         watch.operations,
         alerts,
+        following,
         alias_key,
         watch.access,
         unstartable,
@@ -69,10 +72,11 @@ def services_of(
 class Watch:
     """Looks at the parts of a control plane while they work. Any thread may ask."""
 
-    def __init__(self, plane: ControlPlane, standing: StandingPolicy, runner: Runner) -> None:
+    def __init__(self, plane: ControlPlane, standing: StandingPolicy, runner: Runner, following: Following) -> None:
         self._plane = plane
         self._standing = standing
         self._runner = runner
+        self._following = following
         self._emptied: tuple[str, Shares, Room] | None = None
 
     def policy(self) -> tuple[str, Policy]:
@@ -120,6 +124,9 @@ class Watch:
         """How following the branch goes, and whether the loop decides rounds."""
         policy, loop = self._standing.status(), self._runner.status
         conditions = [Condition(own.type, own.status, own.reason, own.message) for own in policy.conditions]
+        suspension = self._following.decisions.suspension(self._plane.clock.now())
+        if suspension is not None:
+            conditions.append(Condition(SUSPENDED, status=True, reason="SuspendedByHand", message=str(suspension)))
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
             conditions=(*conditions, leading),
@@ -127,6 +134,7 @@ class Watch:
             last_attempted_revision=policy.last_attempted_revision,
             epoch=loop.last.epoch if loop.last else Epoch(0),
             holder=self._plane.holder,
+            looked_at=self._following.looked_at(),
         )
 
     def _last_pass(self) -> Pass:

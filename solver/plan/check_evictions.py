@@ -170,13 +170,19 @@ class _Evictions:
             for job in self._running()
             if self._gpus(job)[gpu_type] and queue in {known.name for known in path_of(self.policy, job.spec.queue)}
         ]
-        below.sort(key=self._place_in_line)
+        below.sort(key=lambda job: (self._rank_below(job, queue, gpu_type), self._place_in_line(job)))
         left = self.guaranteed.get(Line(queue, gpu_type), 0)
         for job in below:
             gpus, whole = self._gpus(job)[gpu_type], not self._class(job).preemptible
             fits, crosses = gpus <= left, 0 < left < gpus
             yield job.name, "inside" if fits else "straddles" if crosses and not whole else "borrowed"
             left -= gpus if fits or not whole else 0
+
+    def _rank_below(self, job: Job, queue: QueueName, gpu_type: GpuType) -> int:
+        """Who lies inside the guarantee of the next queue on its way down comes before whoever does not."""
+        path = [known.name for known in path_of(self.policy, job.spec.queue)]
+        at = path.index(queue)
+        return ("inside", "straddles", "borrowed").index(self._stands(job, path[at - 1], gpu_type)) if at else 0
 
     def _place_in_line(self, job: Job) -> tuple[bool, int, int, str, str]:
         known = self._class(job)

@@ -105,17 +105,27 @@ def holders_of(
 
 
 def standings(holders: Iterable[Holder], shares: Shares) -> Mapping[tuple[Line, JobName], Standing]:
-    """Where every holder stands on every line of its queue's path."""
+    """Where every holder stands on every line of its queue's path.
+
+    From the leaves up: who is inside the guarantee of the queue below comes first, so that what a queue below borrows is borrowed
+    above it too, and does not use up what its siblings are guaranteed.
+    """
     in_line: dict[Line, list[Holder]] = defaultdict(list)
     for holder in sorted(holders, key=_place_in_line):
         for gpu_type in holder.charge:
             for line in shares.tree.lines(holder.job.spec.queue, gpu_type):
                 in_line[line].append(holder)
-    return {
-        (line, holder.job.name): standing
-        for line, standing_in_line in in_line.items()
-        for holder, standing in _stand(standing_in_line, line.gpu_type, shares.guaranteed.get(line, 0))
-    }
+    found: dict[tuple[Line, JobName], Standing] = {}
+    below: dict[tuple[GpuType, JobName], Standing] = {}
+    for line in sorted(in_line, key=lambda line: (-len(shares.tree.path(line.queue)), line)):
+
+        def protected_below(holder: Holder, gpu_type: GpuType = line.gpu_type) -> int:
+            return -STANDINGS.index(below.get((gpu_type, holder.job.name), "inside"))
+
+        guaranteed = shares.guaranteed.get(line, 0)
+        for holder, standing in _stand(sorted(in_line[line], key=protected_below), line.gpu_type, guaranteed):
+            found[line, holder.job.name] = below[line.gpu_type, holder.job.name] = standing
+    return found
 
 
 def _place_in_line(holder: Holder) -> tuple[bool, int, int, str, str]:

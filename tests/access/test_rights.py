@@ -35,7 +35,10 @@ def rights(caller: Caller, *roles: RoleBinding, groups: dict[str, tuple[str, ...
         ("viewer", {"plan", "look", "see-job"}),
         ("submitter", {"plan", "look", "see-job", "read-job", "submit"}),
         ("operator", {"plan", "look", "see-job", "read-job", "hold-job", "operate"}),
-        ("admin", {"plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate"}),
+        (
+            "admin",
+            {"plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate", "steer-policy"},
+        ),
     ],
 )
 def test_what_a_role_allows_in_its_queues_and_below(role: Role, allowed: set[Action]) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
+from reconciler.api.following import Following
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
@@ -18,6 +20,8 @@ from reconciler.api.services import Services
 from reconciler.backend import Epoch, Unstartable
 from reconciler.client import Client
 from reconciler.clock import SystemClock
+from reconciler.gitsource.status import Condition as Told
+from reconciler.gitsource.status import PolicyStatus
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
@@ -49,6 +53,8 @@ POLICY = policy_of(
 )
 OPERATIONS = Operations(retry=(RetryPolicy("training"),))
 REVISION = "abc123"
+WEBHOOK_SECRET = b"a secret of the forge"
+IN_FORCE = PolicyStatus((Told("Ready", status=True, reason="", message=""),), REVISION, REVISION)
 NOW = Instant(1_700_000_000_000)
 
 
@@ -69,6 +75,9 @@ class Site:
     policy: Policy = POLICY
     access: AccessPolicy | None = None
     lacks: Unstartable | None = None
+    looks: int = 0
+    told: PolicyStatus = IN_FORCE
+    webhook_secret: bytes = WEBHOOK_SECRET
 
     def services(self) -> Services:
         return Services(
@@ -84,7 +93,8 @@ class Site:
             verdict=self.verdict,
             admit=self.admit,
             status=lambda: Status(
-                conditions=(Condition("Ready", status=True),),
+                conditions=tuple(Condition(*msgspec.structs.astuple(each)) for each in self.told.conditions),
+                looked_at=NOW if self.looks else None,
                 last_applied_revision=REVISION,
                 last_attempted_revision=REVISION,
                 epoch=self.epoch(),
@@ -95,6 +105,9 @@ class Site:
             interventions=self.store.interventions,
             operations=lambda: self.operations,
             alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
+            following=Following(
+                "main", self.store.following, lambda: self.told, self.look, lambda: None, self.webhook_secret
+            ),
             alias_key="k" * 43,
             access=lambda: self.access,
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
@@ -107,6 +120,10 @@ class Site:
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
         return self.logs[job, attempt, group, index][offset : offset + limit]
+
+    def look(self) -> Instant:
+        self.looks += 1
+        return NOW
 
     def wake(self) -> None:
         self.woken += 1

@@ -84,6 +84,8 @@ def test_every_route_refuses(http: httpx2.Client, headers: dict[str, str], statu
 
 def test_every_route_lets_the_owner_in(http: httpx2.Client, server: ApiServer) -> None:
     for method, path in routes_of(http):
+        if RULES.get(f"{method} {path}") == "signed":
+            continue  # whoever asks; tests/api/test_webhooks.py
         # Not read: /v1/watch has no end.
         with http.stream(method, path, headers=RIGHT | {"Origin": server.url}) as response:
             assert response.status_code not in (401, 403, 500), f"{method} {path}"

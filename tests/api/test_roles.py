@@ -9,21 +9,24 @@ import msgspec
 import pytest
 
 from reconciler.alerts.policy import AlertPolicy, Webhook
+from reconciler.api.policy_payloads import ApprovalAsked
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError
+from reconciler.gitsource.status import Condition, PolicyStatus
 from reconciler.jobs.record import JobOutcome
 from reconciler.operations import Operations
 from reconciler.store.protocols import Event
 from solver.world.document import encode
 from solver.world.workload import JobArray, JobName, TaskPlacement
-from tests.api.conftest import NOW, TOKEN, Site, spec
+from tests.api.conftest import NOW, REVISION, TOKEN, Site, spec
 from tests.api.people import client_of, serving
 from tests.contracts.simulated_worlds import NODES
 
 JOB = JobName("job")
 GROUP = "sweep"
 SECRET = "s3cret"
+HELD = "b" * 40
 EVERYBODY = {"nobody", "planner", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
 WITH_A_ROLE = EVERYBODY - {"nobody", "planner"}
 SEE = WITH_A_ROLE - {"stranger"}
@@ -63,9 +66,15 @@ TABLE = {
     "GET /v1/rounds": WITH_A_ROLE,
     "GET /v1/rounds/{number}": WITH_A_ROLE,
     "GET /v1/snapshot": WITH_A_ROLE,
+    "GET /v1/history": WITH_A_ROLE,
     "GET /v1/snapshot/aliased": EVERYBODY - {"nobody"},
     "GET /v1/status": WITH_A_ROLE,
     "GET /v1/policy": WITH_A_ROLE,
+    "POST /v1/policy/approve": {"admin", "alice"},
+    "GET /v1/policy/approvals": WITH_A_ROLE,
+    "PUT /v1/policy/suspension": {"admin", "alice"},
+    "DELETE /v1/policy/suspension": {"admin", "alice"},
+    "POST /v1/policy/reconcile": {"operator", "admin", "alice"},
     "GET /v1/watch": WITH_A_ROLE,
     "GET /v1/alerts": WITH_A_ROLE,
     "POST /v1/alerts/{policy}/test": {"operator", "admin", "alice"},
@@ -75,6 +84,9 @@ TABLE = {
     "GET /healthz": EVERYBODY,
 }
 """Who may use each route, for a job that `mine` submitted to the queue `team`."""
+
+SIGNED = {route for route, rule in RULES.items() if rule == "signed"}
+"""Nobody is asked who they are; tests/api/test_webhooks.py says what is asked."""
 
 SOCKETS = {"WEBSOCKET /v1/jobs/{name}/attach"}
 """Not in the OpenAPI document, which knows requests alone; tests/api/test_attach.py says who may use it."""
@@ -89,6 +101,8 @@ def array(name: str) -> bytes:
 @pytest.fixture
 def roles(site: Site) -> Iterator[ApiServer]:
     """A job of `mine` that runs and has written something, a round that knows of it, and a webhook whose file is not there."""
+    told = Condition("Stalled", True, "HistoryRewritten", "history was rewritten")
+    site.told = PolicyStatus((told,), REVISION, HELD, acceptable=True)
     site.operations = Operations(alerts=(AlertPolicy("ops", (Webhook("chat", url_file="none"),)),))
     with serving(site) as server:
         with client_of(server, "mine") as mine:
@@ -104,7 +118,7 @@ def roles(site: Site) -> Iterator[ApiServer]:
 def test_every_route_has_a_rule_and_stands_in_the_table(roles: ApiServer) -> None:
     document = httpx2.get(f"{roles.url}/v1/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
     routes = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    assert routes | SOCKETS == set(RULES) == set(TABLE) | SOCKETS
+    assert routes | SOCKETS == set(RULES) == set(TABLE) | SOCKETS | SIGNED
 
 
 @pytest.mark.parametrize("who", sorted(EVERYBODY))
@@ -114,7 +128,13 @@ def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
     for route in TABLE:
         method, path = route.split()
         job = {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": f"by-{who}"}, "spec": spec()}
-        bodies = {"/v1/jobs": encode(job), "/v1/jobs:test": encode(job), "/v1/groups": array(f"all-by-{who}")}
+        approving = encode(ApprovalAsked(HELD, "on purpose"))
+        bodies = {
+            "/v1/policy/approve": approving,
+            "/v1/jobs": encode(job),
+            "/v1/jobs:test": encode(job),
+            "/v1/groups": array(f"all-by-{who}"),
+        }
         with httpx2.stream(
             method,
             roles.url + path.format(name=JOB, group=GROUP, number=1, policy="ops", queue="team", node=NODES[0].name),
@@ -138,7 +158,7 @@ def test_secrets_of_a_job_are_read_by_its_team_alone(roles: ApiServer, site: Sit
     told = set()
     for path in ("", f"/{JOB}", f"/{JOB}/events", f"/{JOB}/why", f"/{JOB}/logs"):
         told |= {path} if SECRET in get(roles, f"/v1/jobs{path}", token).text else set()
-    for path in ("/v1/snapshot", "/v1/rounds/1", "/v1/nodes", "/metrics", "/v1/policy", "/v1/queues"):
+    for path in ("/v1/snapshot", "/v1/history", "/v1/rounds/1", "/v1/nodes", "/metrics", "/v1/policy", "/v1/queues"):
         told |= {path} if SECRET in get(roles, path, token).text else set()
     readable = {"", f"/{JOB}", f"/{JOB}/events", f"/{JOB}/why", f"/{JOB}/logs", "/v1/rounds/1"}
     assert told == (readable if who in READ else set())
@@ -195,6 +215,6 @@ def test_a_job_that_is_not_there_is_said_to_be_missing(roles: ApiServer) -> None
 
 
 def test_without_a_rule_nobody_gets_in(roles: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.api.authority.RULES", {})
+    monkeypatch.setattr("reconciler.api.rules.RULES", {})
     with Client(roles.url, TOKEN) as alice, pytest.raises(NotAuthorisedError, match="Nobody may use this route"):
         alice.queues()

@@ -15,6 +15,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from reconciler.backend import Epoch
 from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.following import FollowingDecisions
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import Claim, History, Ledger
@@ -57,6 +58,10 @@ class Stores(Protocol):
         """How far webhooks are."""
 
     @property
+    def following(self) -> FollowingDecisions:
+        """What people decided about following Git."""
+
+    @property
     def interventions(self) -> Interventions:
         """What people did by hand."""
 
@@ -90,6 +95,10 @@ class SqlStores:
     @property
     def alerts(self) -> AlertDeliveries:
         return self._store.alerts
+
+    @property
+    def following(self) -> FollowingDecisions:
+        return self._store.following
 
     @property
     def interventions(self) -> Interventions:

@@ -73,6 +73,33 @@ def test_problems_are_found_in_their_place(spec: str, problems: list[tuple[str, 
     assert codes(FILES | {"policies/x.yaml": access(spec)}) == problems
 
 
+ADA = "{name: ada, ssh: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEnBPAwHzbx6gXwJ4OKQPOuaMnHpuiIzP/cuJMBZ1R6D ada@laptop}"
+SHORT = "{name: bob, ssh: ssh-ed25519 AAAA}"
+
+
+@pytest.mark.parametrize(
+    ("commits", "problems"),
+    [
+        (f"{{signatures: required, signers: [{ADA}], forgeKeys: []}}", []),
+        ("{signatures: required}", [("x.yaml:4:30", "no-signers")]),
+        (f"{{signatures: required, forgeKeys: [{ADA}]}}", [("x.yaml:4:30", "no-signers")]),
+        ("{signatures: always}", [("x.yaml:4:30", "unknown-value")]),
+        (f"{{signers: [{ADA}], forgeKeys: [{ADA}]}}", [("x.yaml:4:159", "duplicate-signer")]),
+        ("{signers: [{name: ada}]}", [("x.yaml:4:28", "one-key")]),
+        ("{signers: [{name: ada, ssh: a, openpgp: b}]}", [("x.yaml:4:28", "one-key")]),
+        (f"{{signers: [{SHORT}]}}", [("x.yaml:4:45", "unfit-key")]),
+        ("{signers: [{name: a, ssh: 'ssh-dss AAAA'}]}", [("x.yaml:4:43", "unfit-key")]),
+        ("{signers: [{name: a, ssh: 'ssh-ed25519 !!'}]}", [("x.yaml:4:43", "unfit-key")]),
+        ('{signers: [{name: a, ssh: "ssh-ed25519 AAAA\\neve ssh-ed25519 AAAA"}]}', [("x.yaml:4:43", "unfit-key")]),
+        ("{signers: [{name: a, ssh: '-----BEGIN OPENSSH PRIVATE KEY-----'}]}", [("x.yaml:4:43", "unfit-key")]),
+        ("{signers: [{name: a, openpgp: '-----BEGIN PGP PRIVATE KEY BLOCK-----'}]}", [("x.yaml:4:47", "unfit-key")]),
+        ("{signers: [{name: a, openpgp: AAAA}]}", [("x.yaml:4:47", "unfit-key")]),
+    ],
+)
+def test_keys_that_are_none_are_found_before_the_merge(commits: str, problems: list[tuple[str, str]]) -> None:
+    assert codes(FILES | {"policies/x.yaml": access(f"{{commits: {commits}}}")}) == problems
+
+
 def test_a_repository_has_one() -> None:
     files = {f"policies/{name}.yaml": access("{}", name) for name in ("one", "two")}
     assert codes(FILES | files) == [("two.yaml:2:7", "second-access-policy")]

@@ -12,6 +12,8 @@ from msgspec import inspect
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
+from reconciler.backtest.figures import Simulation
+from reconciler.backtest.recorded import HistoryHead, RecordedJob
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
@@ -194,10 +196,16 @@ def test_a_specs_type_and_schema_agree(kind: str) -> None:
     assert list(differences(inspect.type_info(SPECS[kind]), spec, f"{kind.lower()}.json", kind, internal)) == []
 
 
-@pytest.mark.parametrize("kind", [Snapshot, Plan, PolicyTestReport, Review])
+@pytest.mark.parametrize("kind", [Snapshot, Plan, PolicyTestReport, Review, Simulation])
 def test_a_whole_documents_type_and_schema_agree(kind: type) -> None:
     name = kind.__name__
     assert list(differences(inspect.type_info(kind), schema_of(name), f"{name.lower()}.json", name, frozenset())) == []
+
+
+def test_the_lines_of_a_history_agree_with_their_schema() -> None:
+    head, job = schema_of("History"), schema_of("History")["$defs"]["recordedJob"]
+    found = differences(inspect.type_info(HistoryHead), head, "history.json", "History", frozenset())
+    assert [*found, *differences(inspect.type_info(RecordedJob), job, "history.json", "job", frozenset())] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,8 @@ import pytest
 
 from reconciler.control import NoPolicyError
 from reconciler.gitsource.mirror import APPLIED, Mirror
-from reconciler.gitsource.standing import PolicyStatus, StandingPolicy
+from reconciler.gitsource.standing import StandingPolicy
+from reconciler.gitsource.status import PolicyStatus
 from tests.gitsource.origin import INVALID, QUEUE, Origin
 
 
@@ -152,9 +153,34 @@ def test_a_deleted_branch_stops_nothing(origin: Origin, standing: StandingPolicy
 
     status = standing.reconcile()
 
-    assert true_condition(status) == ("Reconciling", "FetchFailed")
-    assert "can't fetch main" in status.condition("Ready").message
+    assert true_condition(status) == ("Stalled", "BranchMissing")
+    assert "has no branch main" in status.condition("Ready").message
     assert weight(standing) == 1
+
+
+def test_a_repository_without_its_past_is_not_followed(
+    origin: Origin, standing: StandingPolicy, tmp_path: Path
+) -> None:
+    good = standing.reconcile().last_applied_revision
+    for changed in (2, 3):
+        origin.commit({"policies/team.yaml": QUEUE % changed})
+    shallow = tmp_path / "shallow"
+    origin.git("clone", "--quiet", "--depth=1", origin.folder.as_uri(), str(shallow))
+    followed = StandingPolicy(Mirror(tmp_path / "mirror", str(shallow)), "main")
+
+    status = followed.reconcile()
+
+    assert true_condition(status) == ("Stalled", "SourceUnusable")
+    assert (status.last_applied_revision, weight(followed)) == (good, 1)
+
+
+def test_moving_back_is_a_rewrite(origin: Origin, standing: StandingPolicy) -> None:
+    origin.commit({"policies/team.yaml": QUEUE % 2})
+    standing.reconcile()
+    origin.git("reset", "--quiet", "--hard", "HEAD~1")
+
+    assert true_condition(standing.reconcile()) == ("Stalled", "HistoryRewritten")
+    assert weight(standing) == 2
 
 
 def test_locks_of_a_killed_git_are_cleared(origin: Origin, standing: StandingPolicy, tmp_path: Path) -> None:
@@ -187,7 +213,7 @@ def test_a_damaged_mirror_is_a_condition_and_not_a_crash(
 def test_of_several_clusters_one_is_followed(origin: Origin, tmp_path: Path) -> None:
     """Who is started for none keeps what was in force; documents of another cluster change nothing."""
     anonymous, eu = (
-        StandingPolicy(Mirror(tmp_path / f"mirror-{cluster}", str(origin.folder)), "main", cluster)
+        StandingPolicy(Mirror(tmp_path / f"mirror-{cluster}", str(origin.folder)), "main", cluster=cluster)
         for cluster in (None, "eu")
     )
     anonymous.reconcile()

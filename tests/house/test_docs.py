@@ -25,7 +25,7 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.house.tracked import ROOT, objections, tracked
 
-WITHOUT_JSON = {"attach", "codeowners", "init", "logs", "run", "snapshot", "token"}
+WITHOUT_JSON = {"attach", "codeowners", "history", "init", "logs", "run", "snapshot", "token"}
 """They write files, show a task's own bytes, run until they are stopped, or have subcommands: none has a result."""
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -83,7 +83,8 @@ def test_every_kind_of_document_is_described() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["checkpoints.md", "interactive.md", "jobs.md", "notifications.md", "pipelines.md", "policy.md"]
+    "page",
+    ["checkpoints.md", "following.md", "interactive.md", "jobs.md", "notifications.md", "pipelines.md", "policy.md"],
 )
 def test_the_documents_on_a_page_are_valid(page: str) -> None:
     examples = YAML.findall(doc(page))

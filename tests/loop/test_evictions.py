@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.alerts.alert import alert_of
+from reconciler.backtest.recorded import recorded
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from solver.world.cluster import GpuType
@@ -62,6 +63,25 @@ def test_its_event_says_which_attempt_leaves_for_whom_and_is_told(contended: Sit
     alert = alert_of(asked, site.store.jobs.job)
     assert alert is not None
     assert (alert.kind, alert.job, alert.queue, alert.beneficiary) == ("evicted", "second", "borrower", "owner")
+
+
+def test_the_history_has_the_attempt_that_was_evicted_and_the_one_that_runs(contended: Site) -> None:
+    site = contended
+    site.submit("owner", ("sleep", "5s"), gpus=4, queue="lender")
+    site.one_pass()
+    site.one_pass(after_s=60)
+    site.rest()
+    site.one_pass(after_s=120)  # The owner has ended, and the back-off of who was evicted is over.
+    site.rest()
+    found = {}
+    for name in ("second", "owner"):
+        record = site.store.jobs.job(JobName(name))
+        found[name] = recorded(record, record.spec, site.store.history.events(name))
+    (first, second), (only,) = found["second"].attempts, found["owner"].attempts
+    assert (first.stopped_for, second.ended_at, only.stopped_for) == ("evict", None, None)
+    assert first.ended_at is not None
+    assert first.started_at < first.ended_at <= only.started_at <= second.started_at
+    assert (found["owner"].ended_as, only.ended_at) == ("succeeded", found["owner"].ended_at)
 
 
 def test_nobody_else_is_asked_to_leave_meanwhile(contended: Site) -> None:

@@ -12,10 +12,13 @@ from structlog.testing import capture_logs
 
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
+from reconciler.api.following import Following
+from reconciler.api.payloads import SUSPENDED
 from reconciler.api.problems import NotReadyError
 from reconciler.backends.local.terms import Terms
 from reconciler.control import NoPolicyError
 from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.record import Suspension
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
 from reconciler.runner import LoopStatus, Runner
@@ -89,7 +92,10 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         runner = Runner(site.only_plane)
         standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
         desk = AlertDesk(site.store.alerts, Sender(tmp_path, site.clock))
-        services = services_of(site.only_plane, standing, runner, Metrics(), desk, "k" * 43, Terms().unstartable)
+        following = Following("main", site.store.following, standing.status, lambda: Instant(1), lambda: None)
+        services = services_of(
+            site.only_plane, standing, runner, Metrics(), desk, following, "k" * 43, Terms().unstartable
+        )
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()
@@ -101,6 +107,10 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         assert {each.type: each.status for each in status.conditions} == {
             "Ready": False, "Reconciling": True, "Stalled": False, "Leading": False
         }  # fmt: skip
+        begun = Suspension(author="ada", why="moving", at=site.clock.now())
+        site.store.following.suspend(begun)
+        (suspended,) = (each for each in services.status().conditions if each.type == SUSPENDED)
+        assert (suspended.status, suspended.message) == (True, str(begun))
 
 
 def test_the_loop_is_reported_when_its_condition_changes() -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from solver import onward as played
 from solver.onward import Onward, grid_of, onward
@@ -21,6 +22,7 @@ from solver.world.inflight import DurationQuantile, InFlight, Intent
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node, policies, quota_of, snapshots
 
 HOUR = 3_600_000
@@ -138,11 +140,15 @@ def test_the_grid_reaches_the_horizon_and_no_step_is_longer_than_an_eighth_of_wh
 
 @pytest.mark.parametrize("jobs_small", [32, 0])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(snapshots(elastic=True, held_one_in=1), policies())
+@given(snapshots(elastic=True, held_one_in=1), policies(), st.booleans())
 def test_every_round_to_come_is_lawful(
-    monkeypatch: pytest.MonkeyPatch, jobs_small: int, snapshot: Snapshot, policy: Policy
+    monkeypatch: pytest.MonkeyPatch, jobs_small: int, snapshot: Snapshot, policy: Policy, asked: bool
 ) -> None:
-    """The checker has nothing to say against any round that is held, and nobody starts before the snapshot."""
+    """The checker has nothing to say against any round that is held, and nobody starts before the snapshot.
+
+    `asked`: what the round before has asked for is still in flight.
+    """
+    snapshot = applied(snapshot, solve(snapshot, policy, None)) if asked else snapshot
     held: list[Instant] = []
 
     def checked(world: Snapshot, under: Policy, optimiser: None) -> Plan:

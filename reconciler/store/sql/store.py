@@ -8,6 +8,7 @@ from pathlib import Path
 from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
+from reconciler.store.sql.following import SqlFollowing
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
@@ -25,6 +26,7 @@ class SqlStore:
     checkpoints: SqlCheckpoints
     interventions: SqlInterventions
     alerts: SqlAlerts
+    following: SqlFollowing
 
     def close(self) -> None:
         """Close every connection."""
@@ -42,4 +44,5 @@ def open_store(where: Path | str) -> SqlStore:
         SqlCheckpoints(database),
         SqlInterventions(database),
         SqlAlerts(database),
+        SqlFollowing(database),
     )

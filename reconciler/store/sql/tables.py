@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
@@ -199,6 +199,33 @@ interventions = Table(
     Column("until", BigInteger, nullable=False),
     Column("ended_at", BigInteger, index=True),  # absent while it is in force
     Column("ended_as", String, nullable=False),  # why it is over; empty while it is not
+    Column("ended_by", String, nullable=False),
+)
+
+# Revisions that a person accepted although a requirement held them. A row stays when it is used: it is the record.
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("commit", String, nullable=False, index=True),
+    Column("reason", String, nullable=False),  # the requirement's
+    Column("in_place_of", String, nullable=False),
+    Column("author", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),  # absent until the commit is in force
+)
+
+# When Git was not followed because a person said so.
+suspensions = Table(
+    "suspensions",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("author", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger),  # absent: until somebody resumes
+    Column("ended_at", BigInteger, index=True),  # absent while nobody has ended it, also when its time is over
     Column("ended_by", String, nullable=False),
 )
 

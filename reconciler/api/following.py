@@ -1,0 +1,26 @@
+"""What the API needs of whoever follows Git, handed in as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reconciler.gitsource.status import PolicyStatus
+from reconciler.store.following import FollowingDecisions
+from solver.world.quantities import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Functions that any thread may call.
+
+    `look` has Git looked at soon, and returns when it was asked. `looked_at` is when the last look that is over began; None:
+    none is yet. `webhook_secret` b"": no webhooks are heard.
+    """
+
+    branch: str
+    decisions: FollowingDecisions
+    status: Callable[[], PolicyStatus]
+    look: Callable[[], Instant]
+    looked_at: Callable[[], Instant | None]
+    webhook_secret: bytes = b""

@@ -1,0 +1,46 @@
+"""What is said over HTTP about following Git."""
+
+from __future__ import annotations
+
+from reconciler.api.payloads import Payload
+from reconciler.gitsource.record import Approval, Suspension
+from solver.world.document import Document
+from solver.world.quantities import Instant
+
+
+class ApprovalAsked(Document, frozen=True):
+    """A person accepts a revision that is held: which (at least its first 7 digits), and why."""
+
+    revision: str
+    reason: str
+
+
+class ApprovalList(Payload, frozen=True, kw_only=True):
+    """Which revisions people accepted although a requirement held them, newest first."""
+
+    items: tuple[Approval, ...]
+
+
+class SuspensionAsked(Document, frozen=True):
+    """Why Git is not to be followed, and until when: a span from now, a time, or "" for until somebody resumes."""
+
+    reason: str
+    until: str = ""
+
+
+class SuspensionList(Payload, frozen=True, kw_only=True):
+    """The suspension that was begun or ended; none where none was in force."""
+
+    items: tuple[Suspension, ...]
+
+
+class LookAsked(Payload, frozen=True, kw_only=True):
+    """Git is being looked at. `at`: once the `lookedAt` of a status is not before it, that status has the outcome."""
+
+    at: Instant
+
+
+class WebhookHeard(Payload, frozen=True, kw_only=True):
+    """What came of a delivery. `woken`: Git is being looked at; otherwise it was about something else."""
+
+    woken: bool

@@ -1,0 +1,93 @@
+"""What forges tell of pushes. A delivery proves itself by the shared secret, and does nothing but have Git looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Annotated, Final
+from urllib.parse import parse_qs
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+
+from reconciler.api.answers import Responses, answer, refuses
+from reconciler.api.following import Following
+from reconciler.api.job_routes import bounded_body
+from reconciler.api.policy_payloads import WebhookHeard
+from reconciler.api.problems import RefusedError
+from reconciler.api.services import Services
+
+Body = Annotated[bytes, Depends(bounded_body)]
+
+_HEARD: Final[Responses] = {
+    202: {
+        "description": "The delivery is genuine.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/WebhookHeard"}}},
+    },
+    **refuses(404, 413),
+}
+_OPEN: Final[dict[str, object]] = {"security": []}
+"""For OpenAPI: no bearer token is asked for."""
+
+
+class _Push(msgspec.Struct):
+    """The one thing that is read of a delivery."""
+
+    ref: str = ""
+
+
+class WebhookRoutes:
+    """The endpoints; `router` has them all. The guard lets everybody through to them."""
+
+    def __init__(self, services: Services) -> None:
+        self._following: Following = services.following
+        self.router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+        for path, heard in (("/github", self.github), ("/gitea", self.gitea), ("/gitlab", self.gitlab)):
+            self.router.add_api_route(
+                path, heard, methods=["POST"], status_code=202, responses=_HEARD, openapi_extra=_OPEN
+            )
+
+    def github(self, request: Request, body: Body) -> Response:
+        """A delivery of GitHub, signed with HMAC-SHA256 in X-Hub-Signature-256."""
+        given = request.headers.get("x-hub-signature-256", "").removeprefix("sha256=")
+        self._require(given, self._signature(body))
+        return self._heard(request.headers.get("x-github-event") == "push", request, body)
+
+    def gitea(self, request: Request, body: Body) -> Response:
+        """A delivery of Gitea or Forgejo, signed with HMAC-SHA256 in X-Gitea-Signature."""
+        self._require(request.headers.get("x-gitea-signature", ""), self._signature(body))
+        return self._heard(request.headers.get("x-gitea-event") == "push", request, body)
+
+    def gitlab(self, request: Request, body: Body) -> Response:
+        """A delivery of GitLab, with the secret itself in X-Gitlab-Token."""
+        self._require(request.headers.get("x-gitlab-token", ""), self._following.webhook_secret)
+        return self._heard(request.headers.get("x-gitlab-event") == "Push Hook", request, body)
+
+    def _signature(self, body: bytes) -> bytes:
+        return hmac.new(self._following.webhook_secret, body, hashlib.sha256).hexdigest().encode()
+
+    def _require(self, given: str, wanted: bytes) -> None:
+        """Raises RefusedError."""
+        if not self._following.webhook_secret:
+            fix = "Start the server with --webhook-secret FILE."
+            raise RefusedError(404, "no-webhooks", "This server hears no webhooks.", fix)
+        # Header values are latin-1; anything else than what is wanted is as wrong as any other.
+        if not hmac.compare_digest(given.encode("latin-1", "replace"), wanted):
+            fix = "Give the forge the secret of the file that --webhook-secret names."
+            raise RefusedError(401, "not-authenticated", "The delivery is not signed with this server's secret.", fix)
+
+    def _heard(self, is_push: bool, request: Request, body: bytes) -> Response:
+        form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+        woken = is_push and _ref_of(body, form) == f"refs/heads/{self._following.branch}"
+        if woken:
+            self._following.look()
+        return answer(WebhookHeard(woken=woken), 202)
+
+
+def _ref_of(body: bytes, form: bool) -> str:
+    """What was pushed to; "" where that can't be read. The branch is fetched from where it always is, whatever a delivery says."""
+    try:
+        text = parse_qs(body.decode()).get("payload", [""])[0].encode() if form else body
+        return msgspec.json.decode(text, type=_Push).ref
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        return ""

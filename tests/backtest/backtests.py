@@ -1,0 +1,58 @@
+"""A lender and a borrower share a node; what becomes of their jobs can be worked out by hand.
+
+`lent` runs for 4 hours and starts at once. After an hour `owner` comes, for 2 hours, and gets the node back a cadence later;
+`lent` waits for it, and does all of its work again. `huge` wants more than there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from reconciler.backtest.compare import Backtest, Candidate
+from reconciler.backtest.figures import PolicyFigures, Simulation
+from solver.rules.policy import Policy, Queue, policy_of
+from solver.traced import Round, TraceJob
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import QueueName
+from tests.solver.worlds import job, node, quota_of
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+END = Instant(20 * HOUR)
+
+LENT = policy_of(
+    (
+        Queue(QueueName("lender"), quota=(quota_of("H100", 8),)),
+        Queue(QueueName("borrower"), quota=(quota_of("H100", 0),)),
+    )
+)
+SHARED = policy_of((Queue(QueueName("lender")), Queue(QueueName("borrower"))))
+"""Each has half of the node, so nobody is evicted."""
+
+
+def traced(name: str, queue: str, submitted: int, hours: int, gpus: int = 8) -> TraceJob:
+    asked = msgspec.structs.replace(job(name, queue, 1, gpus), submitted_at=Instant(submitted))
+    limited = msgspec.structs.replace(asked.spec, time_limit=Duration(hours * HOUR))
+    return TraceJob(msgspec.structs.replace(asked, spec=limited), Duration(hours * HOUR))
+
+
+JOBS = (
+    traced("lent", "borrower", 0, 4),
+    traced("owner", "lender", HOUR, 2),
+    traced("huge", "lender", 2 * HOUR, 1, gpus=16),
+)
+
+
+def silently(_: str, rounds: Iterator[Round]) -> Iterator[Round]:
+    return rounds
+
+
+def figures(policy: Policy, jobs: tuple[TraceJob, ...] = JOBS) -> PolicyFigures:
+    backtest = Backtest(jobs, Instant(0), END, Duration(MINUTE), None)
+    return backtest.under(Candidate("policy", policy, (node("n", 8),)), silently)
+
+
+def simulation(*policies: PolicyFigures) -> Simulation:
+    return Simulation("tiny", Instant(0), END, Duration(MINUTE), (), policies)
