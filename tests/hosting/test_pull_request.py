@@ -20,6 +20,7 @@ from solver.world.quantities import Cpu, Memory
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e.control_plane import ControlPlane, until
+from tests.gitsource.signing import SshKey
 from tests.hosting.git_over_https import Host
 from tests.hosting.github_api import GitHub, Served
 from tests.hosting.runner import Ran, Runner, Trigger, workflow
@@ -27,24 +28,36 @@ from tests.hosting.runner import Ran, Runner, Trigger, workflow
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.skipif(
-        not all(map(shutil.which, ("bash", "curl", "jq", "unzip", "openssl"))), reason="it needs these programs"
+        not all(map(shutil.which, ("bash", "curl", "jq", "unzip", "openssl", "ssh-keygen"))),
+        reason="it needs these programs",
     ),
 ]
 
 QUEUE, SETTINGS = "policies/queues/team-a.yaml", "policies/scheduling.yaml"
+ACCESS = """\
+apiVersion: quorate.dev/v1
+kind: AccessPolicy
+metadata: {name: access}
+spec:
+  commits:
+    signatures: required
+    signers: [{name: ada, ssh: "%s"}]
+    forgeKeys: [{name: forge, ssh: "%s"}]
+"""
 MERGE_REF = "refs/pull/1/merge"
 MARKER = "<!-- quorate:plan:v1 -->"
 
 
 class Person:
-    """Somebody with a clone."""
+    """Somebody with a clone, who signs commits."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, key: SshKey) -> None:
         self.folder = folder
+        self.key = key
         self.git("clone", "--quiet", url, str(folder), cwd=folder.parent)
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
-        identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+        identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", *self.key.signing())
         return subprocess.run(
             ["git", *identity, *arguments], cwd=cwd or self.folder, check=True, capture_output=True, text=True
         ).stdout.strip()
@@ -71,6 +84,7 @@ class Lab:
     ada: Person
     runner: Runner
     folder: Path
+    forge_key: SshKey
     runs: int = 0
 
     @property
@@ -85,10 +99,12 @@ class Lab:
         return made
 
     def merge_commit(self, head: str) -> str:
-        """What GitHub makes of a pull request to main."""
-        identity = ("-c", "user.name=host", "-c", "user.email=host@example.com")
+        """What GitHub makes of a pull request to main, signed with its own key."""
+        identity = ("-c", "user.name=host", "-c", "user.email=host@example.com", *self.forge_key.signing())
         tree = _git(self.bare, "merge-tree", "--write-tree", "main", head)
-        made = _git(self.bare, *identity, "commit-tree", tree, "-p", "main", "-p", head, "-m", "Merge pull request")
+        made = _git(
+            self.bare, *identity, "commit-tree", "-S", tree, "-p", "main", "-p", head, "-m", "Merge pull request"
+        )
         _git(self.bare, "update-ref", MERGE_REF, made)
         return made
 
@@ -140,7 +156,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """The policy of `quorate init`, in which team A may hold no more than its 8 GPUs, hosted and in force."""
+    """The policy of `quorate init`, hosted and in force; team A may hold no more than its 8 GPUs, and commits are signed."""
     host_folder, tools = tmp_path / "host", tmp_path / "tools"
     host_folder.mkdir()
     tools.mkdir()
@@ -150,7 +166,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     github = GitHub()
     with host, Served(github):
-        ada = Person(tmp_path / "ada", f"{host.url('ada')}/git/policy.git")
+        adas, forges = SshKey(tmp_path, "ada-key"), SshKey(tmp_path, "forge-key")
+        ada = Person(tmp_path / "ada", f"{host.url('ada')}/git/policy.git", adas)
         command = [
             sys.executable,
             "-m",
@@ -168,6 +185,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             (SETTINGS, "spec: {", "spec: {guardrails: {maxQuotaCutPercent: 50}, "),
         ):
             (ada.folder / file).write_text((ada.folder / file).read_text().replace(old, new))
+        (ada.folder / "policies/access.yaml").write_text(ACCESS % (adas.public, forges.public))
         ada.git("add", "--all")
         ada.git("commit", "--quiet", "--message", "First policy")
         ada.git("push", "--quiet", "origin", "HEAD:main")
@@ -177,7 +195,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         try:
             plane.until_ready()
             runner = Runner(github, f"{host.url('ci')}/git/policy.git", tools)
-            yield Lab(github, host, plane, ada, runner, tmp_path)
+            yield Lab(github, host, plane, ada, runner, tmp_path, forges)
         finally:
             plane.end()
 
