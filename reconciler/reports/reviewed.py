@@ -10,7 +10,7 @@ from reconciler.reports.job_sections import changed_sections, lost_sections, sum
 from reconciler.reports.outline import Given, Outline, Section, When, Words, sentences
 from reconciler.reports.paths import Paths
 from reconciler.reports.queue_sections import converging_sections, device_sections, document_sections, queue_sections
-from reconciler.review.found import Ahead, Review
+from reconciler.review.found import Ahead, Review, RevisionReviewed
 from solver.plan.reason import count
 
 _COMMIT_CHARACTERS = 12
@@ -39,7 +39,12 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
 def _headline(found: Review, sorted_jobs: Fates) -> Words:
     """Who is better or worse off, and nothing of what stays as it is."""
     said = list(_effects(found, sorted_jobs)) or ["no job fares differently"]
-    return Given(found.base.name), " → ", Given(found.head.name), ": ", "; ".join(said)
+    return Given(_named(found.base)), " → ", Given(_named(found.head)), ": ", "; ".join(said)
+
+
+def _named(side: RevisionReviewed) -> str:
+    """As it was asked for; CI asks for commits, which are told short."""
+    return side.commit[:_COMMIT_CHARACTERS] if side.name == side.commit else side.name
 
 
 def _effects(found: Review, jobs: Fates) -> Iterator[str]:
@@ -101,7 +106,13 @@ def _at(origin: str) -> Words:
 def _footer(found: Review, when: When) -> tuple[Words, ...]:
     return (
         *(
-            (Given(side.name), " (", Given(side.commit[:_COMMIT_CHARACTERS]), "): ", Given(proof_of(side.certificate)))
+            (
+                Given(_named(side)),
+                " (",
+                Given(side.commit[:_COMMIT_CHARACTERS]),
+                "): ",
+                Given(proof_of(side.certificate)),
+            )
             for side in (found.base, found.head)
         ),
         (

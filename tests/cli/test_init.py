@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from reconciler.gitsource.tree import read_revision
@@ -43,13 +45,45 @@ def test_every_document_points_editors_at_a_schema(quorate: Quorate, tmp_path: P
         assert schema.read_text() == (shipped("schemas") / schema.name).read_text()
 
 
-def test_the_workflow_runs_this_version(quorate: Quorate, tmp_path: Path) -> None:
-    quorate("init", str(tmp_path))
-    workflow = yaml.safe_load((tmp_path / ".github/workflows/quorate.yaml").read_text())
-    steps = [step.get("run", "") for step in workflow["jobs"]["validate"]["steps"]]
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        ((), [".github/workflows/quorate-comment.yaml", ".github/workflows/quorate.yaml"]),
+        (("--ci", "gitlab"), [".gitlab-ci.yml"]),
+        (("--ci", "none"), []),
+        (
+            ("--ci", "github", "--ci", "gitlab"),
+            [".github/workflows/quorate-comment.yaml", ".github/workflows/quorate.yaml", ".gitlab-ci.yml"],
+        ),
+    ],
+)
+def test_there_is_ci_for_the_hosts_that_are_asked_for(
+    quorate: Quorate, tmp_path: Path, options: tuple[str, ...], written: list[str]
+) -> None:
+    assert quorate("init", str(tmp_path), *options).exit_code == 0
+    of_hosts = [*tmp_path.glob(".git[hl]*/**/*.yaml"), *tmp_path.glob(".gitlab-ci.yml")]
+    assert sorted(file.relative_to(tmp_path).as_posix() for file in of_hosts) == written
+
+
+def test_whatever_installs_quorate_installs_this_version(quorate: Quorate, tmp_path: Path) -> None:
+    quorate("init", str(tmp_path), "--ci", "github", "--ci", "gitlab")
     version = quorate("--version").out.split()[-1]
-    assert f'pip install "quorate=={version}"' in steps
-    assert "quorate validate . -o github" in steps
+    named = {
+        file.relative_to(tmp_path).as_posix(): set(re.findall(r"quorate==([^\"]+)", file.read_text()))
+        for file in tmp_path.rglob("*.y*ml")
+    }
+    assert {file for file, versions in named.items() if versions == {version}} == {
+        ".github/workflows/quorate.yaml",
+        ".gitlab-ci.yml",
+        ".pre-commit-config.yaml",
+    }
+    assert "@VERSION@" not in "".join(file.read_text() for file in tmp_path.rglob("*.y*ml"))
+
+
+def test_no_ci_excludes_all_ci(quorate: Quorate, tmp_path: Path) -> None:
+    ran = quorate("init", str(tmp_path / "new"), "--ci", "none", "--ci", "github")
+    assert ran.exit_code == 64
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_with_something_in_it_is_left_alone(quorate: Quorate, tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def until(what: str, reached: Callable[[], object]) -> None:
 
 
 class ControlPlane:
-    """One state folder and one repository; `start` it as often as you like."""
+    """One state folder and one repository, by its path or URL; `start` it as often as you like."""
 
-    def __init__(self, repository: Path, state: Path) -> None:
+    def __init__(self, repository: Path | str, state: Path) -> None:
         self.folder = StateFolder(state)
         self._log = state.with_suffix(".log")
         self._command = [

@@ -12,7 +12,7 @@ from reconciler.reports.outline import Outline
 from reconciler.reports.paths import UNKNOWN
 from reconciler.reports.reviewed import outline_of
 from reconciler.reports.text import text
-from tests.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, unchanged
+from tests.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, side, unchanged
 from tests.reports.strangers import HOSTILE, strangers
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -33,6 +33,14 @@ def test_a_change_without_effect() -> None:
         "The change has no effect: same policy, same inventory.",
     ]
     assert "  sweep  product/ranking     8   in 6h" in said
+
+
+def test_commits_that_are_planned_by_their_own_names_are_told_short() -> None:
+    commit = "36a9f4c2d1b0" + "0" * 28
+    by_commit = msgspec.structs.replace(unchanged(), base=side(commit, commit))
+    said = text(outline_of(by_commit, PATHS, str)).splitlines()
+    assert said[0] == "36a9f4c2d1b0 → main: no job fares differently"
+    assert "36a9f4c2d1b0 (36a9f4c2d1b0): nothing to decide" in said
 
 
 def test_long_lists_are_folded_and_sums_are_of_all() -> None:
