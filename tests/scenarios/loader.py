@@ -295,6 +295,9 @@ def _job(
 
 
 def _policy(written: dict[str, Any]) -> Policy:
+    unknown = written.keys() - {"queues", "priorityClasses", "scheduling", "sharing", "mig", "reservations"}
+    if unknown:
+        raise ValueError(f"a scenario's policy has no {', '.join(sorted(unknown))}")
     return policy_of(
         tuple(from_builtins(queue, Queue) for queue in written["queues"]),
         tuple(from_builtins(known, PriorityClass) for known in written.get("priorityClasses", [])),
