@@ -1,0 +1,153 @@
+"""On which nodes the pods of a group may be, and how much of that a job can say by its GPU types.
+
+Hard: nodeSelector, required node affinity, taints, and that the node has resources which a round does not count. Soft wishes order
+the GPU types, where they are about those, and are remarked otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import msgspec
+
+from reconciler.backends.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
+from reconciler.backends.kubernetes.objects.nodes import SeenNode, used_by
+from reconciler.backends.kubernetes.objects.pods import PodTask
+from reconciler.backends.kubernetes.objects.requests import Requests, plus
+from reconciler.backends.kubernetes.objects.said import Refusal, Remark
+from reconciler.backends.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
+from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.world.cluster import GpuType, Node, NodeName, SpreadLevel
+from solver.world.shape import Shape
+
+Names = frozenset[NodeName]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The nodes as they are (`seen`), as the solver is told of them (`nodes`), and who is on them (`pods` by node).
+
+    `meant`: how many pods a term of a namespace means on each node; remembered, as everything here that is asked often.
+    """
+
+    seen: Mapping[NodeName, SeenNode]
+    nodes: Mapping[NodeName, Node]
+    pods: Mapping[NodeName, Sequence[Pod]]
+    _selected: dict[bytes, Names] = field(default_factory=dict)
+    meant: dict[tuple[str, bytes], Counter[NodeName]] = field(default_factory=dict)
+    _used: dict[NodeName, Requests] = field(default_factory=dict)
+    _levels: dict[str, SpreadLevel | None] = field(default_factory=dict)
+
+    def level(self, key: str) -> SpreadLevel | None:
+        """The level that a label of nodes stands for here; None: it stands for none."""
+        if key not in self._levels:
+            level = LEVEL_OF_KEY.get(key)
+            pairs = ((node.labels, _domain(self.nodes[name], level)) for name, node in self.seen.items())
+            self._levels[key] = level if level and is_level(key, pairs) else None
+        return self._levels[key]
+
+    def selected(self, pod: Pod) -> Names:
+        """The nodes that its selector and required affinity name. Remembered, since thousands of pods say the same."""
+        node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        written = msgspec.json.encode([pod.spec.node_selector, node_affinity])
+        if written not in self._selected:
+            self._selected[written] = frozenset(
+                name for name, node in self.seen.items() if may_be_on(pod.spec, node.wire)
+            )
+        return self._selected[written]
+
+    def tolerated(self, pod: Pod) -> Names:
+        """The nodes whose taints it tolerates."""
+        written = b"taints" + msgspec.json.encode(pod.spec.tolerations)
+        if written not in self._selected:
+            self._selected[written] = frozenset(
+                name for name, node in self.seen.items() if tolerates_all(pod.spec.tolerations, node.wire.spec.taints)
+            )
+        return self._selected[written]
+
+    def free(self, node: NodeName) -> Requests:
+        """What of everything that a node offers no pod has."""
+        if node not in self._used:
+            used: Requests = {}
+            for pod in self.pods.get(node, ()):
+                used = plus(used, used_by(pod))
+            self._used[node] = used
+        used = self._used[node]
+        return {name: there - used.get(name, Fraction(0)) for name, there in self.seen[node].offered.items()}
+
+
+def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, ...]]:
+    """The nodes that a pod may be on by itself; where there is none, what leaves none."""
+    steps = [
+        ("that nodeSelector and node affinity name", places.selected(task.pod)),
+        ("whose taints are tolerated", places.tolerated(task.pod)),
+    ]
+    if task.shape.gpus:
+        unshared = frozenset(name for name, node in places.seen.items() if node.replicas == 1)
+        steps.append(("whose GPUs are not shared", unshared))
+    if task.others:
+        steps.append((f"that have {_list(task.others)}", _offering(places, task)))
+    left, counts = frozenset(places.seen), []
+    for what, these in steps:
+        left &= these
+        counts.append(f"{len(left)} {what}")
+    if left:
+        return left, ()
+    message = f"of {len(places.seen)} nodes there are {', of these '.join(counts)}"
+    return left, (Refusal("no-node", message, "Loosen what the pods ask of their nodes, or label or add nodes."),)
+
+
+def as_types(
+    places: Places, nodes: Names, shape: Shape, liked: Mapping[GpuType, int]
+) -> tuple[tuple[GpuType, ...], Names | None]:
+    """The GPU types of some nodes, the liked ones first, and the nodes themselves where their types mean others too.
+
+    Where every node that could serve the shape is among them there is nothing to say, but for an order.
+    """
+    able = {name: node for name, node in places.nodes.items() if node.gpus or not shape.uses_gpus}
+    among = nodes & able.keys()
+    if not shape.uses_gpus:
+        return (), None if len(among) == len(able) else nodes
+    types = {able[name].gpu_type for name in among}
+    ordered = tuple(sorted(types, key=lambda gpu_type: (-liked.get(gpu_type, 0), gpu_type)))
+    of_types = {name for name, node in able.items() if node.gpu_type in types}
+    if len(among) == len(able) and not any(liked.get(gpu_type) for gpu_type in types):
+        return (), None
+    return ordered, None if among == of_types else nodes
+
+
+def liking(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
+    """How much a pod likes each GPU type: preferred node affinity, where all nodes of a type are liked alike."""
+    preferred = (
+        pod.spec.affinity.node_affinity.preferred if pod.spec.affinity and pod.spec.affinity.node_affinity else ()
+    )
+    if not preferred:
+        return {}, ()
+    weights: dict[GpuType, set[int]] = {}
+    for name, node in places.seen.items():
+        weight = sum(wish.weight for wish in preferred if meets(wish.preference, node.wire))
+        weights.setdefault(places.nodes[name].gpu_type, set()).add(weight)
+    if all(len(found) == 1 for found in weights.values()):
+        return {gpu_type: min(found) for gpu_type, found in weights.items()}, ()
+    return {}, (Remark("preferred-nodes", "preferred node affinity within a GPU type is not followed"),)
+
+
+def _offering(places: Places, task: PodTask) -> Names:
+    """The nodes that have so much of what a round doesn't count; where the pod is already, it has it."""
+    return frozenset(
+        name
+        for name in places.seen
+        if task.pod.spec.node_name == name
+        or all(places.free(name).get(resource, Fraction(0)) >= number for resource, number in task.others)
+    )
+
+
+def _list(others: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{number} {resource}" for resource, number in others)
+
+
+def _domain(node: Node, level: SpreadLevel | None) -> str:
+    return node.name if level is None or level == "node" else node.domain(level)

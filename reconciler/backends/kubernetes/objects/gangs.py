@@ -1,0 +1,167 @@
+"""Which pods are one gang, how many of them there have to be, and what holds the gang up before a round is asked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.controllers import Controller
+from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, membership_of, order_of
+from reconciler.backends.kubernetes.objects.podgroups import Group, Source
+from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority, task_of
+from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.backends.kubernetes.objects.wire import Pod
+
+OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
+"""Gangs whose size a PodGroup says."""
+
+Groups = Mapping[tuple[Source, str, str], Group]
+Controllers = Mapping[tuple[Source, str, str], Controller]
+
+
+class InRole(NamedTuple):
+    """A pod with its role."""
+
+    role: str
+    task: PodTask
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
+
+    `least`: how many have to be there, those that are done among them; None: nobody says.
+    """
+
+    key: GangKey
+    pods: tuple[InRole, ...]
+    done: int
+    least: int | None
+    group: Group | None = None
+    controller: Controller | None = None
+    disagrees: bool = False
+
+    @property
+    def tasks(self) -> tuple[PodTask, ...]:
+        """Its pods."""
+        return tuple(one.task for one in self.pods)
+
+    @property
+    def holds(self) -> bool:
+        """Some of its pods are on nodes."""
+        return any(task.pod.holds for task in self.tasks)
+
+    @property
+    def queue(self) -> str:
+        """Its queue: what pods say, else the PodGroup, else what made the pods."""
+        said = next((task.queue for task in self.tasks if task.queue), "")
+        return said or (self.group.queue if self.group else "") or (self.controller.queue if self.controller else "")
+
+    @property
+    def priority_class(self) -> str:
+        """Its priority class: what pods' labels say, else the PodGroup, else what made the pods, else the pods' own class."""
+        said = next((task.priority_class for task in self.tasks if task.priority_class), "")
+        objects = (self.group, self.controller)
+        said = said or next((known.priority_class for known in objects if known and known.priority_class), "")
+        return said or next((name for task in self.tasks if (name := task.pod.spec.priority_class_name)), "")
+
+    def missing(self) -> Missing | None:
+        """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
+        gates = sorted({gate.name for task in self.tasks for gate in task.pod.spec.scheduling_gates})
+        there = len(self.pods) + self.done
+        if self.least is not None and there < self.least:
+            return Missing(there, self.least)
+        if self.least is None and self.key.source in OF_A_GROUP:
+            return Missing(there, None, f"waiting for its PodGroup {self.key.name}, which is not there yet")
+        return Missing(there, None, f"held by scheduling gates: {', '.join(gates)}") if gates else None
+
+    def refusals(self) -> Iterator[Refusal]:
+        """What can't be kept whatever the nodes are."""
+        yield from dict.fromkeys(refusal for task in self.tasks for refusal in task.refusals)
+        yield from self.group.refusals if self.group else ()
+        if self.group and self.group.least is None and self.group.required:
+            message = "its PodGroup requires one domain for pods that are each of their own"
+            yield Refusal("topology-without-gang", message, "Give the PodGroup the gang policy, or drop its topology.")
+        if self.least is None and self.key.source not in OF_A_GROUP:
+            message = f"nothing says how many pods {self.key.source} {self.key.name} has"
+            yield Refusal("gang-size-unknown", message, f"Write the annotation {names.GANG_SIZE} on its pods.")
+        if self.disagrees:
+            yield Refusal("gang-size-differs", "its pods name different sizes of it", f"Write one {names.GANG_SIZE}.")
+        if self.controller and self.controller.in_turn:
+            message = f"{self.key.name} makes some of its pods only once others run, so they can't start together"
+            fix = f"Start them in any order, or write the annotations {names.GANG} and {names.GANG_SIZE} on each part."
+            yield Refusal("starts-in-turn", message, fix)
+        if not self.queue:
+            yield Refusal("no-queue", "names no queue", f"Write the label {names.QUEUE} or {names.KUEUE_QUEUE}.")
+        yield from self._differences()
+
+    def remarks(self) -> Iterator[Remark]:
+        """What is not followed whatever the nodes are."""
+        yield from self.group.remarks if self.group else ()
+        if any(
+            volume.persistent_volume_claim or volume.ephemeral
+            for task in self.tasks
+            for volume in task.pod.spec.volumes
+        ):
+            yield Remark(
+                "volumes",
+                "where its volumes can be mounted is not looked at: if not everywhere, say so by nodeAffinity",
+            )
+
+    def _differences(self) -> Iterator[Refusal]:
+        queues = {task.queue for task in self.tasks if task.queue}
+        if len(queues) > 1:
+            yield Refusal("several-queues", f"its pods name the queues {', '.join(sorted(queues))}", "Name one.")
+        classes = {label_priority(task.pod.metadata) or task.pod.spec.priority_class_name for task in self.tasks} - {""}
+        if len(classes) > 1 and not (self.group and self.group.priority_class):
+            message = f"its pods name the priority classes {', '.join(sorted(classes))}"
+            yield Refusal("several-classes", message, f"Name one, or write the label {names.PRIORITY_CLASS}.")
+
+
+def gathered(pods: Iterable[Pod], groups: Groups, controllers: Controllers) -> tuple[Gathered, ...]:
+    """Quorate's pods in gangs, sorted by name; each pod that lives is in exactly one."""
+    members: dict[GangKey, list[tuple[Membership, Pod]]] = defaultdict(list)
+    done: dict[GangKey, int] = defaultdict(int)
+    for pod in pods:
+        if pod.spec.scheduler_name != names.SCHEDULER:
+            continue
+        found = _settled(membership_of(pod), pod, groups, controllers)
+        if pod.status.phase == "Succeeded":
+            done[found.key] += 1
+        elif not pod.is_over and (pod.spec.node_name or not pod.metadata.deletion_timestamp):
+            members[found.key].append((found, pod))
+    return tuple(_gang(key, members[key], done[key], groups, controllers) for key in sorted(members))
+
+
+def _settled(found: Membership, pod: Pod, groups: Groups, controllers: Controllers) -> Membership:
+    """A pod whose group or controller asks for no gang is a gang of its own."""
+    key = found.key
+    at = (key.source, key.namespace, key.name)
+    if found.size is not None:
+        return found
+    is_basic = at in groups and groups[at].least is None
+    controller = controllers.get(at)
+    is_loose = controller.alone if controller else names.JOB_INDEX not in pod.metadata.labels
+    if is_basic or (key.source == "job" and is_loose):
+        return Membership(GangKey(key.namespace, "pod", pod.metadata.name), found.role, 1)
+    return found
+
+
+def _gang(
+    key: GangKey, members: Collection[tuple[Membership, Pod]], done: int, groups: Groups, controllers: Controllers
+) -> Gathered:
+    origin = {membership_of(pod).key for _, pod in members} if key.source == "pod" else {key}
+    at = next((one.source, one.namespace, one.name) for one in sorted(origin))
+    group, controller = groups.get(at), controllers.get(at)
+    sizes = {found.size for found, _ in members} - {None}
+    least = max((size for size in sizes if size), default=None)
+    if least is None and group is not None:
+        least = group.least
+    if least is None and controller is not None:
+        least = sum(fewest for _, _, fewest in controller.roles)
+    ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].metadata)))
+    in_roles = tuple(InRole(found.role, task_of(pod)) for found, pod in ordered)
+    return Gathered(key, in_roles, done, least, group, controller, disagrees=len(sizes) > 1)

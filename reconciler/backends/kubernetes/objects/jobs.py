@@ -1,0 +1,269 @@
+"""A gang as a job of a round: its task groups, what it asks of where they run, and where they run already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
+from reconciler.backends.kubernetes.objects.constraints import Names, Places, allowed_nodes, as_types, liking
+from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
+from reconciler.backends.kubernetes.objects.placed import Held, slot_of
+from reconciler.backends.kubernetes.objects.pods import PodTask
+from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.world.cluster import LEVELS, NodeName
+from solver.world.quantities import Instant
+from solver.world.shape import SharingMode
+from solver.world.workload import (
+    GroupTopology,
+    Job,
+    JobName,
+    JobSpec,
+    Phase,
+    QueueName,
+    Spread,
+    TaskGroup,
+    TaskPlacement,
+    TopologyRequest,
+)
+
+SHARING: dict[str, SharingMode] = {"mps": "mps", "time-slicing": "time-slicing"}
+
+
+class Member(NamedTuple):
+    """A pod, and which task of the job it is. `uid` and `resource_version`: what a binding has to name."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    group: str
+    task_index: int
+
+
+class Limit(NamedTuple):
+    """The only nodes that a task group may be on, where its GPU types do not say it: a job can't, as yet."""
+
+    group: str
+    nodes: Names
+
+
+class Gang(NamedTuple):
+    """A gang and what is to be said of it. `job` None: a round can't be asked about it, for what is `missing` or `refusals`.
+
+    One that holds nodes has its job whatever is said against it: it is there.
+    """
+
+    name: JobName
+    members: tuple[Member, ...]
+    bound: int
+    job: Job | None
+    missing: Missing | None = None
+    refusals: tuple[Refusal, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def is_askable(self) -> bool:
+        """A round can decide about it with what a job says: it is placed already, or may be on any node of its GPU types."""
+        return self.job is not None and (bool(self.job.placement) or not self.limits)
+
+
+class _Part(NamedTuple):
+    """Tasks that are alike: one task group."""
+
+    name: str
+    tasks: tuple[PodTask, ...]
+    role: str
+
+
+def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Pod]) -> Gang:
+    """Everything about one gang."""
+    parts = _parts(gang.pods)
+    members = tuple(
+        Member(*task.pod.key, task.pod.metadata.uid, task.pod.metadata.resource_version, part.name, index)
+        for part in parts
+        for index, task in enumerate(part.tasks)
+    )
+    bound, missing, refusals = sum(task.pod.holds for task in gang.tasks), gang.missing(), tuple(gang.refusals())
+    said = Gang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
+    if refusals or (missing and not bound):
+        return said
+    groups, apart, limits = _groups(gang, parts, places, repelling)
+    topology, against, notes = _topology(gang, apart, places)
+    refusals = tuple(dict.fromkeys((*against, *(one for found in apart for one in found.refusals))))
+    notes = (*said.remarks, *notes, *(one for found in apart for one in found.remarks), *_least_remark(gang, parts))
+    said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)), limits=limits)
+    if refusals and not bound:
+        return said
+    return said._replace(job=_job(gang, groups, topology, _placement(parts, places, held)))
+
+
+def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:
+    """Tasks by role, and within one by what they ask: unlike ones can't be in one group. Groups are named after roles."""
+    alike: dict[tuple[str, bytes], list[PodTask]] = {}
+    for one in pods:
+        alike.setdefault((one.role, _signature(one.task)), []).append(one.task)
+    parts: list[_Part] = []
+    for role, signature in sorted(alike):
+        number = sum(part.role == role for part in parts)
+        parts.append(_Part(f"{role}-{number + 1}" if number else role, tuple(alike[role, signature]), role))
+    return tuple(parts)
+
+
+def _signature(task: PodTask) -> bytes:
+    spec = task.pod.spec
+    wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
+    return msgspec.json.encode([task.shape, task.others, wishes], order="sorted")
+
+
+def _groups(
+    gang: Gathered, parts: Sequence[_Part], places: Places, repelling: Sequence[Pod]
+) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[Limit, ...]]:
+    groups: list[TaskGroup] = []
+    aparts: list[Apart] = []
+    limits: list[Limit] = []
+    everybody = [task.pod for task in gang.tasks]
+    least = max(1, (gang.least or 0) - gang.done)
+    for part in parts:
+        first = part.tasks[0]
+        nodes, refusals = allowed_nodes(places, first)
+        company = Company(places, everybody, [task.pod for task in part.tasks], least, repelling)
+        apart = company.apart(nodes, places.selected(first.pod))
+        liked, remarks = liking(places, first.pod)
+        types, limit = as_types(places, apart.nodes, first.shape, liked)
+        apart.refusals += refusals
+        apart.remarks += remarks
+        aparts.append(apart)
+        shape = msgspec.structs.replace(first.shape, gpu_types=types)
+        fewest = _fewest(gang, parts, part)
+        replicas = len(part.tasks)
+        groups.append(
+            TaskGroup(
+                name=part.name,
+                replicas=replicas,
+                shape=shape,
+                min_replicas=fewest if fewest < replicas else None,
+                topology=GroupTopology(spread=apart.spread),
+            )
+        )
+        limits += [Limit(part.name, limit)] if limit is not None else []
+    return tuple(groups), tuple(aparts), tuple(limits)
+
+
+def _fewest(gang: Gathered, parts: Sequence[_Part], part: _Part) -> int:
+    """How few tasks of a part do: what the PodGroup or the controller says of its role, or of the gang if this is all of it."""
+    replicas = len(part.tasks)
+    if len(parts) == 1:
+        return min(replicas, max(1, (gang.least or replicas) - gang.done))
+    said = {role.lower(): fewest for role, fewest in gang.group.least_of} if gang.group else {}
+    if gang.controller and not said:
+        said = {role.lower(): fewest for role, _, fewest in gang.controller.roles}
+    alone = sum(other.role == part.role for other in parts) == 1
+    return min(replicas, said[part.role]) if alone and part.role in said else replicas
+
+
+def _least_remark(gang: Gathered, parts: Sequence[_Part]) -> tuple[Remark, ...]:
+    fewest = sum(_fewest(gang, parts, part) for part in parts)
+    if gang.least is None or fewest <= gang.least - gang.done or gang.holds:
+        return ()
+    message = f"starts with {fewest} pods: that {gang.least} of any role would do can't be said here"
+    return (Remark("least-of-any-role", message),)
+
+
+def _topology(
+    gang: Gathered, apart: Sequence[Apart], places: Places
+) -> tuple[TopologyRequest, tuple[Refusal, ...], tuple[Remark, ...]]:
+    """What the gang asks of the whole of it; of several levels that are required the closest, which means the others."""
+    if len(gang.pods) == 1:
+        return TopologyRequest(), (), ()
+    required = {found.required for found in apart} - {None}
+    preferred = {level for found in apart for level in found.preferred}
+    refusals: list[Refusal] = []
+    remarks: list[Remark] = []
+    for key in _keys(gang, gang.group.required if gang.group else (), names.KUEUE_REQUIRED, names.KAI_REQUIRED):
+        level = as_level(places.level(key))
+        required |= {level} if level else set()
+        if level is None:
+            fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
+            refusals.append(Refusal("not-a-level", f"requires one domain of {key}, which is no level here", fix))
+    for key in _keys(gang, gang.group.preferred if gang.group else (), names.KUEUE_PREFERRED, names.KAI_PREFERRED):
+        level = as_level(places.level(key))
+        preferred |= {level} if level else set()
+        if level is None:
+            remarks.append(Remark("not-a-level", f"prefers one domain of {key}, which is no level here"))
+    spreads = {found.gang_spread for found in apart}
+    if len(spreads) > 1:
+        refusals.append(Refusal("part-of-gang", "its roles spread the gang differently", "Let them ask the same."))
+    request = TopologyRequest(
+        required=next((level for level in LEVELS if level in required), None),
+        preferred=tuple(level for level in LEVELS if level in preferred) or None,
+        spread=_only(spreads),
+        placement="spread" if any(found.spreads_out for found in apart) else None,
+    )
+    return request, tuple(refusals), tuple(remarks)
+
+
+def _keys(gang: Gathered, of_group: Iterable[str], *annotations: str) -> list[str]:
+    written = {names.label_or_annotation(task.pod.metadata, key) for task in gang.tasks for key in annotations}
+    return sorted({*of_group, *written} - {""})
+
+
+def _only(spreads: set[Spread | None]) -> Spread | None:
+    return next(iter(spreads)) if len(spreads) == 1 else None
+
+
+def _placement(parts: Sequence[_Part], places: Places, held: Held) -> tuple[TaskPlacement, ...]:
+    return tuple(
+        _placed(part.name, index, task, places, held)
+        for part in parts
+        for index, task in enumerate(part.tasks)
+        if task.pod.holds
+    )
+
+
+def _placed(group: str, index: int, task: PodTask, places: Places, held: Held) -> TaskPlacement:
+    node = NodeName(task.pod.spec.node_name)
+    devices = held.get(task.pod.key, ())
+    if task.shape.mig is not None and node in places.seen and devices:
+        return TaskPlacement(group, index, node, mig=slot_of(places.seen[node], devices[0]))
+    share = (task.share or task.shape.gpu_fraction) if task.shape.is_shared and devices else None
+    return TaskPlacement(group, index, node, devices, share, SHARING.get(task.sharing) if share else None)
+
+
+def _job(
+    gang: Gathered, groups: tuple[TaskGroup, ...], topology: TopologyRequest, placement: tuple[TaskPlacement, ...]
+) -> Job:
+    limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
+    phase, limit = _phase(gang.tasks), min(limits, default=None)
+    started = [task.pod.status.start_time for task in gang.tasks]
+    return Job(
+        name=gang.key.job,
+        submitted_at=min(task.created for task in gang.tasks),
+        spec=JobSpec(
+            queue=QueueName(gang.queue),
+            task_groups=groups,
+            priority_class=gang.priority_class,
+            topology=topology,
+            time_limit=limit,
+        ),
+        phase=phase,
+        attempt=max(task.attempt for task in gang.tasks),
+        started_at=max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None,
+        placement=placement,
+        time_limit=limit if placement else None,
+    )
+
+
+def _phase(tasks: Sequence[PodTask]) -> Phase:
+    """`running` once all run; `stopping` if all that are on nodes were told to go."""
+    there = [task.pod for task in tasks if task.pod.holds]
+    if not there:
+        return "pending"
+    if all(pod.metadata.deletion_timestamp for pod in there):
+        return "stopping"
+    return "running" if len(there) == len(tasks) and all(pod.status.phase == "Running" for pod in there) else "starting"

@@ -1,0 +1,37 @@
+"""What is said of a gang that can't be placed as it asks: why, and what would work."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Refusal(NamedTuple):
+    """A hard wish that can't be kept, so the gang is not placed. `code` is a stable slug; `fix` says what to write instead."""
+
+    code: str
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.fix}"
+
+
+class Remark(NamedTuple):
+    """A wish that is not followed, or only in part; the gang is placed all the same."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Missing(NamedTuple):
+    """A gang whose pods are not all there yet. `of` None: nobody can say yet how many there will be, for the `reason`."""
+
+    there: int
+    of: int | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return self.reason if self.of is None else f"waiting for {self.of - self.there} of {self.of} pods"

@@ -1,0 +1,278 @@
+"""Objects as the API server sends them: of each only the fields that matter here, whatever else there is being ignored.
+
+Written against the types of k8s.io/api 0.36 (core/v1). What the server leaves out when it is empty has a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Amount = str | int | float
+"""A quantity as it is written: the server sends strings, files may have numbers."""
+Amounts = dict[str, Amount]
+Labels = dict[str, str]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Frozen data with camelCase JSON names; unknown fields are ignored."""
+
+
+def read(sent: bytes | Mapping[str, Any], kind: type[T]) -> T:
+    """An object from JSON, or from what JSON became; raises msgspec.ValidationError, which says the place."""
+    return msgspec.json.decode(sent, type=kind) if isinstance(sent, bytes) else msgspec.convert(sent, type=kind)
+
+
+class Owner(Wire, frozen=True):
+    """Whose object this is. `controller`: who made it and will make it anew."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    controller: bool = False
+
+
+class Meta(Wire, frozen=True):
+    """What every object has. Times are RFC 3339 in UTC, as the server writes them."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Labels = {}
+    annotations: Labels = {}
+    owner_references: tuple[Owner, ...] = ()
+
+
+class Requirement(Wire, frozen=True):
+    """One requirement of a selector: In, NotIn, Exists, DoesNotExist; of node selectors Gt and Lt too."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Wire, frozen=True):
+    """Which pods; an empty one means all of them."""
+
+    match_labels: Labels = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class NodeSelectorTerm(Wire, frozen=True):
+    """Requirements of a node's labels and fields, all of which must hold; one without any holds nowhere."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(Wire, frozen=True):
+    """Terms one of which must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredNodes(Wire, frozen=True):
+    """Nodes that are liked, by weight."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(Wire, frozen=True):
+    """Where a pod must and would like to run, by what nodes are."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name=_REQUIRED)
+    preferred: tuple[PreferredNodes, ...] = msgspec.field(default=(), name=_PREFERRED)
+
+
+class PodTerm(Wire, frozen=True):
+    """Pods of some namespaces, and the label that says what counts as the same place."""
+
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedPodTerm(Wire, frozen=True):
+    """A wish, by weight."""
+
+    weight: int
+    pod_affinity_term: PodTerm
+
+
+class PodAffinity(Wire, frozen=True):
+    """Near which pods, or away from which, a pod must and would like to run."""
+
+    required: tuple[PodTerm, ...] = msgspec.field(default=(), name=_REQUIRED)
+    preferred: tuple[WeightedPodTerm, ...] = msgspec.field(default=(), name=_PREFERRED)
+
+
+class Affinity(Wire, frozen=True):
+    """All of a pod's affinities."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpread(Wire, frozen=True):
+    """How evenly the pods that a selector means are to lie in the domains of a label."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    min_domains: int | None = None
+    node_taints_policy: str = "Ignore"
+    node_affinity_policy: str = "Honor"
+
+
+class Toleration(Wire, frozen=True):
+    """A taint that a pod puts up with; without a key and with Exists, every one."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Resources(Wire, frozen=True):
+    """What is asked for, and the most that may be used."""
+
+    requests: Amounts = {}
+    limits: Amounts = {}
+
+
+class Port(Wire, frozen=True):
+    """A port; `host_port` 0: none of the node's own."""
+
+    host_port: int = 0
+
+
+class Container(Wire, frozen=True):
+    """One container. An init container that restarts Always is a sidecar."""
+
+    name: str
+    resources: Resources = Resources()
+    restart_policy: str = ""
+    ports: tuple[Port, ...] = ()
+
+
+class Volume(Wire, frozen=True):
+    """A volume; what claims of storage hold is not read, only that there is one."""
+
+    name: str
+    persistent_volume_claim: dict[str, Any] | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
+class Named(Wire, frozen=True):
+    """Something that has a name."""
+
+    name: str
+
+
+class SchedulingGroup(Wire, frozen=True):
+    """Which of Kubernetes' own PodGroups a pod is in."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(Wire, frozen=True):
+    """What a pod asks for."""
+
+    containers: tuple[Container, ...]
+    init_containers: tuple[Container, ...] = ()
+    overhead: Amounts = {}
+    resources: Resources | None = None
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority_class_name: str = ""
+    active_deadline_seconds: int | None = None
+    node_selector: Labels = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpread, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    scheduling_gates: tuple[Named, ...] = ()
+    resource_claims: tuple[Named, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+
+
+class PodStatus(Wire, frozen=True):
+    """How a pod stands."""
+
+    phase: str = "Pending"
+    start_time: str | None = None
+
+
+class Pod(Wire, frozen=True):
+    """A pod."""
+
+    metadata: Meta
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, and holds nothing any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def holds(self) -> bool:
+        """It holds what it asks for, on its node."""
+        return bool(self.spec.node_name) and not self.is_over
+
+
+class Taint(Wire, frozen=True):
+    """What keeps pods away that do not tolerate it."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class Condition(Wire, frozen=True):
+    """A condition of a node."""
+
+    type: str
+    status: str
+
+
+class NodeSpec(Wire, frozen=True):
+    """What was decided about a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Wire, frozen=True):
+    """What a node has (`capacity`), and what of it pods may have (`allocatable`)."""
+
+    capacity: Amounts = {}
+    allocatable: Amounts = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Wire, frozen=True):
+    """A node."""
+
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
