@@ -30,7 +30,7 @@ def amount(written: Amount) -> Fraction:
     if suffix in _BINARY:
         return Fraction(number) * (1 << _BINARY[suffix])
     power = int(exponent) if exponent else _DECIMAL[suffix or ""]
-    return Fraction(number) * 10**power if power >= 0 else Fraction(number) / 10**-power
+    return Fraction(number) * Fraction(f"1e{power}")
 
 
 def up(number: Fraction, unit: int = 1) -> int:

@@ -69,7 +69,7 @@ def cluster_of(
 def _nodes(
     found: dict[NodeName, SeenNode], of_node: dict[NodeName, list[Pod]], gangs: Iterable[Gathered]
 ) -> tuple[Held, dict[NodeName, Node]]:
-    """Who has which device, and the nodes without what is used by pods of no job: those of others, and of gangs that are refused."""
+    """Who has which device, and the nodes without what pods of no job use: those of others, and of gangs that are refused."""
     tasks: dict[NodeName, list[PodTask]] = defaultdict(list)
     for gang in gangs:
         if gang.holds and not any(gang.refusals()):

@@ -16,6 +16,7 @@ from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.world.cluster import LEVELS, NodeName
+from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.shape import SharingMode
 from solver.world.workload import (
@@ -118,7 +119,7 @@ def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:
 def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
     wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
-    return msgspec.json.encode([task.shape, task.others, wishes], order="sorted")
+    return encode([task.shape, task.others, wishes])
 
 
 def _groups(

@@ -1,7 +1,7 @@
 """PodGroup objects of four makers, read into one form.
 
-Kubernetes' own (scheduling.k8s.io, v1alpha2 in 1.36 and v1beta1 in 1.37: a group carries its policy itself, so its Workload need not
-be read), Volcano's (scheduling.volcano.sh/v1beta1), KAI's (scheduling.run.ai/v2alpha2), and coscheduling's
+Kubernetes' own (scheduling.k8s.io, v1alpha2 in 1.36 and v1beta1 in 1.37: a group carries its policy itself, so its Workload need
+not be read), Volcano's (scheduling.volcano.sh/v1beta1), KAI's (scheduling.run.ai/v2alpha2), and coscheduling's
 (scheduling.x-k8s.io/v1alpha1). What each calls a thing is known here and nowhere else.
 """
 
