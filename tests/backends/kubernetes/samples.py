@@ -37,7 +37,12 @@ def node(name: str, gpus: int = 8, **said: Any) -> Sent:
 
 def pod(name: str, gpus: int = 1, on: str = "", **said: Any) -> Sent:
     """A pod of the queue `q` with one container of 1 CPU and 1Gi. `spec`, `requests`, `labels`, `annotations` add to it."""
-    requests = {"cpu": "1", "memory": "1Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {}), **said.get("requests", {})}
+    requests = {
+        "cpu": "1",
+        "memory": "1Gi",
+        **({"nvidia.com/gpu": str(gpus)} if gpus else {}),
+        **said.get("requests", {}),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -55,7 +60,9 @@ def pod(name: str, gpus: int = 1, on: str = "", **said: Any) -> Sent:
         "spec": {
             "schedulerName": "quorate",
             "nodeName": on,
-            "containers": [{"name": "main", "image": "train:1", "resources": {"requests": requests, "limits": requests}}],
+            "containers": [
+                {"name": "main", "image": "train:1", "resources": {"requests": requests, "limits": requests}}
+            ],
             "restartPolicy": "Never",
             **said.get("spec", {}),
         },

@@ -35,7 +35,9 @@ def job_of(gang: Gang) -> Job:
     return gang.job
 
 
-def alone(spec: Sent, *, gpus: int = 1, nodes: list[Sent] | None = None, others: list[Sent] | None = None, **said: Any) -> Gang:
+def alone(
+    spec: Sent, *, gpus: int = 1, nodes: list[Sent] | None = None, others: list[Sent] | None = None, **said: Any
+) -> Gang:
     seen = cluster(nodes or NODES, [pod("p", gpus, spec=spec, **said), *(others or [])])
     return the_gang(seen, "vision.pod.p")
 
@@ -48,14 +50,22 @@ def affinity(*expressions: Sent) -> Sent:
 SELECTED: list[tuple[Sent, list[str], list[str] | None]] = [
     ({}, [], None),
     ({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}}, ["A100-SXM4-80GB"], None),
-    (affinity({"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": ["NVIDIA-A100-SXM4-80GB"]}), ["H100-SXM5-80GB"], None),
+    (
+        affinity({"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": ["NVIDIA-A100-SXM4-80GB"]}),
+        ["H100-SXM5-80GB"],
+        None,
+    ),
     ({"nodeSelector": {"disk": "nvme"}}, ["A100-SXM4-80GB", "H100-SXM5-80GB"], ["a1", "h1"]),
     (affinity({"key": "generation", "operator": "Gt", "values": ["3"]}), ["A100-SXM4-80GB"], ["a2"]),
     (affinity({"key": "generation", "operator": "Lt", "values": ["4"]}), ["A100-SXM4-80GB"], ["a1"]),
     (affinity({"key": "generation", "operator": "Exists"}), ["A100-SXM4-80GB"], None),
     (affinity({"key": "generation", "operator": "DoesNotExist"}), ["H100-SXM5-80GB"], None),
-    (affinity({"key": "disk", "operator": "In", "values": ["nvme"]}, {"key": "generation", "operator": "Exists"}), ["A100-SXM4-80GB"], ["a1"]),
-]  # fmt: skip
+    (
+        affinity({"key": "disk", "operator": "In", "values": ["nvme"]}, {"key": "generation", "operator": "Exists"}),
+        ["A100-SXM4-80GB"],
+        ["a1"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("spec", "types", "limit"), SELECTED)
@@ -78,18 +88,19 @@ def test_no_node_is_refused_with_what_leaves_none() -> None:
     assert "of 5 nodes there are 0 that nodeSelector" in str(gang.refusals[0])
 
 
-def test_preferred_nodes_order_the_types() -> None:
-    wish = {"weight": 5, "preference": {"matchExpressions": [{"key": "generation", "operator": "Exists"}]}}
-    spec = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}}
-    liked = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{**wish, "preference": {
-        "matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H100-80GB-HBM3"]}]}}]}}}  # fmt: skip
-    assert job_of(alone(spec)).spec.task_groups[0].shape.gpu_types == ("A100-SXM4-80GB", "H100-SXM5-80GB")
-    assert job_of(alone(liked)).spec.task_groups[0].shape.gpu_types == ("H100-SXM5-80GB", "A100-SXM4-80GB")
-    within = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{**wish, "preference": {
-        "matchExpressions": [{"key": "disk", "operator": "Exists"}]}}]}}}  # fmt: skip
-    gang = alone(within)
-    assert job_of(gang).spec.task_groups[0].shape.gpu_types == ()
-    assert [remark.code for remark in gang.remarks] == ["preferred-nodes"]
+@pytest.mark.parametrize(
+    ("wished", "types", "remarks"),
+    [
+        ({"key": "generation", "operator": "Exists"}, ("A100-SXM4-80GB", "H100-SXM5-80GB"), []),
+        ({"key": "generation", "operator": "DoesNotExist"}, ("H100-SXM5-80GB", "A100-SXM4-80GB"), []),
+        ({"key": "disk", "operator": "Exists"}, (), ["preferred-nodes"]),
+    ],
+)
+def test_preferred_nodes_order_the_types(wished: Sent, types: tuple[str, ...], remarks: list[str]) -> None:
+    wish = {"weight": 5, "preference": {"matchExpressions": [wished]}}
+    gang = alone({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}})
+    assert job_of(gang).spec.task_groups[0].shape.gpu_types == types
+    assert [remark.code for remark in gang.remarks] == remarks
 
 
 @pytest.mark.parametrize(
@@ -119,7 +130,7 @@ def test_a_taint_that_is_not_tolerated_leaves_nodes_out() -> None:
 
 def test_resources_that_a_round_does_not_count_must_be_there() -> None:
     nodes = [node("h1", offers={"rdma/hca": "2"}), a100("a1")]
-    asking = {"requests": {"rdma/hca": "1"}}
+    asking: dict[str, Any] = {"requests": {"rdma/hca": "1"}}
     assert job_of(alone({}, nodes=nodes, **asking)).spec.task_groups[0].shape.gpu_types == ("H100-SXM5-80GB",)
     others = [pod("q", on="h1", requests={"rdma/hca": "2"})]
     assert codes(alone({}, nodes=nodes, others=others, **asking)) == ["no-node"]
@@ -131,8 +142,8 @@ def test_whole_gpus_are_not_looked_for_where_they_are_shared() -> None:
 
 
 def gang(spec: Sent, many: int, nodes: list[Sent], others: list[Sent] | None = None) -> Gang:
-    said = {"labels": {"app": "train"}, "annotations": {"quorate.dev/gang": "g", "quorate.dev/gang-size": str(many)}}
-    pods = [pod(f"p-{number}", gpus=1, spec=spec, **said) for number in range(many)]
+    written = {"quorate.dev/gang": "g", "quorate.dev/gang-size": str(many)}
+    pods = [pod(f"p-{number}", spec=spec, labels={"app": "train"}, annotations=written) for number in range(many)]
     return the_gang(cluster(nodes, [*pods, *(others or [])]), "vision.gang.g")
 
 
@@ -142,7 +153,12 @@ def away(key: str, kind: str = "podAntiAffinity", app: str = "train", **more: An
 
 
 def spread(key: str, skew: int = 1, when: str = "DoNotSchedule") -> Sent:
-    constraint = {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": when, "labelSelector": {"matchLabels": {"app": "train"}}}
+    constraint = {
+        "topologyKey": key,
+        "maxSkew": skew,
+        "whenUnsatisfiable": when,
+        "labelSelector": {"matchLabels": {"app": "train"}},
+    }
     return {"topologySpreadConstraints": [constraint]}
 
 

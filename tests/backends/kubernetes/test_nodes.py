@@ -9,10 +9,14 @@ import pytest
 from reconciler.backends.kubernetes.objects.domains import position, positions
 from reconciler.backends.kubernetes.objects.products import TYPE_OF_PRODUCT, type_of_product
 from solver.world.mig_layout import model_of_type
+from solver.world.quantities import Instant
 from solver.world.snapshot import snapshot_of
 from solver.world.topology import topology_of
-from solver.world.quantities import Instant
 from tests.backends.kubernetes.samples import cluster, node, pod
+
+TOPOGRAPH = "network.topology.nvidia.com"
+AWS = "topology.k8s.aws/network-node-layer"
+H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
 @pytest.mark.parametrize(
@@ -79,9 +83,16 @@ def test_replicas_are_counted_as_the_gpus_they_are() -> None:
 
 
 def test_mig_instances_are_laid_out_on_as_few_gpus_as_they_fit() -> None:
-    offers = {"nvidia.com/gpu": "6", "nvidia.com/mig-3g.40gb": "2", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-1g.10gb.me": "1"}
+    offers = {
+        "nvidia.com/gpu": "6",
+        "nvidia.com/mig-3g.40gb": "2",
+        "nvidia.com/mig-1g.10gb": "7",
+        "nvidia.com/mig-1g.10gb.me": "1",
+    }
     (seen,) = cluster([node("n1", offers=offers, labels={"nvidia.com/mig.strategy": "mixed"})], []).nodes
-    parts = [[(one.profile, one.start) for one in gpu.instances or ()] for gpu in seen.gpus if gpu.instances is not None]
+    parts = [
+        [(one.profile, one.start) for one in gpu.instances or ()] for gpu in seen.gpus if gpu.instances is not None
+    ]
     assert parts[0] == [("3g.40gb", 0), ("3g.40gb", 4)]
     assert sorted(profile for gpu in parts[1:] for profile, _ in gpu) == ["1g.10gb"] * 7 + ["1g.10gb+me"]
     assert len(parts) == 3
@@ -94,16 +105,16 @@ def test_mig_instances_that_others_use_keep_their_gpu_from_us() -> None:
     assert [len(gpu.instances or ()) for gpu in seen.gpus] == [2]
 
 
-H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-
-
 @pytest.mark.parametrize(
     ("said", "code"),
     [
         ({"labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}}, "mig-single"),
         ({"labels": {"nvidia.com/gpu.product": ""}}, "gpu-type-unknown"),
         ({"gpus": 0, "labels": H100, "offers": {"nvidia.com/mig-9g.10gb": "1"}}, "mig-profile-unknown"),
-        ({"gpus": 0, "labels": {"quorate.dev/gpu-type": "X1"}, "offers": {"nvidia.com/mig-1g.10gb": "1"}}, "mig-model-unknown"),
+        (
+            {"gpus": 0, "labels": {"quorate.dev/gpu-type": "X1"}, "offers": {"nvidia.com/mig-1g.10gb": "1"}},
+            "mig-model-unknown",
+        ),
         ({"offers": {"example.com/odd": "many"}}, "unreadable-quantity"),
     ],
 )
@@ -121,14 +132,16 @@ def test_what_can_not_be_used_of_a_node_is_said(said: dict[str, Any], code: str)
         ({"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r"}, "", "", "z1"),
         ({"cloud.provider.com/topology-block": "b", "cloud.provider.com/topology-rack": "r"}, "", "b.r", "b"),
         (
-            {"network.topology.nvidia.com/accelerator": "nvl1", "network.topology.nvidia.com/leaf": "l", "network.topology.nvidia.com/spine": "s"},
-            "nvl1", "s.l", "s",
+            {f"{TOPOGRAPH}/accelerator": "nvl1", f"{TOPOGRAPH}/leaf": "l", f"{TOPOGRAPH}/spine": "s"},
+            "nvl1",
+            "s.l",
+            "s",
         ),
-        ({"topology.kubernetes.io/zone": "z", "topology.k8s.aws/network-node-layer-2": "b", "topology.k8s.aws/network-node-layer-3": "r"}, "", "z.b.r", "z.b"),
+        ({"topology.kubernetes.io/zone": "z", f"{AWS}-2": "b", f"{AWS}-3": "r"}, "", "z.b.r", "z.b"),
         ({"cloud.google.com/gce-topology-block": "b", "cloud.google.com/gce-topology-subblock": "s"}, "", "b.s", "b"),
         ({"accelerator.topograph.run/domain": "d", "nvidia.com/gpu.clique": "u.1"}, "u.1", "u.1", ""),
     ],
-)  # fmt: skip
+)
 def test_labels_say_where_a_node_lies(labels: dict[str, str], island: str, rack: str, block: str) -> None:
     assert position(labels) == (island, rack, block)
 
@@ -136,7 +149,11 @@ def test_labels_say_where_a_node_lies(labels: dict[str, str], island: str, rack:
 def test_labels_that_contradict_each_other_never_break_the_tree() -> None:
     """A clique in two racks is left out: a round must not fail because one node was labelled late."""
     late = {"nvidia.com/gpu.clique": "u.1"}
-    labels = {"n1": late, "n2": {**late, "cloud.provider.com/topology-rack": "r"}, "n3": {"nvidia.com/gpu.clique": "u.2"}}
+    labels = {
+        "n1": late,
+        "n2": {**late, "cloud.provider.com/topology-rack": "r"},
+        "n3": {"nvidia.com/gpu.clique": "u.2"},
+    }
     assert [known.island for known in positions(labels).values()] == ["", "", "u.2"]
     seen = cluster([node(name, labels=said) for name, said in labels.items()], [])
     assert topology_of(seen.nodes)["island"].names

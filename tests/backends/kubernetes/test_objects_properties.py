@@ -18,7 +18,9 @@ from tests.drawn import worlds
 PODS = st.fixed_dictionaries(
     {
         "gang": st.sampled_from(["", "a", "b"]),
-        "source": st.sampled_from(["quorate.dev/gang", "kueue.x-k8s.io/pod-group-name", "batch.kubernetes.io/job-name"]),
+        "source": st.sampled_from(
+            ["quorate.dev/gang", "kueue.x-k8s.io/pod-group-name", "batch.kubernetes.io/job-name"]
+        ),
         "size": st.sampled_from(["", "1", "2", "3"]),
         "gpus": st.integers(0, 5),
         "cpu": st.sampled_from(["1", "100m", "64", "many"]),
@@ -30,8 +32,13 @@ PODS = st.fixed_dictionaries(
         "apart": st.booleans(),
     }
 )
-APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"apart": "yes"}}}]}}  # fmt: skip
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"apart": "yes"}}}
+        ]
+    }
+}
 
 
 def sent(number: int, drawn: dict[str, Any]) -> Sent:

@@ -130,7 +130,9 @@ class Company:
         tasks, skew = min(len(own), self.least), constraint.max_skew
         most = max(skew, (tasks + skew) // domains) if domains else 0
         if most * domains < tasks:
-            message = f"{tasks} pods on {domains} domains of {constraint.topology_key} can't be spread as a job can say it"
+            message = (
+                f"{tasks} pods on {domains} domains of {constraint.topology_key} can't be spread as a job can say it"
+            )
             found.refuse(
                 "uneven-spread",
                 message,

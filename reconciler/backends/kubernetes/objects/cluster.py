@@ -43,7 +43,7 @@ def cluster_of(
     controllers: Iterable[Controller] = (),
 ) -> Cluster:
     """The world that these objects are, whatever order they come in."""
-    everybody = sorted(pods, key=lambda pod: pod.key)
+    everybody = tuple(pods)
     gangs = gathered(
         everybody,
         {(group.source, group.namespace, group.name): group for group in groups},
