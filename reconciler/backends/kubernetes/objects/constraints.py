@@ -39,6 +39,8 @@ class Places:
     _selected: dict[bytes, Names] = field(default_factory=dict)
     meant: dict[tuple[str, bytes], Counter[NodeName]] = field(default_factory=dict)
     _used: dict[NodeName, Requests] = field(default_factory=dict)
+    _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
+    _types: dict[tuple[Names, bool], tuple[frozenset[GpuType], bool, bool]] = field(default_factory=dict)
     _levels: dict[str, SpreadLevel | None] = field(default_factory=dict)
 
     def level(self, key: str) -> SpreadLevel | None:
@@ -68,6 +70,30 @@ class Places:
             )
         return self._selected[written]
 
+    @property
+    def unshared(self) -> Names:
+        """The nodes each of whose GPUs is counted once."""
+        if b"unshared" not in self._selected:
+            self._selected[b"unshared"] = frozenset(name for name, node in self.seen.items() if node.replicas == 1)
+        return self._selected[b"unshared"]
+
+    def common(self, sets: Sequence[Names]) -> Names:
+        """The nodes that are in all of them."""
+        wanted = tuple(sets)
+        if wanted not in self._common:
+            self._common[wanted] = frozenset.intersection(*wanted)
+        return self._common[wanted]
+
+    def types_of(self, nodes: Names, uses_gpus: bool) -> tuple[frozenset[GpuType], bool, bool]:
+        """The GPU types of nodes that could serve; whether these are all that could; whether all of their types are among them."""
+        if (nodes, uses_gpus) not in self._types:
+            able = {name: node.gpu_type for name, node in self.nodes.items() if node.gpus or not uses_gpus}
+            among = nodes & able.keys()
+            types = frozenset(able[name] for name in among)
+            of_types = sum(gpu_type in types for gpu_type in able.values())
+            self._types[nodes, uses_gpus] = types, len(among) == len(able), len(among) == of_types
+        return self._types[nodes, uses_gpus]
+
     def free(self, node: NodeName) -> Requests:
         """What of everything that a node offers no pod has."""
         if node not in self._used:
@@ -86,16 +112,16 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
         ("whose taints are tolerated", places.tolerated(task.pod)),
     ]
     if task.shape.gpus:
-        unshared = frozenset(name for name, node in places.seen.items() if node.replicas == 1)
-        steps.append(("whose GPUs are not shared", unshared))
+        steps.append(("whose GPUs are not shared", places.unshared))
     if task.others:
         steps.append((f"that have {_list(task.others)}", _offering(places, task)))
-    left, counts = frozenset(places.seen), []
-    for what, these in steps:
-        left &= these
-        counts.append(f"{len(left)} {what}")
+    left = places.common([these for _, these in steps])
     if left:
         return left, ()
+    counts = [
+        f"{len(places.common([these for _, these in steps[: number + 1]]))} {what}"
+        for number, (what, _) in enumerate(steps)
+    ]
     message = f"of {len(places.seen)} nodes there are {', of these '.join(counts)}"
     return left, (Refusal("no-node", message, "Loosen what the pods ask of their nodes, or label or add nodes."),)
 
@@ -107,16 +133,13 @@ def as_types(
 
     Where every node that could serve the shape is among them there is nothing to say, but for an order.
     """
-    able = {name: node for name, node in places.nodes.items() if node.gpus or not shape.uses_gpus}
-    among = nodes & able.keys()
+    types, is_all, is_said = places.types_of(nodes, shape.uses_gpus)
     if not shape.uses_gpus:
-        return (), None if len(among) == len(able) else nodes
-    types = {able[name].gpu_type for name in among}
+        return (), None if is_all else nodes
     ordered = tuple(sorted(types, key=lambda gpu_type: (-liked.get(gpu_type, 0), gpu_type)))
-    of_types = {name for name, node in able.items() if node.gpu_type in types}
-    if len(among) == len(able) and not any(liked.get(gpu_type) for gpu_type in types):
+    if is_all and not any(liked.get(gpu_type) for gpu_type in types):
         return (), None
-    return ordered, None if among == of_types else nodes
+    return ordered, None if is_said else nodes
 
 
 def liking(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
