@@ -1,0 +1,42 @@
+"""The page on Kubernetes objects keeps up with the code: every reason, label and GPU type that it knows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.backends.kubernetes.objects import domains, names, products
+from tests.house.tracked import ROOT
+
+PAGE = (ROOT / "docs" / "kubernetes-objects.md").read_text()
+CODE = Path(names.__file__).parent
+
+
+def said_codes() -> Iterator[str]:
+    for path in CODE.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            first = call.args[0]
+            if called in ("Refusal", "Remark", "refuse") and isinstance(first, ast.Constant):
+                yield str(first.value)
+
+
+def test_every_reason_is_on_the_page() -> None:
+    codes = set(said_codes())
+    assert len(codes) > 30
+    # What can't be a quantity can't be in an object that the API server accepted.
+    assert sorted(code for code in codes - {"unreadable-quantity"} if f"`{code}`" not in PAGE) == []
+
+
+def test_every_label_of_a_level_is_on_the_page() -> None:
+    assert [
+        key for level, keys in domains.KEYS.items() for key in keys if level != "node" and f"`{key}`" not in PAGE
+    ] == []
+
+
+def test_every_gpu_type_is_on_the_page() -> None:
+    table = products.TYPE_OF_PRODUCT
+    assert [word for word in (*table, *table.values()) if f"`{word}`" not in PAGE] == []
