@@ -15,8 +15,9 @@ from tests.solver.worlds import quota_of
 RACK = "cloud.provider.com/topology-rack"
 
 
-def of_gang(name: str, many: int, gpus: int, spec: Sent | None = None, **annotations: str) -> list[Sent]:
-    said = {"quorate.dev/gang": name, "quorate.dev/gang-size": str(many), **annotations}
+def of_gang(name: str, many: int, gpus: int, spec: Sent | None = None, required: str = "") -> list[Sent]:
+    said = {"quorate.dev/gang": name, "quorate.dev/gang-size": str(many)}
+    said |= {"kueue.x-k8s.io/podset-required-topology": required} if required else {}
     return [pod(f"{name}-{n}", gpus, labels={"app": name}, annotations=said, spec=spec or {}) for n in range(many)]
 
 
@@ -32,7 +33,7 @@ def test_a_round_places_gangs_around_what_runs() -> None:
     pods = [
         pod("runs", 4, on="a1", annotations={"quorate.dev/devices": "a1/0,a1/1,a1/2,a1/3"}),
         pod("theirs", 2, on="a2", spec={"schedulerName": "default-scheduler"}),
-        *of_gang("rack", 2, 8, **{"kueue.x-k8s.io/podset-required-topology": RACK}),
+        *of_gang("rack", 2, 8, required=RACK),
         *of_gang("apart", 2, 4, {"affinity": apart}),
         *of_gang("large", 9, 8),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +22,14 @@ from solver.world.cluster import Level, NodeName, SpreadLevel
 from solver.world.workload import Spread
 
 _LOOSEN = "Prefer it instead of requiring it."
+
+
+class Repelling(NamedTuple):
+    """Whom pods of a namespace, which are on nodes, keep away."""
+
+    term: PodTerm
+    namespace: str
+    pods: tuple[Pod, ...]
 
 
 @dataclass(slots=True)
@@ -52,7 +61,7 @@ class Company:
     gang: Sequence[Pod]
     group: Sequence[Pod]
     least: int
-    repelling: Sequence[Pod]
+    repelling: Sequence[Repelling]
 
     def apart(self, nodes: Names, selected: Names) -> Apart:
         """What the group asks, beginning with the nodes that it may be on; `selected`: those that its node affinity names."""
@@ -190,16 +199,12 @@ class Company:
     def _repelled(self, found: Apart) -> None:
         """Anti-affinity counts both ways: pods that run keep away those whom they mean."""
         pod, own = self.group[0], {one.key for one in self.gang}
-        for other in self.repelling:
-            terms = (
-                other.spec.affinity.pod_anti_affinity.required
-                if other.spec.affinity and other.spec.affinity.pod_anti_affinity
-                else ()
-            )
-            for term in terms if other.key not in own else ():
-                if _means(term, other.metadata.namespace, pod):
-                    domain = {self._value(NodeName(other.spec.node_name), term.topology_key)}
-                    found.nodes = self._where(found.nodes, term.topology_key, domain - {""}, inside=False)
+        for term, namespace, pods in self.repelling:
+            if _means(term, namespace, pod):
+                nodes = [NodeName(other.spec.node_name) for other in pods if other.key not in own]
+                found.nodes = self._where(
+                    found.nodes, term.topology_key, self._domains(term.topology_key, nodes), inside=False
+                )
 
     def _is_unknown(self, found: Apart, term: PodTerm) -> bool:
         selector = term.namespace_selector
@@ -239,16 +244,14 @@ def as_level(level: SpreadLevel | None) -> Level | None:
     return None if level is None or level == "node" else level
 
 
-def repelling(pods: Iterable[Pod]) -> list[Pod]:
-    """Those that keep others away."""
-    return [
-        pod
-        for pod in pods
-        if pod.holds
-        and pod.spec.affinity
-        and pod.spec.affinity.pod_anti_affinity
-        and pod.spec.affinity.pod_anti_affinity.required
-    ]
+def repelling(pods: Iterable[Pod]) -> tuple[Repelling, ...]:
+    """Who is on a node and keeps others away. Thousands of pods say the same: each term is there once in a namespace."""
+    terms: dict[tuple[str, bytes], tuple[PodTerm, list[Pod]]] = {}
+    for pod in pods:
+        affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity and pod.holds else None
+        for term in affinity.required if affinity else ():
+            terms.setdefault((pod.metadata.namespace, msgspec.json.encode(term)), (term, []))[1].append(pod)
+    return tuple(Repelling(term, namespace, tuple(those)) for (namespace, _), (term, those) in terms.items())
 
 
 def _means(term: PodTerm, namespace: str, other: Pod) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
 from reconciler.backends.kubernetes.objects.nodes import SeenNode, used_by
-from reconciler.backends.kubernetes.objects.pods import PodTask
+from reconciler.backends.kubernetes.objects.pods import Others, PodTask
 from reconciler.backends.kubernetes.objects.requests import Requests, plus
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
 from reconciler.backends.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
@@ -41,6 +41,7 @@ class Places:
     _used: dict[NodeName, Requests] = field(default_factory=dict)
     _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
     _types: dict[tuple[Names, bool], tuple[frozenset[GpuType], bool, bool]] = field(default_factory=dict)
+    _offering: dict[Others, Names] = field(default_factory=dict)
     _levels: dict[str, SpreadLevel | None] = field(default_factory=dict)
 
     def level(self, key: str) -> SpreadLevel | None:
@@ -94,7 +95,16 @@ class Places:
             self._types[nodes, uses_gpus] = types, len(among) == len(able), len(among) == of_types
         return self._types[nodes, uses_gpus]
 
-    def free(self, node: NodeName) -> Requests:
+    def offering(self, others: Others) -> Names:
+        """The nodes that have so much of what a round does not count."""
+        if others not in self._offering:
+            free = {name: self._free(name) for name in self.seen}
+            self._offering[others] = frozenset(
+                name for name, there in free.items() if all(there.get(what, 0) >= number for what, number in others)
+            )
+        return self._offering[others]
+
+    def _free(self, node: NodeName) -> Requests:
         """What of everything that a node offers no pod has."""
         if node not in self._used:
             used: Requests = {}
@@ -113,8 +123,8 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
     ]
     if task.shape.gpus:
         steps.append(("whose GPUs are not shared", places.unshared))
-    if task.others:
-        steps.append((f"that have {_list(task.others)}", _offering(places, task)))
+    if task.others and not task.pod.holds:  # who is on a node has it
+        steps.append((f"that have {_list(task.others)}", places.offering(task.others)))
     left = places.common([these for _, these in steps])
     if left:
         return left, ()
@@ -156,16 +166,6 @@ def liking(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, 
     if all(len(found) == 1 for found in weights.values()):
         return {gpu_type: min(found) for gpu_type, found in weights.items()}, ()
     return {}, (Remark("preferred-nodes", "preferred node affinity within a GPU type is not followed"),)
-
-
-def _offering(places: Places, task: PodTask) -> Names:
-    """The nodes that have so much of what a round doesn't count; where the pod is already, it has it."""
-    return frozenset(
-        name
-        for name in places.seen
-        if task.pod.spec.node_name == name
-        or all(places.free(name).get(resource, Fraction(0)) >= number for resource, number in task.others)
-    )
 
 
 def _list(others: Iterable[tuple[str, int]]) -> str:

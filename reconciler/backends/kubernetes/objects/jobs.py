@@ -8,13 +8,12 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
+from reconciler.backends.kubernetes.objects.apart import Apart, Company, Repelling, as_level
 from reconciler.backends.kubernetes.objects.constraints import Names, Places, allowed_nodes, as_types, liking
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.backends.kubernetes.objects.placed import Held, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
-from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
 from solver.world.quantities import Instant
@@ -82,7 +81,7 @@ class _Part(NamedTuple):
     role: str
 
 
-def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Pod]) -> Gang:
+def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Repelling]) -> Gang:
     """Everything about one gang."""
     parts = _parts(gang.pods)
     members = tuple(
@@ -123,7 +122,7 @@ def _signature(task: PodTask) -> bytes:
 
 
 def _groups(
-    gang: Gathered, parts: Sequence[_Part], places: Places, repelling: Sequence[Pod]
+    gang: Gathered, parts: Sequence[_Part], places: Places, repelling: Sequence[Repelling]
 ) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[Limit, ...]]:
     groups: list[TaskGroup] = []
     aparts: list[Apart] = []
