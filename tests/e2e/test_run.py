@@ -125,8 +125,8 @@ def test_before_there_is_a_policy_it_serves_and_says_so(plane: ControlPlane, tmp
             until("the loop waits", lambda: any(c.reason == "no-policy" for c in client.status().conditions))
             health = client.health()
             assert (health.healthy, health.ready) == (True, False)
-            assert "can't fetch main" in health.message
-            with pytest.raises(ApiError, match="can't fetch main") as refused:
+            assert "has no branch main" in health.message
+            with pytest.raises(ApiError, match="has no branch main") as refused:
                 submit(client, ["job"], sh("true"))
             assert (refused.value.status, refused.value.problem.code) == (503, "no-policy")
             empty.commit(POLICY)
