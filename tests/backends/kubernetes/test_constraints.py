@@ -281,3 +281,11 @@ def test_roles_that_keep_apart_within_themselves_are_spread_by_themselves() -> N
 def test_selectors(selector: Sent, labels: dict[str, str], selected: bool) -> None:
     assert selects(read(selector, LabelSelector), labels) == selected
     assert not selects(None, labels)
+
+
+def test_a_gang_that_keeps_apart_does_not_keep_itself_from_where_it_is() -> None:
+    written = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    pods = [pod(f"p-{on}", on=on, spec=away(HOST), labels={"app": "train"}, annotations=written) for on in ("a1", "b1")]
+    found = the_gang(cluster(RACKS, pods))
+    assert (found.limits, found.refusals) == ((), ())
+    assert job_of(found).spec.topology.spread == Spread("node", 1)

@@ -508,3 +508,14 @@ def test_pods_of_a_refused_gang_that_run_count_as_use() -> None:
 def test_an_object_that_is_no_pod_group_is_told() -> None:
     with pytest.raises(ValueError, match="is no PodGroup that is understood"):
         group_of({"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "Workload", "metadata": {"name": "x"}})
+
+
+def test_tasks_are_numbered_as_controllers_number_pods_and_else_by_name() -> None:
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "3"}
+    by_name = [pod(f"w-{number}", annotations=said) for number in (10, 2, 9)]
+    index = "batch.kubernetes.io/job-completion-index"
+    by_index = [
+        pod(name, annotations=said, labels={index: number}) for name, number in (("a", "10"), ("b", "2"), ("c", "9"))
+    ]
+    for pods, expected in ((by_name, ["w-2", "w-9", "w-10"]), (by_index, ["b", "c", "a"])):
+        assert [member.name for member in the_gang(cluster(NODES, pods)).members] == expected
