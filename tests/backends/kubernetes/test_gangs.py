@@ -450,6 +450,26 @@ def test_devices_that_are_not_the_nodes_or_are_held_twice_are_not_believed() -> 
     assert devices == ["n1/2", "n1/3", "n1/0", "n1/1", "n1/4", "n1/5"]
 
 
+@pytest.mark.parametrize("written", ["n1/0", "n1/0,n1/0", "n1/0,n1/1,n1/2", "n1/6,n1/0"])
+def test_a_pod_has_as_many_devices_as_it_asks_for_and_of_that_kind(written: str) -> None:
+    """n1/6 holds MIG instances. A pod that names more than it asks for would keep them from others."""
+    offers = {"nvidia.com/gpu": "6", "nvidia.com/mig-3g.40gb": "2"}
+    sent = pod("p", gpus=2, on="n1", annotations={"quorate.dev/devices": written, "quorate.dev/share": "0.1"})
+    job = the_gang(cluster([node("n1", offers=offers)], [sent])).job
+    assert job is not None
+    assert [(task.devices, task.share) for task in job.placement] == [(("n1/0", "n1/1"), None)]
+
+
+def test_parts_of_a_gpu_are_held_side_by_side() -> None:
+    pods = [
+        pod(f"p-{n}", gpus=0, on="n1", annotations={"gpu-fraction": "0.5", "quorate.dev/sharing": "mps"})
+        for n in range(3)
+    ]
+    jobs = cluster(NODES, pods).jobs
+    held = [(task.devices[0], task.share, task.sharing) for job in jobs for task in job.placement]
+    assert held == [("n1/0", 500, "mps"), ("n1/0", 500, "mps"), ("n1/1", 500, "mps")]
+
+
 def test_phases() -> None:
     one, other = running("w-0", "n1"), running("w-1", "", phase="Pending")
     assert [the_gang(cluster(NODES, [one, other])).bound] == [1]

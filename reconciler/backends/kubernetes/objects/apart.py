@@ -54,12 +54,13 @@ class Apart:
 class Company:
     """A task group (`group`, all alike) within its gang, among everybody else who is on a node.
 
-    `least`: how few of the gang may run. `repelling`: who is on a node and keeps others away.
+    `gang_least`, `least`: how few of the gang, and of the group, may run. `repelling`: who is on a node and keeps others away.
     """
 
     places: Places
     gang: Sequence[Pod]
     group: Sequence[Pod]
+    gang_least: int
     least: int
     repelling: Sequence[Repelling]
 
@@ -136,7 +137,8 @@ class Company:
 
     def _evenly(self, found: Apart, own: Sequence[Pod], constraint: TopologySpread, domains: int) -> None:
         """At most so many in each domain that no two can differ by more than the skew, however they fall."""
-        tasks, skew = min(len(own), self.least), constraint.max_skew
+        fewest = self.gang_least if len(own) == len(self.gang) else self.least
+        tasks, skew = min(len(own), fewest), constraint.max_skew
         most = max(skew, (tasks + skew) // domains) if domains else 0
         if most * domains < tasks:
             message = (

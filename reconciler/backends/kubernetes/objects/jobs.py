@@ -11,7 +11,7 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, Repelling, as_level
 from reconciler.backends.kubernetes.objects.constraints import Names, Places, allowed_nodes, as_types, liking
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
-from reconciler.backends.kubernetes.objects.placed import Held, slot_of
+from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from solver.world.cluster import LEVELS, NodeName
@@ -128,11 +128,12 @@ def _groups(
     aparts: list[Apart] = []
     limits: list[Limit] = []
     everybody = [task.pod for task in gang.tasks]
-    least = max(1, (gang.least or 0) - gang.done)
+    least = {part.name: _fewest(gang, parts, part) for part in parts}
     for part in parts:
         first = part.tasks[0]
         nodes, refusals = allowed_nodes(places, first)
-        company = Company(places, everybody, [task.pod for task in part.tasks], least, repelling)
+        alike, fewest = [task.pod for task in part.tasks], least[part.name]
+        company = Company(places, everybody, alike, sum(least.values()), fewest, repelling)
         apart = company.apart(nodes, places.selected(first.pod))
         liked, remarks = liking(places, first.pod)
         types, limit = as_types(places, apart.nodes, first.shape, liked)
@@ -140,7 +141,6 @@ def _groups(
         apart.remarks += remarks
         aparts.append(apart)
         shape = msgspec.structs.replace(first.shape, gpu_types=types)
-        fewest = _fewest(gang, parts, part)
         replicas = len(part.tasks)
         groups.append(
             TaskGroup(
@@ -231,7 +231,7 @@ def _placed(group: str, index: int, task: PodTask, places: Places, held: Held) -
     devices = held.get(task.pod.key, ())
     if task.shape.mig is not None and node in places.seen and devices:
         return TaskPlacement(group, index, node, mig=slot_of(places.seen[node], devices[0]))
-    share = (task.share or task.shape.gpu_fraction) if task.shape.is_shared and devices else None
+    share = share_of(task) if devices else None
     return TaskPlacement(group, index, node, devices, share, SHARING.get(task.sharing) if share else None)
 
 
@@ -252,7 +252,7 @@ def _job(
             time_limit=limit,
         ),
         phase=phase,
-        attempt=max(task.attempt for task in gang.tasks),
+        attempt=max((task.attempt for task in gang.tasks if task.pod.holds), default=0),
         started_at=max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None,
         placement=placement,
         time_limit=limit if placement else None,
