@@ -9,7 +9,7 @@ import pytest
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.selectors import selects, tolerates_all
 from reconciler.backends.kubernetes.objects.wire import LabelSelector, Taint, Toleration, read
-from solver.world.workload import Job, Spread
+from solver.world.workload import Bundle, Job, Spread
 from tests.backends.kubernetes.samples import Sent, cluster, codes, node, pod, the_gang
 
 HOST = "kubernetes.io/hostname"
@@ -213,6 +213,16 @@ def test_pods_that_want_each_other_near_are_in_one_domain() -> None:
     wish = [{"weight": 1, "podAffinityTerm": term}]
     spec = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}}
     assert job_of(gang(spec, 2, RACKS)).spec.topology.preferred == ("rack",)
+
+
+def test_slices_are_bundles() -> None:
+    def sliced(key: str, size: str) -> Gang:
+        written = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "4"}
+        written |= {"kueue.x-k8s.io/podset-slice-required-topology": key, "kueue.x-k8s.io/podset-slice-size": size}
+        return the_gang(cluster(RACKS, [pod(f"p-{n}", annotations=written) for n in range(4)]))
+
+    assert job_of(sliced(RACK, "2")).spec.task_groups[0].topology.group == Bundle(2, "rack")
+    assert [codes(sliced(*said)) for said in ((ZONE, "2"), (RACK, ""), (RACK, "0"))] == [["slices"]] * 3
 
 
 def test_soft_wishes_spread_over_nodes_or_are_remarked() -> None:

@@ -155,6 +155,34 @@ def test_pod_groups_of_every_maker_say_size_queue_class_and_topology(maker: str)
     assert [(group.replicas, group.least) for group in gang.job.spec.task_groups] == [(3, 2)]
 
 
+@pytest.mark.parametrize(
+    ("maker", "said", "code"),
+    [
+        ("volcano", {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}, "hyper-nodes"),
+        ("volcano", {"subGroupPolicy": [{"name": "x"}]}, "sub-groups"),
+        ("kai", {"minSubGroup": 1, "subGroups": [{"name": "a"}]}, "sub-groups"),
+        (
+            "kai",
+            {"subGroups": [{"name": "a", "topologyConstraint": {"requiredTopologyLevel": "x"}}]},
+            "sub-group-topology",
+        ),
+        ("kubernetes-v1alpha2", {"resourceClaims": [{"name": "x"}]}, "resource-claims"),
+        ("kubernetes-v1beta1", {"schedulingPolicy": {"basic": {}}}, "topology-without-gang"),
+        (
+            "kubernetes-v1beta1",
+            {"schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}},
+            "not-a-level",
+        ),
+    ],
+)
+def test_what_a_pod_group_asks_that_can_not_be_kept_is_refused(maker: str, said: Sent, code: str) -> None:
+    text, in_pod = POD_GROUPS[maker]
+    (group,) = from_yaml(text)
+    group["spec"] |= said
+    pods = [pod(f"w-{number}", **in_pod) for number in range(2)]
+    assert {refused for gang in cluster(in_racks("a1", "a2"), pods, [group]).gangs for refused in codes(gang)} == {code}
+
+
 def test_pods_of_a_group_without_a_gang_are_each_of_their_own() -> None:
     group = """
         apiVersion: scheduling.k8s.io/v1alpha2
@@ -349,6 +377,10 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
     "parts of several": (
         [pod("p", gpus=0, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"})],
         "fractions-of-several",
+    ),
+    "exclusive": (
+        [pod("p", annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})],
+        "exclusive-topology",
     ),
     "replica": ([pod("p", gpus=0, requests={"nvidia.com/gpu.shared": "1"})], "shared-resource"),
     "odd quantity": ([pod("p", gpus=0, requests={"cpu": "lots"})], "unreadable-quantity"),

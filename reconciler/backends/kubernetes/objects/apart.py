@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.constraints import Names, Places
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
 from reconciler.backends.kubernetes.objects.selectors import selects
 from reconciler.backends.kubernetes.objects.wire import LabelSelector, Pod, PodTerm, TopologySpread
 from solver.world.cluster import Level, NodeName, SpreadLevel
-from solver.world.workload import Spread
+from solver.world.workload import Bundle, Spread
 
 _LOOSEN = "Prefer it instead of requiring it."
 
@@ -42,6 +43,7 @@ class Apart:
     required: Level | None = None
     preferred: list[Level] = field(default_factory=list)
     spreads_out: bool = False
+    bundle: Bundle | None = None
     refusals: list[Refusal] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
 
@@ -75,6 +77,7 @@ class Company:
             self._near(found, term)
         for constraint in pod.spec.topology_spread_constraints:
             self._spread(found, constraint, selected)
+        self._slices(found)
         self._wishes(found)
         self._repelled(found)
         if nodes and not found.nodes and not found.refusals:
@@ -163,10 +166,10 @@ class Company:
             )
             return
         bound = Spread(level, most)
-        names = {pod.key for pod in own}
-        if names == {pod.key for pod in self.gang}:
+        meant = {pod.key for pod in own}
+        if meant == {pod.key for pod in self.gang}:
             earlier, found.gang_spread = found.gang_spread, bound
-        elif names == {pod.key for pod in self.group}:
+        elif meant == {pod.key for pod in self.group}:
             earlier, found.spread = found.spread, bound
         else:
             found.refuse(
@@ -175,6 +178,21 @@ class Company:
             return
         if earlier not in (None, bound):
             found.refuse("several-spreads", "spreads its gang over several levels", "Keep one.")
+
+    def _slices(self, found: Apart) -> None:
+        """So many consecutive pods each in one domain, as Kueue calls slices."""
+        key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE)
+        if not key:
+            return
+        size, level = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE_SIZE), self.places.level(key)
+        within = as_level(level)
+        if within is None or not size.isdecimal() or int(size) < 1:
+            message = f"requires slices of {size or 'no'} pods in one domain of {key}, which can't be said here"
+            found.refuse(
+                "slices", message, f"Name a size and a label of islands, racks or blocks in {names.KUEUE_SLICE}."
+            )
+            return
+        found.bundle = Bundle(int(size), within)
 
     def _wishes(self, found: Apart) -> None:
         affinity = self.group[0].spec.affinity

@@ -118,7 +118,8 @@ def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:
 def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
     wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
-    return encode([task.shape, task.others, wishes])
+    slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
+    return encode([task.shape, task.others, wishes, slices])
 
 
 def _groups(
@@ -148,7 +149,7 @@ def _groups(
                 replicas=replicas,
                 shape=shape,
                 min_replicas=fewest if fewest < replicas else None,
-                topology=GroupTopology(spread=apart.spread),
+                topology=GroupTopology(group=apart.bundle, spread=apart.spread),
             )
         )
         limits += [Limit(part.name, limit)] if limit is not None else []

@@ -39,6 +39,8 @@ KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
+KUEUE_SLICE: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+KUEUE_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
 
 # KAI-Scheduler: pkg/common/constants/constants.go, docs/gpu-sharing.
 KAI_QUEUE: Final = "kai.scheduler/queue"
@@ -78,6 +80,13 @@ RAY_CLUSTER: Final = "ray.io/cluster"
 RAY_GROUP: Final = "ray.io/group"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+EXCLUSIVE: Final = (
+    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
+)
+"""Their controllers hold back most pods until one of them has a node."""
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 

@@ -66,12 +66,20 @@ class _Tiers(Wire, frozen=True):
     mode: str = "hard"
 
 
+_SUB_GROUPS: Final = Refusal(
+    "sub-groups",
+    "its PodGroup asks for a least number of sub-groups, or rules of their own for them",
+    "Say how many pods of each role it needs (minTaskMember, or minMember of a sub-group).",
+)
+
+
 class _VolcanoSpec(Wire, frozen=True):
     min_member: int = 1
     min_task_member: dict[str, int] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     queue: str = ""
     priority_class_name: str = ""
     network_topology: _Tiers | None = None
+    sub_group_policy: tuple[Any, ...] = ()
 
 
 class _KaiTopology(Wire, frozen=True):
@@ -83,6 +91,7 @@ class _SubGroup(Wire, frozen=True):
     name: str
     min_member: int = 1
     parent: str | None = None
+    min_sub_group: int | None = None
     topology_constraint: _KaiTopology | None = None
 
 
@@ -90,6 +99,7 @@ class _KaiSpec(Wire, frozen=True):
     min_member: int = 1
     queue: str = ""
     priority_class_name: str = ""
+    min_sub_group: int | None = None
     sub_groups: tuple[_SubGroup, ...] = ()
     topology_constraint: _KaiTopology | None = None
 
@@ -152,7 +162,7 @@ def _volcano(meta: Meta, written: Mapping[str, Any]) -> Group:
         queue=spec.queue,
         priority_class=spec.priority_class_name,
         least_of=tuple(sorted(spec.min_task_member.items())),
-        refusals=(hard,) if mode == "hard" else (),
+        refusals=(*((hard,) if mode == "hard" else ()), *((_SUB_GROUPS,) if spec.sub_group_policy else ())),
         remarks=(soft,) if mode == "soft" else (),
     )
 
@@ -166,6 +176,7 @@ def _kai(meta: Meta, written: Mapping[str, Any]) -> Group:
         "a sub-group of its PodGroup has a topology constraint of its own",
         "Constrain the whole PodGroup.",
     )
+    some = {spec.min_sub_group, *(group.min_sub_group for group in spec.sub_groups)} != {None}
     leaves = {group.name for group in spec.sub_groups} - {group.parent for group in spec.sub_groups}
     return Group(
         source="kai",
@@ -177,7 +188,7 @@ def _kai(meta: Meta, written: Mapping[str, Any]) -> Group:
         least_of=tuple(sorted((group.name, group.min_member) for group in spec.sub_groups if group.name in leaves)),
         required=(topology.required_topology_level,) if topology.required_topology_level else (),
         preferred=(topology.preferred_topology_level,) if topology.preferred_topology_level else (),
-        refusals=(refusal,) if within else (),
+        refusals=(*((refusal,) if within else ()), *((_SUB_GROUPS,) if some else ())),
     )
 
 

@@ -148,6 +148,10 @@ def _refusals(pod: Pod) -> Iterator[Refusal]:
     if any(port.host_port for container in pod.spec.containers for port in container.ports):
         yield Refusal("host-ports", "asks for ports of its node", "Use a Service, or hostNetwork without hostPort.")
 
+    if any(key in pod.metadata.annotations for key in names.EXCLUSIVE):
+        message = "is to have a domain alone, for which its controller holds back pods until others have nodes"
+        yield Refusal("exclusive-topology", message, f"Write the annotation {names.KUEUE_REQUIRED} instead.")
+
 
 def _gpu_memory(meta: Meta) -> Memory | None:
     number = _number(meta.annotations.get(names.KAI_MEMORY))
