@@ -40,7 +40,8 @@ def status(output: str, server: str | None) -> None:
         print_table(("FIGURE", "ACCEPTED", "NOW", ""), drift)
     if found.broken_limits:
         click.echo("\nLimits that are to be kept again:")
-        print_table(("QUEUE", "GPU TYPE", "HELD", "MAX", "UNTIL", "EVICTED THEN"), map(_limit, found.broken_limits))
+        headings = "QUEUE", "GPU TYPE", "HELD", "MAX", "UNTIL", "EVICTED THEN"
+        print_table(headings, map(_limit, found.broken_limits), right=("HELD", "MAX"))
     if found.by_hand:
         click.echo("\nBy hand, beside what Git says:")
         by_hand = (

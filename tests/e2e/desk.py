@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reconciler.api.payloads import Status
+from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.main import run
 from reconciler.client import Client
 from reconciler.store.protocols import Event
-from solver.world.document import encode
+from solver.world.document import decode, encode
 from solver.world.workload import JobName
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
@@ -107,10 +106,9 @@ class Desk:
         with self.client() as client:
             return encode(client.policy().policy)
 
-    def limits(self) -> list[dict[str, Any]]:
-        """The broken limits that `quorate status -o json` shows."""
-        found: list[dict[str, Any]] = json.loads(self.quorate("status", "-o", "json"))["brokenLimits"]
-        return found
+    def limits(self) -> tuple[BrokenLimit, ...]:
+        """Those that `quorate status -o json` shows as broken."""
+        return decode(self.quorate("status", "-o", "json"), Status).broken_limits
 
     def runs(self, name: str, gpus: int, mark: Path, release: Path) -> None:
         """Submit a job that notes its process and ends well once it is released, and wait until it runs."""
