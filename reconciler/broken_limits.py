@@ -10,7 +10,7 @@ from solver.rules.departures import convergence_of, departures
 from solver.rules.entitlement import shares_of
 from solver.rules.harm import Evictable
 from solver.rules.policy import Policy
-from solver.rules.tree import Line, QueueTree
+from solver.rules.tree import QueueTree
 from solver.world.cluster import GpuType
 from solver.world.document import Document
 from solver.world.inflight import ConvergenceClock

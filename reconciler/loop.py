@@ -79,7 +79,9 @@ def one_pass(plane: ControlPlane) -> Pass:
     refused = leader.act(plan)
     laps.end("act")
     by_hand = plane.interventions.in_force()
-    return Pass(leader.epoch, revision, policy, snapshot, plan, number, settled, refused, laps.phase_ms, sighted, by_hand)
+    return Pass(
+        leader.epoch, revision, policy, snapshot, plan, number, settled, refused, laps.phase_ms, sighted, by_hand
+    )
 
 
 def _refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:

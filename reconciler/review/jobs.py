@@ -14,6 +14,7 @@ from solver.world.workload import Job, JobName
 
 SECONDS_PER_HOUR = 3600
 
+
 def job_changes(snapshot: Snapshot, base: Played, head: Played) -> Iterator[JobChange]:
     """All jobs that are pending, and those that give something up under one of the revisions, by name."""
     before, after = _verdicts(base), _verdicts(head)

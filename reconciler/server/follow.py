@@ -13,7 +13,9 @@ from reconciler.clock import Clock
 from reconciler.gitsource.requirements import Candidate, Held
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.gitsource.status import Condition, PolicyStatus
+from reconciler.meaning import meaning_of
 from reconciler.store.following import FollowingDecisions
+from reconciler.store.plans import AcceptedPlans
 from reconciler.store.protocols import Event, History
 from solver.world.quantities import Instant
 
@@ -29,6 +31,7 @@ class AcceptedByPeople:
     """Implements Acceptance by what the store remembers."""
 
     decisions: FollowingDecisions
+    plans: AcceptedPlans
     clock: Clock
 
     def accepted(self, candidate: Candidate, held: Held) -> str:
@@ -37,9 +40,10 @@ class AcceptedByPeople:
         approval = self.decisions.approval(candidate.commit, held.reason, in_place_of)
         return f"{approval.author}: {approval.why}" if approval else ""
 
-    def applied(self, commit: str) -> None:
-        """Approvals of it are used."""
-        self.decisions.use(commit, self.clock.now())
+    def applied(self, candidate: Candidate) -> None:
+        """Approvals of it are used, and so is the plan that was accepted of what it says."""
+        self.decisions.use(candidate.commit, self.clock.now())
+        self.plans.use(meaning_of(candidate.compiled))
 
 
 @dataclass
