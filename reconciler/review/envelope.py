@@ -13,6 +13,7 @@ from solver.world.quantities import Instant, MilliGpu
 from solver.world.workload import QueueName
 
 HOUR_MS = 3_600_000
+UNITS_PER_GPU_H = 10.0**LOST_DECIMALS
 
 
 class Limit(Document, frozen=True, omit_defaults=False):
@@ -119,4 +120,4 @@ def _side_by_side(accepted: Harm, now: Harm, passed_ms: int) -> Iterator[Drift]:
 
 def _units(gpu_h: float) -> int:
     """In the smallest unit that reviews have digits for."""
-    return round(gpu_h * 10**LOST_DECIMALS)
+    return round(gpu_h * UNITS_PER_GPU_H)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reconciler.broken_limits import BrokenLimit, broken_limits
 from solver.world.quantities import Instant, MilliGpu
+from solver.world.workload import JobName
 from tests.rules.test_departures import HOUR, H, Q, clock, policy, world
 
 
@@ -13,7 +14,9 @@ def test_a_limit_that_is_kept_is_not_told() -> None:
 
 def test_a_broken_one_is_told_with_its_deadline_and_who_leaves_then() -> None:
     broken = list(broken_limits(world(5, 9, (clock("a", 8, 24),)), policy(8)))
-    assert broken == [BrokenLimit(Q, H, MilliGpu.gpus(9), MilliGpu.gpus(8), "preemptible", Instant(24 * HOUR), ("j",))]
+    assert broken == [
+        BrokenLimit(Q, H, MilliGpu.gpus(9), MilliGpu.gpus(8), "preemptible", Instant(24 * HOUR), (JobName("j"),))
+    ]
 
 
 def test_a_limit_lowered_again_is_told_with_each_of_its_deadlines() -> None:

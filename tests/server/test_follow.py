@@ -17,7 +17,7 @@ from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.record import Approval, Suspension
-from reconciler.gitsource.requirements import Candidate, FastForward, Held, Valid
+from reconciler.gitsource.requirements import Candidate, FastForward, Held, Requirement, Valid
 from reconciler.gitsource.signatures import NOT_ASKED, Signed
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.meaning import meaning_of
@@ -49,7 +49,7 @@ class Server:
     origin: Origin
     clock: Clock = field(default_factory=VirtualClock)
     wakes: int = 0
-    more: tuple[GrowingHarm, ...] = ()
+    more: tuple[Requirement, ...] = ()
 
     def __post_init__(self) -> None:
         self.start()
@@ -58,7 +58,8 @@ class Server:
         """Begin, or begin again after a crash."""
         self.store: SqlStore = open_store(self.folder / "quorate.db")
         mirror = Mirror(self.folder / "mirror", str(self.origin.folder))
-        requirements = (FastForward(mirror, "main"), Signed(mirror, "main", self.clock), Valid(), *self.more)
+        signed = Signed(mirror, "main", self.clock)
+        requirements: list[Requirement] = [FastForward(mirror, "main"), signed, Valid(), *self.more]
         decisions = self.store.following
         self.acceptance = AcceptedByPeople(decisions, self.store.plans, self.clock)
         self.standing = StandingPolicy(mirror, "main", requirements, self.acceptance)
