@@ -225,6 +225,24 @@ def test_slices_are_bundles() -> None:
     assert [codes(sliced(*said)) for said in ((ZONE, "2"), (RACK, ""), (RACK, "0"))] == [["slices"]] * 3
 
 
+def test_kueue_asks_for_one_domain_role_by_role() -> None:
+    def roles(*asking: Sent) -> Gang:
+        said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": str(len(asking))}
+        return the_gang(cluster(RACKS, [pod(f"p-{n}", annotations={**said, **one}) for n, one in enumerate(asking)]))
+
+    rack = {"kueue.x-k8s.io/podset-required-topology": RACK}
+    job = job_of(roles({"quorate.dev/role": "driver"}, rack, rack))
+    assert [(group.name, group.topology.required) for group in job.spec.task_groups] == [
+        ("driver", None),
+        ("worker", "rack"),
+    ]
+    assert job.spec.topology.required is None
+    slices = {"kueue.x-k8s.io/podset-slice-required-topology": RACK, "kueue.x-k8s.io/podset-slice-size": "1"}
+    assert codes(roles({"quorate.dev/role": "driver"}, {**rack, **slices})) == ["role-topology"]
+    whole = job_of(roles({**rack, **slices}, {**rack, **slices}))
+    assert (whole.spec.topology.required, whole.spec.task_groups[0].topology.group) == ("rack", Bundle(1, "rack"))
+
+
 def test_soft_wishes_spread_over_nodes_or_are_remarked() -> None:
     soft = gang(spread(HOST, when="ScheduleAnyway"), 2, RACKS)
     assert job_of(soft).spec.topology.placement == "spread"

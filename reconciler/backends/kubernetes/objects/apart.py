@@ -10,27 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.constraints import Names, Places
+from reconciler.backends.kubernetes.objects.neighbours import Repelling, means
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
-from reconciler.backends.kubernetes.objects.selectors import selects
 from reconciler.backends.kubernetes.objects.wire import LabelSelector, Pod, PodTerm, TopologySpread
 from solver.world.cluster import Level, NodeName, SpreadLevel
 from solver.world.workload import Bundle, Spread
 
 _LOOSEN = "Prefer it instead of requiring it."
-
-
-class Repelling(NamedTuple):
-    """Whom pods of a namespace, which are on nodes, keep away."""
-
-    term: PodTerm
-    namespace: str
-    pods: tuple[Pod, ...]
 
 
 @dataclass(slots=True)
@@ -179,6 +170,20 @@ class Company:
         if earlier not in (None, bound):
             found.refuse("several-spreads", "spreads its gang over several levels", "Keep one.")
 
+    def one_domain(self, found: Apart, *, is_whole_role: bool) -> Level | None:
+        """The level in one domain of which Kueue wants the pods of a role; None: none. It asks that role by role."""
+        key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_REQUIRED)
+        level = as_level(self.places.level(key)) if key else None
+        if key and level is None:
+            fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
+            found.refuse("not-a-level", f"requires one domain of {key}, which is no level here", fix)
+        elif key and not (is_whole_role and found.bundle is None):
+            message = "requires one domain for a role whose pods are not alike, or that has slices beside other roles"
+            found.refuse(
+                "role-topology", message, "Give unlike pods roles of their own, and slices to gangs of one role."
+            )
+        return level
+
     def _slices(self, found: Apart) -> None:
         """So many consecutive pods each in one domain, as Kueue calls slices."""
         key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE)
@@ -220,7 +225,7 @@ class Company:
         """Anti-affinity counts both ways: pods that run keep away those whom they mean."""
         pod, own = self.group[0], {one.key for one in self.gang}
         for term, namespace, pods in self.repelling:
-            if _means(term, namespace, pod):
+            if means(term, namespace, pod):
                 nodes = [NodeName(other.spec.node_name) for other in pods if other.key not in own]
                 found.nodes = self._where(
                     found.nodes, term.topology_key, self._domains(term.topology_key, nodes), inside=False
@@ -234,7 +239,7 @@ class Company:
         return True
 
     def _own(self, term: PodTerm) -> Sequence[Pod]:
-        return [pod for pod in self.gang if _means(term, self.group[0].metadata.namespace, pod)]
+        return [pod for pod in self.gang if means(term, self.group[0].metadata.namespace, pod)]
 
     def _others(self, term: PodTerm) -> Counter[NodeName]:
         """How many pods of other gangs it means there are on each node."""
@@ -243,7 +248,7 @@ class Company:
         if written not in remembered:
             remembered[written] = Counter()
             for name, pods in self.places.pods.items():
-                remembered[written][name] += sum(_means(term, namespace, pod) for pod in pods)
+                remembered[written][name] += sum(means(term, namespace, pod) for pod in pods)
         own = Counter(NodeName(pod.spec.node_name) for pod in self._own(term) if pod.holds)
         return +(remembered[written] - own)
 
@@ -262,23 +267,6 @@ class Company:
 def as_level(level: SpreadLevel | None) -> Level | None:
     """The level that tasks can be kept together in; None for a node, which is none."""
     return None if level is None or level == "node" else level
-
-
-def repelling(pods: Iterable[Pod]) -> tuple[Repelling, ...]:
-    """Who is on a node and keeps others away. Thousands of pods say the same: each term is there once in a namespace."""
-    terms: dict[tuple[str, bytes], tuple[PodTerm, list[Pod]]] = {}
-    for pod in pods:
-        affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity and pod.holds else None
-        for term in affinity.required if affinity else ():
-            terms.setdefault((pod.metadata.namespace, msgspec.json.encode(term)), (term, []))[1].append(pod)
-    return tuple(Repelling(term, namespace, tuple(those)) for (namespace, _), (term, those) in terms.items())
-
-
-def _means(term: PodTerm, namespace: str, other: Pod) -> bool:
-    """Whether a term of a pod of a namespace means another pod."""
-    everywhere = term.namespace_selector is not None
-    named = other.metadata.namespace in (term.namespaces or (namespace,))
-    return (everywhere or named) and selects(term.label_selector, other.metadata.labels)
 
 
 def _narrowed(selector: LabelSelector | None, same: dict[str, str]) -> LabelSelector | None:

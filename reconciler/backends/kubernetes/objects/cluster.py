@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reconciler.backends.kubernetes.objects.apart import repelling
 from reconciler.backends.kubernetes.objects.constraints import Places
 from reconciler.backends.kubernetes.objects.controllers import Controller
 from reconciler.backends.kubernetes.objects.domains import Position, positions
 from reconciler.backends.kubernetes.objects.gangs import Gathered, gathered
 from reconciler.backends.kubernetes.objects.jobs import Gang, gang_of
+from reconciler.backends.kubernetes.objects.neighbours import repelling
 from reconciler.backends.kubernetes.objects.nodes import SeenNode, seen, solver_node
 from reconciler.backends.kubernetes.objects.placed import Held, devices_on
 from reconciler.backends.kubernetes.objects.podgroups import Group

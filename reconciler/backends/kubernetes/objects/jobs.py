@@ -8,9 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.apart import Apart, Company, Repelling, as_level
+from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
 from reconciler.backends.kubernetes.objects.constraints import Names, Places, allowed_nodes, as_types, liking
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
+from reconciler.backends.kubernetes.objects.neighbours import Repelling
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
@@ -143,13 +144,15 @@ def _groups(
         aparts.append(apart)
         shape = msgspec.structs.replace(first.shape, gpu_types=types)
         replicas = len(part.tasks)
+        roles = sum(other.role == part.role for other in parts)
+        within = company.one_domain(apart, is_whole_role=roles == 1) if len(parts) > 1 else None
         groups.append(
             TaskGroup(
                 name=part.name,
                 replicas=replicas,
                 shape=shape,
                 min_replicas=fewest if fewest < replicas else None,
-                topology=GroupTopology(group=apart.bundle, spread=apart.spread),
+                topology=GroupTopology(within, apart.bundle, apart.spread),
             )
         )
         limits += [Limit(part.name, limit)] if limit is not None else []
@@ -186,7 +189,8 @@ def _topology(
     preferred = {level for found in apart for level in found.preferred}
     refusals: list[Refusal] = []
     remarks: list[Remark] = []
-    for key in _keys(gang, gang.group.required if gang.group else (), names.KUEUE_REQUIRED, names.KAI_REQUIRED):
+    required_by = (names.KUEUE_REQUIRED,) if len(apart) == 1 else ()  # of several roles each asks for itself
+    for key in _keys(gang, gang.group.required if gang.group else (), *required_by, names.KAI_REQUIRED):
         level = as_level(places.level(key))
         required |= {level} if level else set()
         if level is None:
