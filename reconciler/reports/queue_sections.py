@@ -12,7 +12,7 @@ from reconciler.review.found import Converging, Entitlement, Fragments, QueueCha
 from reconciler.spans import span
 from solver.plan.reason import count
 from solver.world.cluster import MigInstance
-from solver.world.quantities import MilliGpu
+from solver.world.quantities import Instant, MilliGpu
 
 _QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -90,7 +90,11 @@ def _converging(limit: Converging, paths: Paths, when: When) -> Words:
         then = ": jobs end by themselves, none is evicted"
     else:
         then = f": jobs may end by themselves until {when(limit.deadline)}, then {who} are evicted"
-    kept = f"kept again at {when(limit.kept_at)}" if limit.kept_at else "not foreseen when it is kept again"
+    kept = (
+        f"foreseen to be kept again from {_second(limit.kept_at, when)} on"
+        if limit.kept_at
+        else "not foreseen when it is kept again"
+    )
     where: Words = (
         "queue ",
         Given(paths.path(limit.queue)),
@@ -98,6 +102,11 @@ def _converging(limit: Converging, paths: Paths, when: When) -> Words:
         Given(limit.gpu_type),
     )
     return (*where, f"{then}; {kept}")
+
+
+def _second(at: Instant, when: When) -> str:
+    """To the second, and not before: more is not foreseen."""
+    return when(Instant(-(-at // 1_000) * 1_000))
 
 
 def queue_sections(found: Review, paths: Paths) -> Iterator[Section]:

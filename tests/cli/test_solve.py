@@ -11,6 +11,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
 from reconciler.reports.certified import proof_of
+from reconciler.reports.plain import plain_of
 from reconciler.shipped import shipped
 from solver.plan.plan import Certificate, LayerResult
 
@@ -84,8 +85,13 @@ def test_what_is_not_proven_is_told_as_a_part_of_its_bound_or_where_that_is_noth
         LayerResult("entitled-harm.move", -16.33, 0.0, "unproven"),
         LayerResult("fit", -2.5, 0.0, "unproven"),
     )
-    proof = proof_of(Certificate("greedy", layers, 1.0, "none", 0))
+    proof = plain_of(proof_of(Certificate("greedy", layers, 1.0, "highs", 0, columns=9)))
     assert proof == (
-        "decided by greedy; entitled.standard.0 10.00% from bound, "
+        "decided by greedy; entitled.standard.0 at most 10.00% below the best, "
         "entitled-harm.move (16.3 GPU-hours) not proven least, fit (2.5) not proven least"
+    )
+    # Without the program there is no bound to be near to.
+    assert plain_of(proof_of(Certificate("greedy", layers, 1.0, "none", 0))) == (
+        "decided by greedy; 0 of 3 layers proven, and no tight bound on the others: "
+        "the integer program was not used, as wherever running jobs make room"
     )

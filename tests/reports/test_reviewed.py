@@ -10,6 +10,7 @@ from reconciler.reports.fates import fates
 from reconciler.reports.reviewed import outline_of
 from reconciler.reports.text import text
 from reconciler.review.found import JobChange, Review
+from solver.world.quantities import Instant
 from tests.reports.reviews import NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
 
 
@@ -34,7 +35,11 @@ EVICTED, SHRUNK = losing("a", VISION, 8, 8, 2.0, 0, "b"), losing("a", VISION, 8,
     [
         (job("a", VISION, 8, "waits", "starts"), "1 job starts now that would not", "No job is worse off."),
         (job("a", VISION, 8, "starts", "waits"), "1 job no longer starts now", "some jobs wait longer."),
-        (job("a", VISION, 8, "waits", "inadmissible"), "1 job becomes inadmissible", "some jobs wait longer."),
+        (
+            job("a", VISION, 8, "waits", "inadmissible"),
+            "1 job becomes inadmissible",
+            "some jobs can not start at all any more.",
+        ),
         (job("a", VISION, 8, "inadmissible", "waits"), "becomes admissible and waits", "No job is worse off."),
         (job("a", VISION, 8, "waits", "waits", starts=(5, 4)), "1 job waits shorter", "effect"),
         (job("a", VISION, 8, "waits", "waits", starts=(5, None)), "1 job waits longer", "some jobs wait longer."),
@@ -42,7 +47,7 @@ EVICTED, SHRUNK = losing("a", VISION, 8, 8, 2.0, 0, "b"), losing("a", VISION, 8,
         (job("a", VISION, 8, "waits", "waits"), "no job fares differently", "The change has no effect"),
         (EVICTED, "1 job is evicted (8 GPUs, 2.0 GPU-hours of work lost)", "Running work is given up"),
         (SHRUNK, "1 job shrinks (4 GPUs, 1.0 GPU-hours of work lost)", "Running work is given up"),
-        (spared(EVICTED), "1 job keeps what it would give up", "No job is worse off."),
+        (spared(EVICTED), "1 job that runs is spared", "No job is worse off."),
         (
             msgspec.structs.replace(EVICTED, before="leaves", lost_before=True),
             "no job fares differently",
@@ -103,4 +108,24 @@ def test_fields_are_told_in_words() -> None:
 
 def test_what_runs_when_is_told_from_the_snapshot_on() -> None:
     lines = text(outline_of(moved_quota(), PATHS, lambda at: f"+{(at - NOW) // 3_600_000}h"))
-    assert "until +1h, then preemptible jobs are evicted; kept again at +2h" in lines
+    assert "until +1h, then preemptible jobs are evicted; foreseen to be kept again from +2h on" in lines
+
+
+def test_the_worst_comes_first() -> None:
+    """Whoever reads no further has read what the change costs, and sees it without unfolding anything."""
+    found = outline_of(moved_quota(), PATHS, str)
+    headline, _ = said(moved_quota())
+    effects = headline.partition(": ")[2].split("; ")
+    assert [effect.split(" ", 2)[2].partition(" (")[0] for effect in effects] == [
+        *("broken", "is evicted", "shrinks", "set below what is held", "no longer starts now", "waits longer"),
+        *("starts now that would not", "waits shorter"),
+    ]
+    assert [section.title for section in found.sections if section.weighty] == [
+        *("Guardrails broken", "Documents", "Evicted by the change", "Shrunk by the change", "Quotas that converge"),
+    ]
+
+
+def test_when_a_limit_is_kept_again_is_told_in_seconds_and_not_too_early() -> None:
+    limit = msgspec.structs.replace(moved_quota().converging[0], kept_at=Instant(NOW + 194_839))
+    lines = text(outline_of(msgspec.structs.replace(moved_quota(), converging=(limit,)), PATHS, str))
+    assert "foreseen to be kept again from 2026-11-20T08:03:15Z on" in lines
