@@ -104,6 +104,18 @@ def _converging(limit: Converging, paths: Paths, when: When) -> Words:
     return (*where, f"{then}; {kept}")
 
 
+def orphaned_sections(found: Review, paths: Paths) -> Iterator[Section]:
+    """Queues that are removed while jobs of them run."""
+    if found.orphaned:
+        yield sentences("Removed while in use", [_orphaned(change, paths) for change in found.orphaned])
+
+
+def _orphaned(change: QueueChange, paths: Paths) -> Words:
+    held = f" holds {change.before.used if change.before else 0} "
+    what_then = ": its jobs run on, count towards no quota, and can not start again"
+    return "queue ", Given(paths.path(change.queue)), held, Given(change.gpu_type), what_then
+
+
 def _second(at: Instant, when: When) -> str:
     """To the second, and not before: more is not foreseen."""
     return when(Instant(-(-at // 1_000) * 1_000))

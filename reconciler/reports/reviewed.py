@@ -9,7 +9,13 @@ from reconciler.reports.fates import Fates, fates
 from reconciler.reports.job_sections import changed_sections, lost_sections, sum_of, unchanged_sections
 from reconciler.reports.outline import Given, Outline, Section, When, Words, sentences
 from reconciler.reports.paths import Paths
-from reconciler.reports.queue_sections import converging_sections, device_sections, document_sections, queue_sections
+from reconciler.reports.queue_sections import (
+    converging_sections,
+    device_sections,
+    document_sections,
+    orphaned_sections,
+    queue_sections,
+)
 from reconciler.review.found import Ahead, Review, RevisionReviewed
 from solver.plan.reason import count
 
@@ -24,6 +30,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
         *_breached(found),
         *document_sections(found, paths),
         *lost_sections(found, sorted_jobs, paths, when),
+        *orphaned_sections(found, paths),
         *converging_sections(found, paths, when),
         *queue_sections(found, paths),
         *changed_sections(found, sorted_jobs, paths),
@@ -59,6 +66,8 @@ def _effects(found: Review, jobs: Fates) -> Iterator[str]:
             yield f"{count(len(losing), 'job')} {one if len(losing) == 1 else many} ({sum_of(losing)})"
     if found.newly_broken:
         yield f"{count(len(found.newly_broken), 'quota')} set below what is held"
+    if found.orphaned:
+        yield f"{count(len({change.queue for change in found.orphaned}), 'queue')} removed while in use"
     for one, many, affected in (
         ("no longer starts now", "no longer start now", jobs.starts_no_more),
         ("becomes inadmissible", "become inadmissible", jobs.never),
@@ -77,6 +86,8 @@ def _verdict(found: Review, jobs: Fates) -> str:
         return f"Refused: the change breaks {count(len(found.breaches), 'guardrail')}."
     if jobs.evicted or jobs.shrunk or jobs.moved:
         return "Running work is given up for the change."
+    if found.orphaned:
+        return "No running work is given up; a queue is removed that is in use."
     if jobs.never:
         return "No running work is given up; some jobs can not start at all any more."
     if jobs.starts_no_more or jobs.later:

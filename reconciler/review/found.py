@@ -220,3 +220,13 @@ class Review(Document, frozen=True, omit_defaults=False):
             if change.before is not None and (change.before.max is None or change.after.max < change.before.max)
         }
         return tuple(limit for limit in self.converging if (limit.queue, limit.gpu_type) in changed)
+
+    @property
+    def orphaned(self) -> tuple[QueueChange, ...]:
+        """Queues that the head no longer has, and that hold GPUs under the base. Their jobs run on, and count nowhere."""
+        removed = {change.document for change in self.documents if change.change == "removed"}
+        return tuple(
+            change
+            for change in self.queues
+            if f"Queue {change.queue}" in removed and change.after is None and change.before and change.before.used
+        )

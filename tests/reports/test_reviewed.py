@@ -7,11 +7,12 @@ import pytest
 
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.reports.fates import fates
+from reconciler.reports.review_problems import review_problems
 from reconciler.reports.reviewed import outline_of
 from reconciler.reports.text import text
-from reconciler.review.found import JobChange, Review
-from solver.world.quantities import Instant
-from tests.reports.reviews import NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
+from reconciler.review.found import Entitlement, JobChange, QueueChange, Review
+from solver.world.quantities import Instant, MilliGpu
+from tests.reports.reviews import H100, NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
 
 
 def said(found: Review) -> list[str]:
@@ -129,3 +130,21 @@ def test_when_a_limit_is_kept_again_is_told_in_seconds_and_not_too_early() -> No
     limit = msgspec.structs.replace(moved_quota().converging[0], kept_at=Instant(NOW + 194_839))
     lines = text(outline_of(msgspec.structs.replace(moved_quota(), converging=(limit,)), PATHS, str))
     assert "foreseen to be kept again from 2026-11-20T08:03:15Z on" in lines
+
+
+def test_a_queue_that_is_removed_while_its_jobs_run_is_told() -> None:
+    """Nobody is evicted, and yet: what they hold is no longer anybody's."""
+    held = Entitlement(MilliGpu(64_000), MilliGpu(32_000), None, MilliGpu(32_000))
+    queues = (QueueChange(VISION, H100, held, None), QueueChange(RANKING, H100, held, None))
+    removed = DocumentChange("Queue vision", "removed", (), "policies/queues/vision.yaml:3")
+    found = msgspec.structs.replace(unchanged(), documents=(removed,), queues=queues)
+    assert said(found) == [
+        "main → main: 1 queue removed while in use",
+        "No running work is given up; a queue is removed that is in use.",
+    ]
+    lines = text(outline_of(found, PATHS, str))
+    assert "queue research/vision holds 32 H100-SXM5-80GB: its jobs run on, count towards no quota, and can" in lines
+    (problem,) = review_problems(found, PATHS)
+    assert (problem.code, problem.severity, problem.line) == ("removed-in-use", "warning", 3)
+    unused = msgspec.structs.replace(held, used=MilliGpu(0))
+    assert not msgspec.structs.replace(found, queues=(QueueChange(VISION, H100, unused, None),)).orphaned
