@@ -79,6 +79,19 @@ def test_an_invalid_policy_has_its_own_exit_code(tmp_path: Path, capsys: pytest.
     assert "weight" in capsys.readouterr().err
 
 
+def test_several_problems_are_told_alike_each_with_its_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, field in (("a", "wieght"), ("b", "qouta")):
+        (tmp_path / f"{name}.yaml").write_text(
+            f"apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {{{field}: 2}}\n"
+        )
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.POLICY_INVALID
+    assert capsys.readouterr().err.splitlines() == [
+        "error: 2 problems",
+        "  policies/a.yaml:4:8: error[unknown-field]: there is no field 'wieght' in spec. Did you mean weight?",
+        "  policies/b.yaml:4:8: error[unknown-field]: there is no field 'qouta' in spec. Did you mean quota?",
+    ]
+
+
 def test_what_is_not_proven_is_told_as_a_part_of_its_bound_or_where_that_is_nothing_as_it_is() -> None:
     layers = (
         LayerResult("entitled.standard.0", 9.0, 10.0, "unproven"),
