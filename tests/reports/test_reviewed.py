@@ -126,6 +126,22 @@ def test_the_worst_comes_first() -> None:
     ]
 
 
+def test_queues_whose_jobs_wait_as_long_as_before_are_only_counted() -> None:
+    (shorter,) = moved_quota().waits
+    same = msgspec.structs.replace(
+        shorter, queue=VISION, p50_after_s=shorter.p50_before_s, p90_after_s=shorter.p90_before_s
+    )
+    lines = text(outline_of(msgspec.structs.replace(moved_quota(), waits=(shorter, same)), PATHS, str)).splitlines()
+    at = lines.index("Earliest start by queue")
+    assert [line.split("  ")[1] for line in lines[at + 2 : at + 4]] == [
+        "product/ranking",
+        "1 queue in which jobs wait as long as before.",
+    ]
+    assert "Earliest start by queue" not in text(
+        outline_of(msgspec.structs.replace(unchanged(), waits=(same,)), PATHS, str)
+    )
+
+
 def test_when_a_limit_is_kept_again_is_told_in_seconds_and_not_too_early() -> None:
     limit = msgspec.structs.replace(moved_quota().converging[0], kept_at=Instant(NOW + 194_839))
     lines = text(outline_of(msgspec.structs.replace(moved_quota(), converging=(limit,)), PATHS, str))
