@@ -90,8 +90,7 @@ def plan(
     output: str,
 ) -> None:
     """Solve the cluster as it is under two revisions of the policy, and say what differs. Changes nothing."""
-    if snapshot_file and (server or held):
-        raise click.UsageError("--snapshot excludes --server and --held: the snapshot comes from one of them", ctx)
+    _refuse_conflicts(ctx)
     if held:
         found = _of_held(server)
         _print(found, UNKNOWN, output, cluster or "", unfold=unfold)
@@ -108,6 +107,17 @@ def plan(
         write_plan(SavedPlan(envelope, found), out)
     _print(found, paths_of(sides[0].compiled, sides[1].compiled), output, cluster or "", unfold=unfold)
     ctx.exit(_exit_code(found, detailed=detailed_exitcode))
+
+
+def _refuse_conflicts(ctx: click.Context) -> None:
+    """Options that would be ignored beside the others raise UsageError."""
+    said = {name for name, value in ctx.params.items() if value is not None and value is not False}
+    if "snapshot_file" in said and said & {"server", "held"}:
+        raise click.UsageError("--snapshot excludes --server and --held: the snapshot comes from one of them", ctx)
+    if "held" in said and said & {"out", "max_snapshot_age"}:
+        raise click.UsageError("--held shows a plan that is made: it excludes --out and --max-snapshot-age", ctx)
+    if "out" not in said and said & {"exact", "accept_evicted_jobs", "accept_gpu_hours"}:
+        raise click.UsageError("--exact and --accept-... say what --out writes: name a file with --out", ctx)
 
 
 def _revision(repo: Path, name: str, option: str) -> Revision:

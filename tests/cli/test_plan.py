@@ -275,6 +275,20 @@ def test_a_snapshot_comes_from_one_place(quorate: Quorate, repository: Origin, s
     assert ran.exit_code == 64
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--exact",),
+        ("--accept-evicted-jobs", "0"),
+        ("--held", "--out", "plan.json"),
+        ("--held", "--max-snapshot-age", "1m"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(quorate: Quorate, arguments: tuple[str, ...]) -> None:
+    ran = quorate("plan", *arguments)
+    assert (ran.exit_code, "--out" in ran.err) == (64, True)
+
+
 def test_a_snapshot_that_is_too_old_is_refused(
     quorate: Quorate, repository: Origin, snapshot_file: Path, now: Now
 ) -> None:
