@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from hack.hostile.repositories import try_repositories
 from hack.hostile.reverts import try_reverts
 from hack.hostile.signatures import try_signatures
 
-_MUST_BE_ZERO = ("tracebacks", "signals", "escapes", "commands_run", "overdue", "accepted")
+_MUST_BE_ZERO = ("tracebacks", "signals", "escapes", "commands_run", "overdue", "unsigned_accepted")
 _MUST_BE_EQUAL = (
     ("reverts", "identical", "tried"),
     ("signatures", "last_good_kept", "tried"),
@@ -46,10 +47,11 @@ def main(documents: int, reverts: int, seed: int, output: str) -> None:
         _print(found)
     sys.stdout.flush()
     # A reader that never ends would keep the process; it has been counted.
-    os._exit(int(_got_through(found)))
+    os._exit(int(got_through(found)))
 
 
-def _got_through(found: dict[str, dict[str, float]]) -> bool:
+def got_through(found: Mapping[str, Mapping[str, float]]) -> bool:
+    """Whether anything did that must not, or a check refused what is good."""
     bad = any(figures.get(name) for figures in found.values() for name in _MUST_BE_ZERO)
     return bad or any(found[what][one] != found[what][other] for what, one, other in _MUST_BE_EQUAL)
 

@@ -14,13 +14,13 @@ from hack.hostile.signed import FOLLOWED, REFUSED, People, Site
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """What came of them. `last_good_kept`: of those not accepted, after which the policy from before was in force.
+    """What came of them. `last_good_kept`: of those tried, after how many the policy from before was in force.
 
     `followed` of `countable`: with signatures that count. Without them, refusing everything would look as good.
     """
 
     tried: int = 0
-    accepted: int = 0
+    unsigned_accepted: int = 0
     last_good_kept: int = 0
     countable: int = 0
     followed: int = 0
@@ -69,7 +69,7 @@ def _follow(site: Site, name: str, figures: Figures, *, counts: bool) -> None:
         figures.followed += applied
     else:
         figures.tried += 1
-        figures.accepted += applied
+        figures.unsigned_accepted += applied
         figures.last_good_kept += standing.current() == before
     if applied is not counts:
         figures.first_fault = figures.first_fault or f"{name}: {standing.status().truth.message}"

@@ -16,9 +16,10 @@ def proof_of(certificate: Certificate) -> Words:
     if unproven and not certificate.columns:
         # What bounds them then is that nobody can get more than asked for, which says nothing of how good the answer is.
         layers = count(len(certificate.layers), "layer")
+        evicting = any("-harm." in layer.name for layer in certificate.layers)
+        why = "who leaves is chosen by search" if evicting else "the integer program gave no answer"
         return (
-            f"{decided}{len(certificate.layers) - len(unproven)} of {layers} proven, and no tight bound on the others: "
-            "the integer program was not used, as wherever running jobs make room",
+            f"{decided}{len(certificate.layers) - len(unproven)} of {layers} proven, and no tight bound on the others: {why}",
         )
     if unproven:
         first, *others = map(_short_of, unproven)

@@ -105,6 +105,8 @@ def test_what_is_not_proven_is_told_as_a_part_of_its_bound_or_where_that_is_noth
     )
     # Without the program there is no bound to be near to.
     assert plain_of(proof_of(Certificate("greedy", layers, 1.0, "none", 0))) == (
-        "decided by greedy; 0 of 3 layers proven, and no tight bound on the others: "
-        "the integer program was not used, as wherever running jobs make room"
+        "decided by greedy; 0 of 3 layers proven, and no tight bound on the others: who leaves is chosen by search"
+    )
+    assert plain_of(proof_of(Certificate("greedy", layers[:1], 1.0, "none", 0))) == (
+        "decided by greedy; 0 of 1 layer proven, and no tight bound on the others: the integer program gave no answer"
     )

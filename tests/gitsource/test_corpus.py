@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hack.hostile import documents, repositories, reverts
+from hack.hostile.__main__ import got_through
 from hack.hostile.repositories import CANARY, MADE, try_repositories
 from hack.hostile.signatures import try_signatures
 from hack.hostile.signed import FOLLOWED, REFUSED
@@ -82,7 +83,7 @@ def test_only_signatures_that_count_bring_a_policy_into_force(
     tmp_path: Path, refused: tuple[str, ...], followed: tuple[str, ...]
 ) -> None:
     figures = try_signatures(tmp_path, refused, followed)
-    assert (figures.accepted, figures.tracebacks, figures.first_fault) == (0, 0, "")
+    assert (figures.unsigned_accepted, figures.tracebacks, figures.first_fault) == (0, 0, "")
     assert figures.last_good_kept == figures.tried == len(refused)
     assert figures.followed == figures.countable == len(followed)
 
@@ -93,5 +94,27 @@ def test_what_is_followed_without_a_good_signature_is_counted(tmp_path: Path, mo
     """Else the zero above would say nothing."""
     monkeypatch.setattr(requirement, "judge", lambda *_: "")
     figures = try_signatures(tmp_path, ("unsigned",), ())
-    assert (figures.accepted, figures.last_good_kept) == (1, 0)
+    assert (figures.unsigned_accepted, figures.last_good_kept) == (1, 0)
     assert figures.first_fault.startswith("unsigned: ")
+
+
+GOOD = {
+    "documents": {"accepted": 325, "tracebacks": 0},
+    "signatures": {"tried": 22, "last_good_kept": 22, "unsigned_accepted": 0, "countable": 4, "followed": 4},
+    "reverts": {"tried": 200, "identical": 200},
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "figure", "value"),
+    [
+        ("documents", "tracebacks", 1),
+        ("signatures", "unsigned_accepted", 1),
+        ("signatures", "last_good_kept", 21),
+        ("signatures", "followed", 3),
+        ("reverts", "identical", 199),
+    ],
+)
+def test_the_command_fails_for_one_that_got_through_and_for_none_else(what: str, figure: str, value: int) -> None:
+    assert not got_through(GOOD)
+    assert got_through({**GOOD, what: {**GOOD[what], figure: value}})
