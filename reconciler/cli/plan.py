@@ -20,7 +20,6 @@ from reconciler.clock import SystemClock
 from reconciler.documents.clusters import clusters_of
 from reconciler.gitsource.tree import Revision
 from reconciler.reports.formats import FORMATS, problems_as
-from reconciler.reports.outline import Outline
 from reconciler.reports.paths import UNKNOWN, Paths, paths_of
 from reconciler.reports.review_problems import review_problems
 from reconciler.reports.reviewed import outline_of
@@ -30,6 +29,9 @@ from reconciler.review.found import Review
 from reconciler.review.side import Side
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
+
+_WIDE_COLUMNS = 120
+"""From here on there is room for a queue's path beside the name of a job."""
 
 
 @click.command(short_help="Show what a change of policy would do.")
@@ -169,16 +171,17 @@ def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bo
 
         click.echo(markdown(outline_of(found, paths, str), cluster), nl=False)
     else:
-        _print_text(outline_of(found, paths, local), unfold=unfold)
+        _print_text(found, paths, unfold=unfold)
 
 
-def _print_text(outline: Outline, *, unfold: bool) -> None:
-    """As wide as a terminal where one reads it, and in colour if it likes."""
+def _print_text(found: Review, paths: Paths, *, unfold: bool) -> None:
+    """As wide as a terminal where one reads it, and in colour if it likes. Where that is narrow queues go by their names alone."""
     from reconciler.reports.text import UNFOLDED_COLUMNS, text
 
     terminal = sys.stdout.isatty()
     columns = get_terminal_size().columns if terminal else UNFOLDED_COLUMNS
     colour = terminal and not os.environ.get("NO_COLOR")
+    outline = outline_of(found, paths if columns >= _WIDE_COLUMNS else UNKNOWN, local)
     click.echo(text(outline, unfold=unfold, columns=columns, colour=colour), nl=False, color=colour)
 
 
