@@ -12,10 +12,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3
 
 test-thorough: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 -m "thorough or hypothesis" --all-worlds
+	$(BIN)/python -m pytest -n 3 -m thorough
 
 test-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -n 2 -m "long or thorough or hypothesis" --all-worlds
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
