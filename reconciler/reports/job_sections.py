@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from reconciler.reports.fates import Fates, Jobs
 from reconciler.reports.outline import Given, Section, When, Words
 from reconciler.reports.paths import Paths
-from reconciler.review.found import JobChange, Loss, Review
+from reconciler.review.found import JobChange, Loss, Review, Stranded
 from reconciler.spans import span
 from solver.plan.reason import count
 from solver.world.quantities import Instant, MilliGpu
@@ -40,6 +40,24 @@ def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iter
             )
 
 
+def stranded_sections(found: Review, paths: Paths) -> Iterator[Section]:
+    """Jobs that run on nodes that are removed."""
+    if found.stranded:
+        rows = tuple(_stranded_row(one, paths) for one in found.stranded)
+        note = ("They run on, and what they hold there is neither counted nor taken back.",)
+        yield Section(
+            "Run on nodes that are removed", rows, (*_NAMED, "Nodes"), frozenset({"GPUs"}), note, weighty=True
+        )
+
+
+def _stranded_row(one: Stranded, paths: Paths) -> tuple[Words, ...]:
+    more = len(one.nodes) - _NODES_MAX
+    nodes: Words = (Given(", ".join(one.nodes[:_NODES_MAX])), f" and {more} more" if more > 0 else "")
+    return (Given(one.job),), (Given(paths.path(one.queue)),), (str(one.gpus),), nodes
+
+
+_NODES_MAX = 4
+"""Of a job's nodes: enough to know which machines are meant."""
 _LOST = ("Job", "Queue", "GPUs", "GPU-hours lost", "Asked", "Grace", "For")
 
 

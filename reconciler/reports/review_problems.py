@@ -9,14 +9,15 @@ from reconciler.documents.problem import START, Place, Problem, Severity, proble
 from reconciler.reports.fates import fates
 from reconciler.reports.job_sections import hours
 from reconciler.reports.paths import Paths
-from reconciler.review.found import Breach, Converging, JobChange, QueueChange, Review
+from reconciler.review.found import Breach, Converging, JobChange, QueueChange, Review, Stranded
+from solver.plan.reason import count
 from solver.world.quantities import MilliGpu
 
 _HUMP = re.compile(r"(?=[A-Z])")
 
 
 def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
-    """Broken guardrails are errors; work given up and queues removed while in use are warnings; the rest are notices.
+    """Broken guardrails are errors; work given up, and queues and nodes removed while in use, are warnings; the rest are notices.
 
     Those are limits set below what is held, and jobs that can no longer start at all.
     """
@@ -27,6 +28,7 @@ def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
         *(problem for job in evicted for problem in _given_up(found, job, paths)),
         *(_converging(found, limit, paths) for limit in found.newly_broken),
         *(_orphaned(found, change, paths) for change in found.orphaned),
+        *(_stranded(found, one, paths) for one in found.stranded),
         *(_inadmissible(found, job, paths) for job in sorted_jobs.never),
     )
 
@@ -61,6 +63,15 @@ def _orphaned(found: Review, change: QueueChange, paths: Paths) -> Problem:
     message = f"queue {paths.path(change.queue)} is removed while its jobs hold {held} {change.gpu_type}"
     fix = "Let them end first: stopPolicy HoldAndDrain, or Hold and wait."
     return _at(_blamed(found, paths, change.queue), "removed-in-use", message, fix, "warning")
+
+
+def _stranded(found: Review, one: Stranded, paths: Paths) -> Problem:
+    message = (
+        f"job {one.job} of queue {paths.path(one.queue)} runs on {count(len(one.nodes), 'node')} that would be removed"
+    )
+    pools = (change.origin for change in found.documents if change.document.startswith("NodePool "))
+    fix = "Cordon them first, and wait: `cordoned` of the NodePool."
+    return _at(next(filter(None, pools), ""), "node-removed-in-use", message, fix, "warning")
 
 
 def _inadmissible(found: Review, job: JobChange, paths: Paths) -> Problem:

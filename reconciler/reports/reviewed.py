@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from reconciler.reports.certified import proof_of
 from reconciler.reports.fates import Fates, fates
-from reconciler.reports.job_sections import changed_sections, lost_sections, sum_of, unchanged_sections
+from reconciler.reports.job_sections import (
+    changed_sections,
+    lost_sections,
+    stranded_sections,
+    sum_of,
+    unchanged_sections,
+)
 from reconciler.reports.outline import Given, Outline, Section, When, Words, sentences
 from reconciler.reports.paths import Paths
 from reconciler.reports.queue_sections import (
@@ -31,6 +37,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
         *document_sections(found, paths),
         *lost_sections(found, sorted_jobs, paths, when),
         *orphaned_sections(found, paths),
+        *stranded_sections(found, paths),
         *converging_sections(found, paths, when),
         *queue_sections(found, paths),
         *changed_sections(found, sorted_jobs, paths),
@@ -68,6 +75,9 @@ def _effects(found: Review, jobs: Fates) -> Iterator[str]:
         yield f"{count(len(found.newly_broken), 'quota')} set below what is held"
     if found.orphaned:
         yield f"{count(len({change.queue for change in found.orphaned}), 'queue')} removed while in use"
+    if found.stranded:
+        runs = "runs" if len(found.stranded) == 1 else "run"
+        yield f"{count(len(found.stranded), 'job')} {runs} on nodes that are removed"
     for one, many, affected in (
         ("no longer starts now", "no longer start now", jobs.starts_no_more),
         ("becomes inadmissible", "become inadmissible", jobs.never),
@@ -88,6 +98,8 @@ def _verdict(found: Review, jobs: Fates) -> str:
         return "Running work is given up for the change."
     if found.orphaned:
         return "No running work is given up; a queue is removed that is in use."
+    if found.stranded:
+        return "No running work is given up; nodes are removed on which jobs run."
     if jobs.never:
         return "No running work is given up; some jobs can not start at all any more."
     if jobs.starts_no_more or jobs.later:

@@ -139,6 +139,15 @@ class Repartitioned(Document, frozen=True, omit_defaults=False):
     after: tuple[MigInstance, ...] | None
 
 
+class Stranded(Document, frozen=True, omit_defaults=False):
+    """A job that runs on nodes that the base has and the head has not: it runs on, and what it holds there counts nowhere."""
+
+    job: JobName
+    queue: QueueName
+    gpus: MilliGpu
+    nodes: tuple[NodeName, ...]
+
+
 class Ahead(Document, frozen=True, omit_defaults=False):
     """How far the rounds to come were played. Nobody arrives in them; what runs ends at its limit, or as earlier jobs did.
 
@@ -196,6 +205,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     repartitioned: tuple[Repartitioned, ...]
     ahead: Ahead
     breaches: tuple[Breach, ...] = ()
+    stranded: tuple[Stranded, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 

@@ -10,8 +10,10 @@ from reconciler.reports.fates import fates
 from reconciler.reports.review_problems import review_problems
 from reconciler.reports.reviewed import outline_of
 from reconciler.reports.text import text
-from reconciler.review.found import Entitlement, JobChange, QueueChange, Review
+from reconciler.review.found import Entitlement, JobChange, QueueChange, Review, Stranded
+from solver.world.cluster import NodeName
 from solver.world.quantities import Instant, MilliGpu
+from solver.world.workload import JobName
 from tests.reports.reviews import H100, NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
 
 
@@ -164,3 +166,18 @@ def test_a_queue_that_is_removed_while_its_jobs_run_is_told() -> None:
     assert (problem.code, problem.severity, problem.line) == ("removed-in-use", "warning", 3)
     unused = msgspec.structs.replace(held, used=MilliGpu(0))
     assert not msgspec.structs.replace(found, queues=(QueueChange(VISION, H100, unused, None),)).orphaned
+
+
+def test_jobs_on_nodes_that_are_removed_are_told() -> None:
+    """A larger `count` may do it too: numbers are padded with zeros to equal length."""
+    nodes = tuple(NodeName(f"n{number}") for number in range(6))
+    pool = DocumentChange("NodePool h100", "changed", (FieldChange("nodes", "9", "6", "cluster-state/h100.yaml:9"),))
+    one = Stranded(JobName("bert"), VISION, MilliGpu(48_000), nodes)
+    found = msgspec.structs.replace(unchanged(), documents=(pool,), stranded=(one,))
+    assert said(found) == [
+        "main → main: 1 job runs on nodes that are removed",
+        "No running work is given up; nodes are removed on which jobs run.",
+    ]
+    assert "bert  research/vision    48  n0, n1, n2, n3 and 2 more" in text(outline_of(found, PATHS, str))
+    (problem,) = review_problems(found, PATHS)
+    assert (problem.code, problem.severity) == ("node-removed-in-use", "warning")
