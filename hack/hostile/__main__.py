@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -16,8 +17,14 @@ from rich.table import Table
 from hack.hostile.documents import try_documents
 from hack.hostile.repositories import try_repositories
 from hack.hostile.reverts import try_reverts
+from hack.hostile.signatures import try_signatures
 
-_MUST_BE_ZERO = ("tracebacks", "signals", "escapes", "commands_run", "overdue")
+_MUST_BE_ZERO = ("tracebacks", "signals", "escapes", "commands_run", "overdue", "unsigned_accepted")
+_MUST_BE_EQUAL = (
+    ("reverts", "identical", "tried"),
+    ("signatures", "last_good_kept", "tried"),
+    ("signatures", "followed", "countable"),
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,11 +33,12 @@ _MUST_BE_ZERO = ("tracebacks", "signals", "escapes", "commands_run", "overdue")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(documents: int, reverts: int, seed: int, output: str) -> None:
-    """Malformed documents, hostile repositories, and edits that are taken back."""
+    """Malformed documents, hostile repositories, signatures that do not count, and edits that are taken back."""
     with tempfile.TemporaryDirectory(prefix="quorate-hostile-", ignore_cleanup_errors=True) as folder:
         found = {
             "documents": msgspec.to_builtins(try_documents(seed, documents)),
             "repositories": msgspec.to_builtins(try_repositories(Path(folder))),
+            "signatures": msgspec.to_builtins(try_signatures(Path(folder))),
             "reverts": msgspec.to_builtins(try_reverts(Path(folder), seed, reverts)),
         }
     if output == "json":
@@ -39,13 +47,13 @@ def main(documents: int, reverts: int, seed: int, output: str) -> None:
         _print(found)
     sys.stdout.flush()
     # A reader that never ends would keep the process; it has been counted.
-    os._exit(int(_got_through(found)))
+    os._exit(int(got_through(found)))
 
 
-def _got_through(found: dict[str, dict[str, float]]) -> bool:
-    reverts = found["reverts"]
+def got_through(found: Mapping[str, Mapping[str, float]]) -> bool:
+    """Whether anything did that must not, or a check refused what is good."""
     bad = any(figures.get(name) for figures in found.values() for name in _MUST_BE_ZERO)
-    return bad or reverts["identical"] != reverts["tried"]
+    return bad or any(found[what][one] != found[what][other] for what, one, other in _MUST_BE_EQUAL)
 
 
 def _print(found: dict[str, dict[str, float]]) -> None:

@@ -39,7 +39,10 @@ def try_reverts(folder: Path, seed: int, count: int) -> Figures:
     _commit(home, "as shipped")
     before = _bytes_of(_compiled(home))
     for number in range(count):
-        _edit(home, drawn, sorted(path for path in good if path.endswith(".yaml") and "/tests/" not in path))
+        while not _edited(
+            home
+        ):  # A digit may be drawn in its own place, and Git reverts no commit that changes nothing.
+            _edit(home, drawn, sorted(path for path in good if path.endswith(".yaml") and "/tests/" not in path))
         _commit(home, f"edit {number}")
         after = _compiled(home)
         figures.tried += 1
@@ -63,6 +66,10 @@ def _bytes_of(compiled: Compiled | None) -> bytes:
         return b""
     said = msgspec.json.encode({name: dict(fields) for name, fields in documents_of(compiled).items()}, order="sorted")
     return b"\n".join((encode(compiled.policy), *map(encode, compiled.nodes), said))
+
+
+def _edited(home: Path) -> bool:
+    return bool(_git(home, "status", "--porcelain"))
 
 
 def _edit(home: Path, drawn: random.Random, paths: list[str]) -> None:
@@ -89,10 +96,10 @@ def _edit(home: Path, drawn: random.Random, paths: list[str]) -> None:
 
 def _commit(home: Path, message: str) -> None:
     _git(home, "add", "--all")
-    _git(home, "commit", "--quiet", "--allow-empty", f"--message={message}")
+    _git(home, "commit", "--quiet", f"--message={message}")
 
 
-def _git(home: Path, *arguments: str) -> None:
+def _git(home: Path, *arguments: str) -> bytes:
     who = {f"GIT_{role}_{what}": "m@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", *arguments], cwd=home, env=environment, check=True, capture_output=True)
+    return subprocess.run(["git", *arguments], cwd=home, env=environment, check=True, capture_output=True).stdout

@@ -96,7 +96,11 @@ def _of_all(policies: Sequence[PolicyFigures]) -> Iterator[Row]:
     yield row("rounds", "count", [one.rounds.held for one in policies])
     yield row("rounds proven or within the gap", "count", [one.rounds.within_gap for one in policies])
     for stage in _named(policies, lambda one: one.rounds.by_stage):
-        yield row(f"rounds decided by {stage}", "count", [one.rounds.by_stage.get(stage, 0) for one in policies])
+        yield row(
+            "rounds with nothing to decide" if stage == "none" else f"rounds decided by {stage}",
+            "count",
+            [one.rounds.by_stage.get(stage, 0) for one in policies],
+        )
 
 
 def _of_forecasts(policies: Sequence[PolicyFigures]) -> Iterator[Row]:

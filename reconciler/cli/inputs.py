@@ -14,6 +14,7 @@ from reconciler.documents.clusters import ClusterNotChosenError, chosen, cluster
 from reconciler.documents.files import Files, is_document, read_folder
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import Compiled, read_repository
+from solver.plan.reason import count
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 
@@ -82,11 +83,16 @@ def one_cluster(clusters: Iterable[str], cluster: str | None, place: str) -> str
 
 
 def invalid(error: InvalidDocumentsError, exit_code: Exit, where: str = "") -> CommandFailedError:
-    """All problems of the documents, the first as the error's place; `where` says which documents, if that is not plain."""
+    """All problems of the documents: one as any error, several each on a line with its fix.
+
+    `where` says which documents, if that is not plain.
+    """
     first, *more = error.problems
-    others = "".join(f"\n  {problem}" for problem in more)
+    if more:
+        lines = "".join(f"\n  {problem}" for problem in error.problems)
+        return CommandFailedError(f"{count(len(error.problems), 'problem')}{lines}", place=where, exit_code=exit_code)
     place = f"{where}: " * bool(where) + f"{first.file}:{first.line}:{first.column}"
-    return CommandFailedError(f"{first.message}{others}", place=place, fix=first.fix, exit_code=exit_code)
+    return CommandFailedError(first.message, place=place, fix=first.fix, exit_code=exit_code)
 
 
 def unreadable(error: OSError, path: Path) -> CommandFailedError:

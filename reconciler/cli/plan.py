@@ -20,7 +20,6 @@ from reconciler.clock import SystemClock
 from reconciler.documents.clusters import clusters_of
 from reconciler.gitsource.tree import Revision
 from reconciler.reports.formats import FORMATS, problems_as
-from reconciler.reports.outline import Outline
 from reconciler.reports.paths import UNKNOWN, Paths, paths_of
 from reconciler.reports.review_problems import review_problems
 from reconciler.reports.reviewed import outline_of
@@ -30,6 +29,9 @@ from reconciler.review.found import Review
 from reconciler.review.side import Side
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
+
+_WIDE_COLUMNS = 120
+"""From here on there is room for a queue's path beside the name of a job."""
 
 
 @click.command(short_help="Show what a change of policy would do.")
@@ -90,8 +92,7 @@ def plan(
     output: str,
 ) -> None:
     """Solve the cluster as it is under two revisions of the policy, and say what differs. Changes nothing."""
-    if snapshot_file and (server or held):
-        raise click.UsageError("--snapshot excludes --server and --held: the snapshot comes from one of them", ctx)
+    _refuse_conflicts(ctx)
     if held:
         found = _of_held(server)
         _print(found, UNKNOWN, output, cluster or "", unfold=unfold)
@@ -108,6 +109,17 @@ def plan(
         write_plan(SavedPlan(envelope, found), out)
     _print(found, paths_of(sides[0].compiled, sides[1].compiled), output, cluster or "", unfold=unfold)
     ctx.exit(_exit_code(found, detailed=detailed_exitcode))
+
+
+def _refuse_conflicts(ctx: click.Context) -> None:
+    """Options that would be ignored beside the others raise UsageError."""
+    said = {name for name, value in ctx.params.items() if value is not None and value is not False}
+    if "snapshot_file" in said and said & {"server", "held"}:
+        raise click.UsageError("--snapshot excludes --server and --held: the snapshot comes from one of them", ctx)
+    if "held" in said and said & {"out", "max_snapshot_age"}:
+        raise click.UsageError("--held shows a plan that is made: it excludes --out and --max-snapshot-age", ctx)
+    if "out" not in said and said & {"exact", "accept_evicted_jobs", "accept_gpu_hours"}:
+        raise click.UsageError("--exact and --accept-... say what --out writes: name a file with --out", ctx)
 
 
 def _revision(repo: Path, name: str, option: str) -> Revision:
@@ -159,16 +171,17 @@ def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bo
 
         click.echo(markdown(outline_of(found, paths, str), cluster), nl=False)
     else:
-        _print_text(outline_of(found, paths, local), unfold=unfold)
+        _print_text(found, paths, unfold=unfold)
 
 
-def _print_text(outline: Outline, *, unfold: bool) -> None:
-    """As wide as a terminal where one reads it, and in colour if it likes."""
+def _print_text(found: Review, paths: Paths, *, unfold: bool) -> None:
+    """As wide as a terminal where one reads it, and in colour if it likes. Where that is narrow queues go by their names alone."""
     from reconciler.reports.text import UNFOLDED_COLUMNS, text
 
     terminal = sys.stdout.isatty()
     columns = get_terminal_size().columns if terminal else UNFOLDED_COLUMNS
     colour = terminal and not os.environ.get("NO_COLOR")
+    outline = outline_of(found, paths if columns >= _WIDE_COLUMNS else UNKNOWN, local)
     click.echo(text(outline, unfold=unfold, columns=columns, colour=colour), nl=False, color=colour)
 
 

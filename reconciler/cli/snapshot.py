@@ -13,6 +13,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.token_file import TokenFileError, read_or_make_token
+from solver.plan.reason import count
 from solver.world.document import encode
 from solver.world.snapshot import Snapshot
 
@@ -85,4 +86,6 @@ def _write(found: Snapshot, out: Path | None) -> None:
         out.write_bytes(gzip.compress(raw, mtime=0) if out.suffix == ".gz" else raw)
     except OSError as error:
         raise unreadable(error, out) from error
-    click.echo(f"wrote {out}: {len(found.nodes)} nodes and {len(found.jobs)} jobs, as of {found.time}")
+    click.echo(
+        f"wrote {out}: {count(len(found.nodes), 'node')} and {count(len(found.jobs), 'job')}, as of {found.time}"
+    )

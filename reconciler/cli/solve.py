@@ -10,6 +10,7 @@ from reconciler.cli.inputs import read_policies, read_snapshot_file
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.params import cluster_option
 from reconciler.reports.certified import proof_of
+from reconciler.reports.plain import plain_of
 from solver.plan.plan import Plan
 
 
@@ -59,4 +60,4 @@ def plan_lines(plan: Plan) -> list[str]:
 
 def certificate_lines(plan: Plan) -> list[str]:
     """Which part of the solve decided, and what is not proven; nothing where there was nothing to decide."""
-    return [proof_of(plan.certificate)] if plan.certificate.stage != "none" else []
+    return [plain_of(proof_of(plan.certificate))] if plan.certificate.stage != "none" else []

@@ -39,7 +39,15 @@ def job_of(document: Located, file: str) -> NamedJob:
     if kind != "Job":
         message = f"this is a {kind}, expected a Job"
         raise InvalidDocumentsError(
-            [problem_at(file, document.place(("kind",)), "one-job", message, "Policy is committed to Git.")]
+            [
+                problem_at(
+                    file,
+                    document.place(("kind",)),
+                    "one-job",
+                    message,
+                    "Policy is committed to Git, and validated as a whole: name the folder of its repository.",
+                )
+            ]
         )
     shape = shape_problems(document, kind, file)
     if shape:

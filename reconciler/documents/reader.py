@@ -119,7 +119,7 @@ class _Builder:
                     key_node,
                     "duplicate-key",
                     f"the key {shown(key)} occurs twice, first on line {first}",
-                    "Keep one of them.",
+                    "Keep one of them." if path else "Keep one of them, or put --- between two documents.",
                 )
                 continue
             self.key_places[*path, key] = place_of_mark(key_node.start_mark)

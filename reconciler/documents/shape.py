@@ -35,7 +35,11 @@ def kind_of(document: Located, file: str) -> str | Problem:
     kind = value.get("kind")
     if kind is None:
         return problem_at(
-            file, document.place(()), "missing-field", "the field kind is missing", f"Add one of {', '.join(KINDS)}."
+            file,
+            document.place(()),
+            "missing-field",
+            "the field kind is missing",
+            "Add `kind: Queue` or another; `quorate explain` lists them.",
         )
     if kind not in KINDS:
         fix = did_you_mean(kind, KINDS)

@@ -22,7 +22,7 @@ from reconciler.documents.files import (
     size_problem,
     too_many_files,
 )
-from reconciler.documents.problem import START, Problem, problem_at
+from reconciler.documents.problem import START, Problem, did_you_mean, problem_at
 from reconciler.gitsource.errors import GitSourceError, UnknownRevisionError
 from reconciler.gitsource.hardened import git_in
 
@@ -65,13 +65,23 @@ def commit_of(git: Any, revision: str) -> str:
     """The full id of a revision; raises UnknownRevisionError."""
     from git import GitCommandError
 
-    unknown = UnknownRevisionError(f"there is no revision {revision!r}", "Name a branch, a tag or a commit.")
+    unknown = f"there is no revision {revision!r}"
     if revision.startswith("-") or not revision.isprintable():
-        raise unknown
+        raise UnknownRevisionError(unknown, "Name a branch, a tag or a commit.")
     try:
         return str(git.rev_parse("--verify", "--quiet", f"{revision}^{{commit}}"))
     except GitCommandError:
-        raise unknown from None
+        raise UnknownRevisionError(unknown, _nearest(git, revision)) from None
+
+
+def _nearest(git: Any, revision: str) -> str:
+    """What was probably meant: in a clone of one branch, as CI has it, often that of the remote."""
+    listed = str(
+        git.for_each_ref("--count=1000", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    )
+    names = listed.splitlines()
+    elsewhere = [name for name in names if name.partition("/")[2] == revision]
+    return did_you_mean(elsewhere[0] if elsewhere else revision, names) or "Name a branch, a tag or a commit."
 
 
 def files_of(git: Any, commit: str) -> Files:

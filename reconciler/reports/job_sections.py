@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from reconciler.reports.fates import Fates, Jobs
 from reconciler.reports.outline import Given, Section, When, Words
 from reconciler.reports.paths import Paths
-from reconciler.review.found import JobChange, Loss, Review
+from reconciler.review.found import JobChange, Loss, Review, Stranded
 from reconciler.spans import span
 from solver.plan.reason import count
 from solver.world.quantities import Instant, MilliGpu
 
 _WHY = {
-    "move": "moves, so that it fits",
+    "move": "fits once it has moved",
     "reclaim": "takes back what is borrowed",
     "preempt": "outranks it in its queue",
     "turn": "has waited longer above its guarantee",
@@ -35,10 +35,30 @@ def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iter
     ):
         if jobs:
             rows = tuple(_lost_row(job, found.time, paths, when) for job in jobs)
-            yield Section(title, rows, _LOST, frozenset({"GPUs", "GPU-hours lost"}), (f"Together {sum_of(jobs)}.",))
+            yield Section(
+                title, rows, _LOST, frozenset({"GPUs", "GPU-hours lost"}), (f"Together {sum_of(jobs)}.",), weighty=True
+            )
 
 
-_LOST = ("Job", "Queue", "GPUs", "GPU-hours lost", "Asked", "Grace", "For", "Why")
+def stranded_sections(found: Review, paths: Paths) -> Iterator[Section]:
+    """Jobs that run on nodes that are removed."""
+    if found.stranded:
+        rows = tuple(_stranded_row(one, paths) for one in found.stranded)
+        note = ("They run on, and what they hold there is neither counted nor taken back.",)
+        yield Section(
+            "Run on nodes that are removed", rows, (*_NAMED, "Nodes"), frozenset({"GPUs"}), note, weighty=True
+        )
+
+
+def _stranded_row(one: Stranded, paths: Paths) -> tuple[Words, ...]:
+    more = len(one.nodes) - _NODES_MAX
+    nodes: Words = (Given(", ".join(one.nodes[:_NODES_MAX])), f" and {more} more" if more > 0 else "")
+    return (Given(one.job),), (Given(paths.path(one.queue)),), (str(one.gpus),), nodes
+
+
+_NODES_MAX = 4
+"""Of a job's nodes: enough to know which machines are meant."""
+_LOST = ("Job", "Queue", "GPUs", "GPU-hours lost", "Asked", "Grace", "For")
 
 
 def sum_of(jobs: Jobs) -> str:
@@ -66,14 +86,16 @@ def _lost_row(job: JobChange, now: Instant, paths: Paths, when: When) -> tuple[W
         asked,
         (str(loss.grace),),
         _for_whom(loss, paths),
-        (_WHY.get(loss.why, ""),) if loss.why in _WHY else (Given(loss.why),),
     )
 
 
 def _for_whom(loss: Loss, paths: Paths) -> Words:
+    """Who gets the room, and by what right; or the rule that asks for it."""
+    why = _WHY.get(loss.why) or Given(loss.why)
     if loss.by is None:
-        return ("nobody: by rule",)
-    return (Given(loss.by), " of ", Given(paths.path(loss.by_queue))) if loss.by_queue else (Given(loss.by),)
+        return "nobody: ", why
+    queue: Words = (" of ", Given(paths.path(loss.by_queue))) if loss.by_queue else ()
+    return Given(loss.by), *queue, ", which ", why
 
 
 def changed_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
@@ -97,7 +119,7 @@ _WAIT = ("Job", "Queue", "GPUs", "Would start", "Starts", "Difference")
 def unchanged_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
     """Jobs that fare the same under both, and those that the change spares."""
     for title, jobs in (
-        ("Keep what they would give up", fates.spared),
+        ("Spared by the change", fates.spared),
         ("Give something up under both", fates.lost_anyway),
     ):
         if jobs:

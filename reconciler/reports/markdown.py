@@ -25,9 +25,9 @@ def markdown(outline: Outline, cluster: str = "", bytes_max: int = BYTES_MAX) ->
     ending = "".join(f"<sub>{markdown_of(line)}</sub><br>\n" for line in outline.footer)
     room = bytes_max - _bytes(beginning) - _bytes(ending) - _NOTE_BYTES
     shown, left_out = [], 0
-    for number, section in enumerate(outline.sections):
+    for section in outline.sections:
         # Once one had to go, what matters less goes as well.
-        written = "" if left_out else _fitted(section, room, opened=number == 0)
+        written = "" if left_out else _fitted(section, room)
         left_out += not written
         room -= _bytes(written)
         shown.append(written)
@@ -45,9 +45,9 @@ def marker(cluster: str = "") -> str:
     return f"<!-- quorate:plan:v1{named} -->"
 
 
-def _fitted(section: Section, room: int, *, opened: bool) -> str:
+def _fitted(section: Section, room: int) -> str:
     """The section with as many of its rows as there is room for; "" where there is none for a single row."""
-    beginning = _beginning(section, opened=opened)
+    beginning = _beginning(section)
     note = f"\n{markdown_of(section.note)}\n" if section.note else ""
     ending = f"{note}\n</details>\n\n"
     room -= _bytes(beginning) + _bytes(ending) + _bytes(_more(len(section.rows)))
@@ -64,8 +64,8 @@ def _fitted(section: Section, room: int, *, opened: bool) -> str:
     return f"{beginning}{''.join(rows)}{_more(left) if left else ''}{ending}"
 
 
-def _beginning(section: Section, *, opened: bool) -> str:
-    summary = f"<details{' open' * opened}><summary>{section.title} ({len(section.rows)})</summary>\n\n"
+def _beginning(section: Section) -> str:
+    summary = f"<details{' open' * section.weighty}><summary>{section.title} ({len(section.rows)})</summary>\n\n"
     if not section.headings:
         return summary
     rules = ("---:" if heading in section.right else "---" for heading in section.headings)

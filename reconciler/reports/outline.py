@@ -29,7 +29,7 @@ Words = Sequence[str | Given]
 class Section(NamedTuple):
     """Rows under headings; without headings each row is one sentence. `right`: headings of columns that hold numbers.
 
-    `note`: a sentence about all rows, such as their sum; also of those that are folded away.
+    `note`: a sentence about all rows, such as their sum; also of those that are folded away. `weighty`: not to be folded itself.
     """
 
     title: str
@@ -37,6 +37,7 @@ class Section(NamedTuple):
     headings: tuple[str, ...] = ()
     right: frozenset[str] = frozenset()
     note: Words = ()
+    weighty: bool = False
 
 
 class Outline(NamedTuple):
@@ -49,6 +50,6 @@ class Outline(NamedTuple):
     footer: tuple[Words, ...]
 
 
-def sentences(title: str, lines: Sequence[Words], note: Words = ()) -> Section:
-    """A section without columns."""
-    return Section(title, tuple((line,) for line in lines), note=note)
+def sentences(title: str, lines: Sequence[Words]) -> Section:
+    """A section without columns: one of those to be seen without unfolding."""
+    return Section(title, tuple((line,) for line in lines), weighty=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.reports.outline import Given, Section, When, Words, sentences
@@ -12,7 +12,7 @@ from reconciler.review.found import Converging, Entitlement, Fragments, QueueCha
 from reconciler.spans import span
 from solver.plan.reason import count
 from solver.world.cluster import MigInstance
-from solver.world.quantities import MilliGpu
+from solver.world.quantities import Instant, MilliGpu
 
 _QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -90,7 +90,11 @@ def _converging(limit: Converging, paths: Paths, when: When) -> Words:
         then = ": jobs end by themselves, none is evicted"
     else:
         then = f": jobs may end by themselves until {when(limit.deadline)}, then {who} are evicted"
-    kept = f"kept again at {when(limit.kept_at)}" if limit.kept_at else "not foreseen when it is kept again"
+    kept = (
+        f"foreseen to be kept again from {_second(limit.kept_at, when)} on"
+        if limit.kept_at
+        else "not foreseen when it is kept again"
+    )
     where: Words = (
         "queue ",
         Given(paths.path(limit.queue)),
@@ -100,12 +104,29 @@ def _converging(limit: Converging, paths: Paths, when: When) -> Words:
     return (*where, f"{then}; {kept}")
 
 
+def orphaned_sections(found: Review, paths: Paths) -> Iterator[Section]:
+    """Queues that are removed while jobs of them run."""
+    if found.orphaned:
+        yield sentences("Removed while in use", [_orphaned(change, paths) for change in found.orphaned])
+
+
+def _orphaned(change: QueueChange, paths: Paths) -> Words:
+    held = f" holds {change.before.used if change.before else 0} "
+    what_then = ": its jobs run on, count towards no quota, and can not start again"
+    return "queue ", Given(paths.path(change.queue)), held, Given(change.gpu_type), what_then
+
+
+def _second(at: Instant, when: When) -> str:
+    """To the second, and not before: more is not foreseen."""
+    return when(Instant(-(-at // 1_000) * 1_000))
+
+
 def queue_sections(found: Review, paths: Paths) -> Iterator[Section]:
     """Entitlement and use, and how long each queue's jobs have still to wait."""
     if found.queues:
         yield _numbers("Queues: entitlement and use", [_queue_row(queue, paths) for queue in found.queues], 2, _QUEUES)
     if found.waits:
-        yield _numbers("Earliest start by queue", [_waits_row(waits, paths) for waits in found.waits], 1, _WAITS)
+        yield from _waits_section(found.waits, paths)
 
 
 _QUEUES = ("Queue", "GPU type", "Guaranteed", "Fair share", "Max", "Used")
@@ -116,6 +137,21 @@ _FRAGMENTS = ("GPU type", "Free", "Free and of no use to known shapes")
 def _numbers(title: str, rows: Iterable[tuple[Words, ...]], names: int, headings: tuple[str, ...]) -> Section:
     """A table whose first columns are names, and all others numbers."""
     return Section(title, tuple(rows), headings, frozenset(headings[names:]))
+
+
+def _waits_section(waits: Sequence[QueueWaits], paths: Paths) -> Iterator[Section]:
+    """Queues of which the wait differs; the others are counted."""
+    rows = [_waits_row(one, paths) for one in waits if _told(one, "before") != _told(one, "after")]
+    same = len(waits) - len(rows)
+    note: Words = (f"{count(same, 'queue')} in which jobs wait as long as before.",) if same else ()
+    if rows:
+        yield Section("Earliest start by queue", tuple(rows), _WAITS, frozenset(_WAITS[1:]), note)
+
+
+def _told(waits: QueueWaits, side: str) -> tuple[str, str, str]:
+    """What a reader is told of one side."""
+    p50, p90 = getattr(waits, f"p50_{side}_s"), getattr(waits, f"p90_{side}_s")
+    return str(getattr(waits, f"started_{side}")), _in(p50), _in(p90)
 
 
 def _queue_row(change: QueueChange, paths: Paths) -> tuple[Words, ...]:
@@ -136,13 +172,8 @@ def _compared(before: str, after: str) -> Words:
 
 
 def _waits_row(waits: QueueWaits, paths: Paths) -> tuple[Words, ...]:
-    return (
-        (Given(paths.path(waits.queue)),),
-        (str(waits.pending),),
-        _compared(str(waits.started_before), str(waits.started_after)),
-        _compared(_in(waits.p50_before_s), _in(waits.p50_after_s)),
-        _compared(_in(waits.p90_before_s), _in(waits.p90_after_s)),
-    )
+    told = zip(_told(waits, "before"), _told(waits, "after"), strict=True)
+    return (Given(paths.path(waits.queue)),), (str(waits.pending),), *(_compared(*both) for both in told)
 
 
 def _in(seconds: float | None) -> str:

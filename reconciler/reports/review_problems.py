@@ -9,20 +9,26 @@ from reconciler.documents.problem import START, Place, Problem, Severity, proble
 from reconciler.reports.fates import fates
 from reconciler.reports.job_sections import hours
 from reconciler.reports.paths import Paths
-from reconciler.review.found import Breach, Converging, JobChange, Review
+from reconciler.review.found import Breach, Converging, JobChange, QueueChange, Review, Stranded
+from solver.plan.reason import count
 from solver.world.quantities import MilliGpu
 
 _HUMP = re.compile(r"(?=[A-Z])")
 
 
 def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
-    """Broken guardrails are errors, work given up is a warning; limits set below what is held and inadmissible jobs are notices."""
+    """Broken guardrails are errors; work given up, and queues and nodes removed while in use, are warnings; the rest are notices.
+
+    Those are limits set below what is held, and jobs that can no longer start at all.
+    """
     sorted_jobs = fates(found)
     evicted = (*sorted_jobs.evicted, *sorted_jobs.shrunk, *sorted_jobs.moved)
     return (
         *map(_breach, found.breaches),
         *(problem for job in evicted for problem in _given_up(found, job, paths)),
         *(_converging(found, limit, paths) for limit in found.newly_broken),
+        *(_orphaned(found, change, paths) for change in found.orphaned),
+        *(_stranded(found, one, paths) for one in found.stranded),
         *(_inadmissible(found, job, paths) for job in sorted_jobs.never),
     )
 
@@ -50,6 +56,22 @@ def _converging(found: Review, limit: Converging, paths: Paths) -> Problem:
     until = f"; jobs are evicted from {limit.deadline} on" if limit.deadline and limit.evicts != "none" else ""
     message = f"queue {paths.path(limit.queue)} holds {held} of max {limit.max} {limit.gpu_type}{until}"
     return _at(_blamed(found, paths, limit.queue), "converges", message)
+
+
+def _orphaned(found: Review, change: QueueChange, paths: Paths) -> Problem:
+    held = change.before.used if change.before else MilliGpu(0)
+    message = f"queue {paths.path(change.queue)} is removed while its jobs hold {held} {change.gpu_type}"
+    fix = "Let them end first: stopPolicy HoldAndDrain, or Hold and wait."
+    return _at(_blamed(found, paths, change.queue), "removed-in-use", message, fix, "warning")
+
+
+def _stranded(found: Review, one: Stranded, paths: Paths) -> Problem:
+    message = (
+        f"job {one.job} of queue {paths.path(one.queue)} runs on {count(len(one.nodes), 'node')} that would be removed"
+    )
+    pools = (change.origin for change in found.documents if change.document.startswith("NodePool "))
+    fix = "Cordon them first, and wait: `cordoned` of the NodePool."
+    return _at(next(filter(None, pools), ""), "node-removed-in-use", message, fix, "warning")
 
 
 def _inadmissible(found: Review, job: JobChange, paths: Paths) -> Problem:

@@ -6,10 +6,22 @@ from collections.abc import Iterator
 
 from reconciler.reports.certified import proof_of
 from reconciler.reports.fates import Fates, fates
-from reconciler.reports.job_sections import changed_sections, lost_sections, sum_of, unchanged_sections
+from reconciler.reports.job_sections import (
+    changed_sections,
+    lost_sections,
+    stranded_sections,
+    sum_of,
+    unchanged_sections,
+)
 from reconciler.reports.outline import Given, Outline, Section, When, Words, sentences
 from reconciler.reports.paths import Paths
-from reconciler.reports.queue_sections import converging_sections, device_sections, document_sections, queue_sections
+from reconciler.reports.queue_sections import (
+    converging_sections,
+    device_sections,
+    document_sections,
+    orphaned_sections,
+    queue_sections,
+)
 from reconciler.review.found import Ahead, Review, RevisionReviewed
 from solver.plan.reason import count
 
@@ -24,9 +36,11 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
         *_breached(found),
         *document_sections(found, paths),
         *lost_sections(found, sorted_jobs, paths, when),
+        *orphaned_sections(found, paths),
+        *stranded_sections(found, paths),
         *converging_sections(found, paths, when),
-        *changed_sections(found, sorted_jobs, paths),
         *queue_sections(found, paths),
+        *changed_sections(found, sorted_jobs, paths),
         *device_sections(found),
         *unchanged_sections(found, sorted_jobs, paths),
     )
@@ -37,7 +51,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
 
 
 def _headline(found: Review, sorted_jobs: Fates) -> Words:
-    """Who is better or worse off, and nothing of what stays as it is."""
+    """Who is worse or better off, the worst first, and nothing of what stays as it is."""
     said = list(_effects(found, sorted_jobs)) or ["no job fares differently"]
     return Given(_named(found.base)), " → ", Given(_named(found.head)), ": ", "; ".join(said)
 
@@ -48,30 +62,33 @@ def _named(side: RevisionReviewed) -> str:
 
 
 def _effects(found: Review, jobs: Fates) -> Iterator[str]:
-    for one, many, affected in (
-        ("starts now that would not", "start now that would not", jobs.starts),
-        ("no longer starts now", "no longer start now", jobs.starts_no_more),
-        ("becomes inadmissible", "become inadmissible", jobs.never),
-        ("becomes admissible and waits", "become admissible and wait", jobs.admitted),
-        ("waits longer", "wait longer", jobs.later),
-        ("waits shorter", "wait shorter", jobs.sooner),
-    ):
-        if affected:
-            yield f"{count(len(affected), 'job')} {one if len(affected) == 1 else many}"
+    if found.breaches:
+        yield f"{count(len(found.breaches), 'guardrail')} broken"
     for one, many, losing in (
+        ("is evicted", "are evicted", jobs.evicted),
         ("shrinks", "shrink", jobs.shrunk),
         ("moves", "move", jobs.moved),
-        ("is evicted", "are evicted", jobs.evicted),
     ):
         if losing:
             yield f"{count(len(losing), 'job')} {one if len(losing) == 1 else many} ({sum_of(losing)})"
-    if jobs.spared:
-        keep = "keeps what it would give up" if len(jobs.spared) == 1 else "keep what they would give up"
-        yield f"{count(len(jobs.spared), 'job')} {keep}"
     if found.newly_broken:
         yield f"{count(len(found.newly_broken), 'quota')} set below what is held"
-    if found.breaches:
-        yield f"{count(len(found.breaches), 'guardrail')} broken"
+    if found.orphaned:
+        yield f"{count(len({change.queue for change in found.orphaned}), 'queue')} removed while in use"
+    if found.stranded:
+        runs = "runs" if len(found.stranded) == 1 else "run"
+        yield f"{count(len(found.stranded), 'job')} {runs} on nodes that are removed"
+    for one, many, affected in (
+        ("no longer starts now", "no longer start now", jobs.starts_no_more),
+        ("becomes inadmissible", "become inadmissible", jobs.never),
+        ("waits longer", "wait longer", jobs.later),
+        ("starts now that would not", "start now that would not", jobs.starts),
+        ("becomes admissible and waits", "become admissible and wait", jobs.admitted),
+        ("waits shorter", "wait shorter", jobs.sooner),
+        ("that runs is spared", "that run are spared", jobs.spared),
+    ):
+        if affected:
+            yield f"{count(len(affected), 'job')} {one if len(affected) == 1 else many}"
 
 
 def _verdict(found: Review, jobs: Fates) -> str:
@@ -79,7 +96,13 @@ def _verdict(found: Review, jobs: Fates) -> str:
         return f"Refused: the change breaks {count(len(found.breaches), 'guardrail')}."
     if jobs.evicted or jobs.shrunk or jobs.moved:
         return "Running work is given up for the change."
-    if jobs.starts_no_more or jobs.later or jobs.never:
+    if found.orphaned:
+        return "No running work is given up; a queue is removed that is in use."
+    if found.stranded:
+        return "No running work is given up; nodes are removed on which jobs run."
+    if jobs.never:
+        return "No running work is given up; some jobs can not start at all any more."
+    if jobs.starts_no_more or jobs.later:
         return "No running work is given up; some jobs wait longer."
     if found.newly_broken:
         return "No job is worse off as far as was played ahead; a quota is set below what is held."
@@ -111,7 +134,7 @@ def _footer(found: Review, when: When) -> tuple[Words, ...]:
                 " (",
                 Given(side.commit[:_COMMIT_CHARACTERS]),
                 "): ",
-                Given(proof_of(side.certificate)),
+                *proof_of(side.certificate),
             )
             for side in (found.base, found.head)
         ),

@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from reconciler.reports.outline import Outline, Section, Words
-from reconciler.reports.plain import one_line
+from reconciler.reports.outline import Outline, Section
+from reconciler.reports.plain import plain_of
 from reconciler.reports.tables import table_of
 
 ROWS_MAX = 10
@@ -40,29 +40,25 @@ def text(outline: Outline, *, unfold: bool = False, columns: int = UNFOLDED_COLU
 
 
 def _parts(outline: Outline, rows_max: int | None) -> Iterator[RenderableType]:
-    yield Text(_plain(outline.headline), style="bold")
-    yield Text(_plain(outline.verdict), style="bold red" if outline.refused else "")
+    yield Text(plain_of(outline.headline), style="bold")
+    yield Text(plain_of(outline.verdict), style="bold red" if outline.refused else "")
     for section in outline.sections:
         yield Text()
         yield Text(section.title, style="bold")
         yield from _rows(section, rows_max)
     yield Text()
-    yield from (Text(_plain(line)) for line in outline.footer)
+    yield from (Text(plain_of(line)) for line in outline.footer)
 
 
 def _rows(section: Section, rows_max: int | None) -> Iterator[RenderableType]:
     shown = section.rows[:rows_max]
     if section.headings:
-        table = table_of(section.headings, ([_plain(cell) for cell in row] for row in shown), section.right)
+        table = table_of(section.headings, ([plain_of(cell) for cell in row] for row in shown), section.right)
         yield Padding(table, (0, 0, 0, 2), expand=False)
     else:
-        yield from (Text(f"  {_plain(cell)}") for row in shown for cell in row)
+        yield from (Text(f"  {plain_of(cell)}") for row in shown for cell in row)
     left = len(section.rows) - len(shown)
     if left:
         yield Text(f"  … and {left} more; --all shows them, -o json has all")
     if section.note:
-        yield Text(f"  {_plain(section.note)}")
-
-
-def _plain(words: Words) -> str:
-    return "".join(piece if isinstance(piece, str) else one_line(piece.text) for piece in words)
+        yield Text(f"  {plain_of(section.note)}")

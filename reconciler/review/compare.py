@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.meaning import document_changes, meaning_of
-from reconciler.review.devices import fragments, repartitioned
+from reconciler.review.devices import fragments, repartitioned, stranded
 from reconciler.review.found import Ahead, Review, RevisionReviewed
 from reconciler.review.guardrails import breaches_of
 from reconciler.review.jobs import job_changes
@@ -40,6 +40,7 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
         fragments=tuple(fragments(before, after)),
         repartitioned=tuple(repartitioned(before, after)),
         ahead=_ahead(before, after),
+        stranded=tuple(stranded(snapshot, before, after)),
     )
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reconciler.review.found import Fragments, Repartitioned
+from reconciler.review.found import Fragments, Repartitioned, Stranded
 from reconciler.review.side import Played
 from solver.fragmentation import expected_of
 from solver.rules.partitioning import pool_rules
@@ -15,6 +15,7 @@ from solver.rules.sharing import sharing_of
 from solver.world.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.room import Room
+from solver.world.snapshot import Snapshot
 
 
 class Free(NamedTuple):
@@ -73,3 +74,13 @@ def repartitioned(base: Played, head: Played) -> Iterator[Repartitioned]:
 
 def _instances(side: Played) -> Mapping[tuple[NodeName, DeviceId], tuple[MigInstance, ...] | None]:
     return {(node.name, gpu.id): gpu.instances for node in side.ahead.after.nodes for gpu in node.gpus}
+
+
+def stranded(snapshot: Snapshot, base: Played, head: Played) -> Iterator[Stranded]:
+    """Jobs that run on nodes of which only the base knows, by name."""
+    removed = {node.name for node in base.snapshot.nodes} - {node.name for node in head.snapshot.nodes}
+    for job in snapshot.jobs:
+        tasks = [task for task in job.placement if task.node in removed]
+        if tasks:
+            gpus = MilliGpu(sum(task.gpus for task in tasks))
+            yield Stranded(job.name, job.spec.queue, gpus, tuple(sorted({task.node for task in tasks})))

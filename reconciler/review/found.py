@@ -142,6 +142,15 @@ class Repartitioned(Document, frozen=True, omit_defaults=False):
     after: tuple[MigInstance, ...] | None
 
 
+class Stranded(Document, frozen=True, omit_defaults=False):
+    """A job that runs on nodes that the base has and the head has not: it runs on, and what it holds there counts nowhere."""
+
+    job: JobName
+    queue: QueueName
+    gpus: MilliGpu
+    nodes: tuple[NodeName, ...]
+
+
 class Ahead(Document, frozen=True, omit_defaults=False):
     """How far the rounds to come were played. Nobody arrives in them; what runs ends at its limit, or as earlier jobs did.
 
@@ -199,6 +208,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     repartitioned: tuple[Repartitioned, ...]
     ahead: Ahead
     breaches: tuple[Breach, ...] = ()
+    stranded: tuple[Stranded, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 
@@ -223,3 +233,13 @@ class Review(Document, frozen=True, omit_defaults=False):
             if change.before is not None and (change.before.max is None or change.after.max < change.before.max)
         }
         return tuple(limit for limit in self.converging if (limit.queue, limit.gpu_type) in changed)
+
+    @property
+    def orphaned(self) -> tuple[QueueChange, ...]:
+        """Queues that the head no longer has, and that hold GPUs under the base. Their jobs run on, and count nowhere."""
+        removed = {change.document for change in self.documents if change.change == "removed"}
+        return tuple(
+            change
+            for change in self.queues
+            if f"Queue {change.queue}" in removed and change.after is None and change.before and change.before.used
+        )

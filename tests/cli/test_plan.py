@@ -50,19 +50,19 @@ No job is worse off.
 Documents
   queue research/vision: max 16 → 24 H100
 
-Start now, and would not
-  Job       Queue            GPUs   Would start
-  finetune  research/vision     8  not foreseen
-
 Queues: entitlement and use
   Queue            GPU type  Guaranteed  Fair share       Max     Used
   research         H100              32     20 → 28  no limit  20 → 28
   research/vision  H100               8     16 → 24   16 → 24  16 → 24
 
 Earliest start by queue
-  Queue              Waiting  Start within the horizon         Start (p50)   Start (p90)
-  research/language        1                         1                 now           now
-  research/vision          2                     0 → 1  not foreseen → now  not foreseen
+  Queue            Waiting  Start within the horizon         Start (p50)   Start (p90)
+  research/vision        2                     0 → 1  not foreseen → now  not foreseen
+  1 queue in which jobs wait as long as before.
+
+Start now, and would not
+  Job       Queue            GPUs   Would start
+  finetune  research/vision     8  not foreseen
 
 Fragmentation
   GPU type    Free  Free and of no use to known shapes
@@ -153,8 +153,8 @@ def test_the_review_of_a_quota_change(
 @pytest.mark.parametrize(
     ("output", "begins"),
     [
-        ("text", "main → more-for-ranking: 1 job starts"),
-        ("markdown", "<!-- quorate:plan:v1 -->\n### `main` → `more-for-ranking`: 1 job starts"),
+        ("text", "main → more-for-ranking: 1 guardrail broken"),
+        ("markdown", "<!-- quorate:plan:v1 -->\n### `main` → `more-for-ranking`: 1 guardrail broken"),
         ("json", '{"ahead":'),
         ("github", "::error file=policies/scheduling.yaml,line=9"),
         ("sarif", '{\n  "$schema"'),
@@ -264,6 +264,14 @@ def test_what_can_not_be_planned(
     assert problem in ran.err
 
 
+def test_a_revision_that_is_not_there_is_guessed(quorate: Quorate, repository: Origin) -> None:
+    """In a clone of CI there may be no branch `trunk`, but that of the remote."""
+    repository.git("update-ref", "refs/remotes/origin/trunk", "HEAD")
+    for revision, meant in (("mian", "main"), ("trunk", "origin/trunk")):
+        ran = quorate("plan", "--repo", str(repository.folder), "--base", revision)
+        assert (ran.exit_code, ran.err.splitlines()[-1].strip()) == (1, f"Did you mean {meant}?")
+
+
 def test_a_folder_without_git_is_an_error(quorate: Quorate, tmp_path: Path) -> None:
     ran = quorate("plan", "--repo", str(tmp_path))
     assert ran.exit_code == 1
@@ -273,6 +281,20 @@ def test_a_folder_without_git_is_an_error(quorate: Quorate, tmp_path: Path) -> N
 def test_a_snapshot_comes_from_one_place(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
     ran = quorate("plan", "--snapshot", str(snapshot_file), "--server", "http://127.0.0.1:1")
     assert ran.exit_code == 64
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--exact",),
+        ("--accept-evicted-jobs", "0"),
+        ("--held", "--out", "plan.json"),
+        ("--held", "--max-snapshot-age", "1m"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(quorate: Quorate, arguments: tuple[str, ...]) -> None:
+    ran = quorate("plan", *arguments)
+    assert (ran.exit_code, "--out" in ran.err) == (64, True)
 
 
 def test_a_snapshot_that_is_too_old_is_refused(

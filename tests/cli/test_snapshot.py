@@ -34,7 +34,7 @@ def test_a_server_hides_users_and_jobs(quorate: Quorate, at_server: ApiServer, s
     out = tmp_path / "snapshot.json.gz"
     ran = quorate("snapshot", "export", "--out", str(out))
     nodes = len(site.snapshot().nodes)
-    assert ran == (0, f"wrote {out}: {nodes} nodes and 1 jobs, as of {NOW}\n", "")
+    assert ran == (0, f"wrote {out}: {nodes} nodes and 1 job, as of {NOW}\n", "")
     raw = gzip.decompress(out.read_bytes())
     assert b"llama" not in raw
     assert b"ada" not in raw

@@ -11,6 +11,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
 from reconciler.reports.certified import proof_of
+from reconciler.reports.plain import plain_of
 from reconciler.shipped import shipped
 from solver.plan.plan import Certificate, LayerResult
 
@@ -78,14 +79,34 @@ def test_an_invalid_policy_has_its_own_exit_code(tmp_path: Path, capsys: pytest.
     assert "weight" in capsys.readouterr().err
 
 
+def test_several_problems_are_told_alike_each_with_its_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, field in (("a", "wieght"), ("b", "qouta")):
+        (tmp_path / f"{name}.yaml").write_text(
+            f"apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {{{field}: 2}}\n"
+        )
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.POLICY_INVALID
+    assert capsys.readouterr().err.splitlines() == [
+        "error: 2 problems",
+        "  policies/a.yaml:4:8: error[unknown-field]: there is no field 'wieght' in spec. Did you mean weight?",
+        "  policies/b.yaml:4:8: error[unknown-field]: there is no field 'qouta' in spec. Did you mean quota?",
+    ]
+
+
 def test_what_is_not_proven_is_told_as_a_part_of_its_bound_or_where_that_is_nothing_as_it_is() -> None:
     layers = (
         LayerResult("entitled.standard.0", 9.0, 10.0, "unproven"),
         LayerResult("entitled-harm.move", -16.33, 0.0, "unproven"),
         LayerResult("fit", -2.5, 0.0, "unproven"),
     )
-    proof = proof_of(Certificate("greedy", layers, 1.0, "none", 0))
+    proof = plain_of(proof_of(Certificate("greedy", layers, 1.0, "highs", 0, columns=9)))
     assert proof == (
-        "decided by greedy; entitled.standard.0 10.00% from bound, "
+        "decided by greedy; entitled.standard.0 at most 10.00% below the best, "
         "entitled-harm.move (16.3 GPU-hours) not proven least, fit (2.5) not proven least"
+    )
+    # Without the program there is no bound to be near to.
+    assert plain_of(proof_of(Certificate("greedy", layers, 1.0, "none", 0))) == (
+        "decided by greedy; 0 of 3 layers proven, and no tight bound on the others: who leaves is chosen by search"
+    )
+    assert plain_of(proof_of(Certificate("greedy", layers[:1], 1.0, "none", 0))) == (
+        "decided by greedy; 0 of 1 layer proven, and no tight bound on the others: the integer program gave no answer"
     )

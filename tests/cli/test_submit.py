@@ -109,7 +109,8 @@ def test_every_problem_of_a_file_is_said_with_its_place(quorate: Quorate, tmp_pa
     path.write_text(JOB.replace("queue", "que").replace("gpus: 2", "gpus: two"))
     ran = quorate("submit", "-f", str(path))
     assert (ran.exit_code, ran.out) == (1, "")
-    assert f"error: {path}:4:1: spec lacks the field queue" in ran.err
+    assert ran.err.startswith("error: 3 problems\n")
+    assert f"{path}:4:1: error[missing-field]: spec lacks the field queue" in ran.err
     assert f"{path}:5:3: error[unknown-field]: there is no field 'que' in spec" in ran.err
     assert f"{path}:6:58: error[wrong-type]:" in ran.err
 

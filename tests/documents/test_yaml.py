@@ -184,3 +184,9 @@ def has_json_types(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(has_json_types, value))
     return value is None or isinstance(value, str | int | float | bool)
+
+
+def test_a_separator_that_was_forgotten_is_guessed() -> None:
+    with pytest.raises(InvalidDocumentsError) as raised:
+        read_yaml(b"kind: Queue\nspec: {a: 1, a: 2}\nkind: Queue\n", "x.yaml")
+    assert [(problem.line, "---" in problem.fix) for problem in raised.value.problems] == [(2, False), (3, True)]

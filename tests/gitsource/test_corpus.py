@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from hack.hostile import documents, repositories, reverts
+from hack.hostile.__main__ import got_through
 from hack.hostile.repositories import CANARY, MADE, try_repositories
+from hack.hostile.signatures import try_signatures
+from hack.hostile.signed import FOLLOWED, REFUSED
 from reconciler.documents.files import Files
+from reconciler.gitsource import signatures as requirement
 from reconciler.gitsource.tree import Revision
+from tests.gitsource.signing import needs_gpg, needs_ssh
 
 QUICK = ("link to a file", "submodule that runs a command", "filters", "hook reference-transaction", ".git in the tree")
 
@@ -63,3 +68,53 @@ def test_a_revert_restores_the_policy_byte_for_byte(tmp_path: Path) -> None:
 def test_so_do_a_hundred_reverts(tmp_path: Path) -> None:
     figures = reverts.try_reverts(tmp_path, 2, 100)
     assert figures.identical == figures.tried
+
+
+@needs_ssh
+@needs_gpg
+@pytest.mark.parametrize(
+    ("refused", "followed"),
+    [
+        (("unsigned", "of another commit, gpg"), ("ssh",)),
+        pytest.param(tuple(REFUSED), tuple(FOLLOWED), marks=pytest.mark.thorough),
+    ],
+)
+def test_only_signatures_that_count_bring_a_policy_into_force(
+    tmp_path: Path, refused: tuple[str, ...], followed: tuple[str, ...]
+) -> None:
+    figures = try_signatures(tmp_path, refused, followed)
+    assert (figures.unsigned_accepted, figures.tracebacks, figures.first_fault) == (0, 0, "")
+    assert figures.last_good_kept == figures.tried == len(refused)
+    assert figures.followed == figures.countable == len(followed)
+
+
+@needs_ssh
+@needs_gpg
+def test_what_is_followed_without_a_good_signature_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the zero above would say nothing."""
+    monkeypatch.setattr(requirement, "judge", lambda *_: "")
+    figures = try_signatures(tmp_path, ("unsigned",), ())
+    assert (figures.unsigned_accepted, figures.last_good_kept) == (1, 0)
+    assert figures.first_fault.startswith("unsigned: ")
+
+
+GOOD = {
+    "documents": {"accepted": 325, "tracebacks": 0},
+    "signatures": {"tried": 22, "last_good_kept": 22, "unsigned_accepted": 0, "countable": 4, "followed": 4},
+    "reverts": {"tried": 200, "identical": 200},
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "figure", "value"),
+    [
+        ("documents", "tracebacks", 1),
+        ("signatures", "unsigned_accepted", 1),
+        ("signatures", "last_good_kept", 21),
+        ("signatures", "followed", 3),
+        ("reverts", "identical", 199),
+    ],
+)
+def test_the_command_fails_for_one_that_got_through_and_for_none_else(what: str, figure: str, value: int) -> None:
+    assert not got_through(GOOD)
+    assert got_through({**GOOD, what: {**GOOD[what], figure: value}})

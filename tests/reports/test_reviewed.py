@@ -7,10 +7,14 @@ import pytest
 
 from reconciler.meaning import DocumentChange, FieldChange
 from reconciler.reports.fates import fates
+from reconciler.reports.review_problems import review_problems
 from reconciler.reports.reviewed import outline_of
 from reconciler.reports.text import text
-from reconciler.review.found import JobChange, Review
-from tests.reports.reviews import NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
+from reconciler.review.found import Entitlement, JobChange, QueueChange, Review, Stranded
+from solver.world.cluster import NodeName
+from solver.world.quantities import Instant, MilliGpu
+from solver.world.workload import JobName
+from tests.reports.reviews import H100, NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
 
 
 def said(found: Review) -> list[str]:
@@ -34,7 +38,11 @@ EVICTED, SHRUNK = losing("a", VISION, 8, 8, 2.0, 0, "b"), losing("a", VISION, 8,
     [
         (job("a", VISION, 8, "waits", "starts"), "1 job starts now that would not", "No job is worse off."),
         (job("a", VISION, 8, "starts", "waits"), "1 job no longer starts now", "some jobs wait longer."),
-        (job("a", VISION, 8, "waits", "inadmissible"), "1 job becomes inadmissible", "some jobs wait longer."),
+        (
+            job("a", VISION, 8, "waits", "inadmissible"),
+            "1 job becomes inadmissible",
+            "some jobs can not start at all any more.",
+        ),
         (job("a", VISION, 8, "inadmissible", "waits"), "becomes admissible and waits", "No job is worse off."),
         (job("a", VISION, 8, "waits", "waits", starts=(5, 4)), "1 job waits shorter", "effect"),
         (job("a", VISION, 8, "waits", "waits", starts=(5, None)), "1 job waits longer", "some jobs wait longer."),
@@ -42,7 +50,7 @@ EVICTED, SHRUNK = losing("a", VISION, 8, 8, 2.0, 0, "b"), losing("a", VISION, 8,
         (job("a", VISION, 8, "waits", "waits"), "no job fares differently", "The change has no effect"),
         (EVICTED, "1 job is evicted (8 GPUs, 2.0 GPU-hours of work lost)", "Running work is given up"),
         (SHRUNK, "1 job shrinks (4 GPUs, 1.0 GPU-hours of work lost)", "Running work is given up"),
-        (spared(EVICTED), "1 job keeps what it would give up", "No job is worse off."),
+        (spared(EVICTED), "1 job that runs is spared", "No job is worse off."),
         (
             msgspec.structs.replace(EVICTED, before="leaves", lost_before=True),
             "no job fares differently",
@@ -103,4 +111,73 @@ def test_fields_are_told_in_words() -> None:
 
 def test_what_runs_when_is_told_from_the_snapshot_on() -> None:
     lines = text(outline_of(moved_quota(), PATHS, lambda at: f"+{(at - NOW) // 3_600_000}h"))
-    assert "until +1h, then preemptible jobs are evicted; kept again at +2h" in lines
+    assert "until +1h, then preemptible jobs are evicted; foreseen to be kept again from +2h on" in lines
+
+
+def test_the_worst_comes_first() -> None:
+    """Whoever reads no further has read what the change costs, and sees it without unfolding anything."""
+    found = outline_of(moved_quota(), PATHS, str)
+    headline, _ = said(moved_quota())
+    effects = headline.partition(": ")[2].split("; ")
+    assert [effect.split(" ", 2)[2].partition(" (")[0] for effect in effects] == [
+        *("broken", "is evicted", "shrinks", "set below what is held", "no longer starts now", "waits longer"),
+        *("starts now that would not", "waits shorter"),
+    ]
+    assert [section.title for section in found.sections if section.weighty] == [
+        *("Guardrails broken", "Documents", "Evicted by the change", "Shrunk by the change", "Quotas that converge"),
+    ]
+
+
+def test_queues_whose_jobs_wait_as_long_as_before_are_only_counted() -> None:
+    (shorter,) = moved_quota().waits
+    same = msgspec.structs.replace(
+        shorter, queue=VISION, p50_after_s=shorter.p50_before_s, p90_after_s=shorter.p90_before_s
+    )
+    lines = text(outline_of(msgspec.structs.replace(moved_quota(), waits=(shorter, same)), PATHS, str)).splitlines()
+    at = lines.index("Earliest start by queue")
+    assert [line.split("  ")[1] for line in lines[at + 2 : at + 4]] == [
+        "product/ranking",
+        "1 queue in which jobs wait as long as before.",
+    ]
+    assert "Earliest start by queue" not in text(
+        outline_of(msgspec.structs.replace(unchanged(), waits=(same,)), PATHS, str)
+    )
+
+
+def test_when_a_limit_is_kept_again_is_told_in_seconds_and_not_too_early() -> None:
+    limit = msgspec.structs.replace(moved_quota().converging[0], kept_at=Instant(NOW + 194_839))
+    lines = text(outline_of(msgspec.structs.replace(moved_quota(), converging=(limit,)), PATHS, str))
+    assert "foreseen to be kept again from 2026-11-20T08:03:15Z on" in lines
+
+
+def test_a_queue_that_is_removed_while_its_jobs_run_is_told() -> None:
+    """Nobody is evicted, and yet: what they hold is no longer anybody's."""
+    held = Entitlement(MilliGpu(64_000), MilliGpu(32_000), None, MilliGpu(32_000))
+    queues = (QueueChange(VISION, H100, held, None), QueueChange(RANKING, H100, held, None))
+    removed = DocumentChange("Queue vision", "removed", (), "policies/queues/vision.yaml:3")
+    found = msgspec.structs.replace(unchanged(), documents=(removed,), queues=queues)
+    assert said(found) == [
+        "main → main: 1 queue removed while in use",
+        "No running work is given up; a queue is removed that is in use.",
+    ]
+    lines = text(outline_of(found, PATHS, str))
+    assert "queue research/vision holds 32 H100-SXM5-80GB: its jobs run on, count towards no quota, and can" in lines
+    (problem,) = review_problems(found, PATHS)
+    assert (problem.code, problem.severity, problem.line) == ("removed-in-use", "warning", 3)
+    unused = msgspec.structs.replace(held, used=MilliGpu(0))
+    assert not msgspec.structs.replace(found, queues=(QueueChange(VISION, H100, unused, None),)).orphaned
+
+
+def test_jobs_on_nodes_that_are_removed_are_told() -> None:
+    """A larger `count` may do it too: numbers are padded with zeros to equal length."""
+    nodes = tuple(NodeName(f"n{number}") for number in range(6))
+    pool = DocumentChange("NodePool h100", "changed", (FieldChange("nodes", "9", "6", "cluster-state/h100.yaml:9"),))
+    one = Stranded(JobName("bert"), VISION, MilliGpu(48_000), nodes)
+    found = msgspec.structs.replace(unchanged(), documents=(pool,), stranded=(one,))
+    assert said(found) == [
+        "main → main: 1 job runs on nodes that are removed",
+        "No running work is given up; nodes are removed on which jobs run.",
+    ]
+    assert "bert  research/vision    48  n0, n1, n2, n3 and 2 more" in text(outline_of(found, PATHS, str))
+    (problem,) = review_problems(found, PATHS)
+    assert (problem.code, problem.severity) == ("node-removed-in-use", "warning")

@@ -15,7 +15,7 @@ from reconciler.documents.files import Files
 from reconciler.documents.repository import Compiled, read_repository
 from reconciler.operations import Operations
 from reconciler.review.compare import review
-from reconciler.review.found import Converging, Loss, Review
+from reconciler.review.found import Converging, Loss, Review, Stranded
 from reconciler.review.side import Side
 from solver import onward
 from solver.program.highs import optimise
@@ -102,6 +102,21 @@ def test_who_ends_before_the_deadline_loses_nothing() -> None:
     ]
     found = lowered(*ends, job("stays", "vision", on="n3"))
     assert (found.jobs, [known.kept_at for known in found.converging]) == ((), [NOW + 2 * HOUR])
+
+
+def test_what_runs_where_the_head_has_no_queue_or_no_node_is_told() -> None:
+    """Nobody is evicted for it, so it is among no losses."""
+    quota = "{quota: [{gpuType: H100, guaranteed: 8}]}"
+    base = side("base", repository(3, vision=quota, language=quota))
+    head = side("head", repository(2, language=quota))
+    jobs = (job("vision", "vision", on="n1"), job("language", "language", on="n3"), job("stays", "language", on="n2"))
+    found = review(snapshot_of(NOW, base.compiled.nodes, jobs), base, head, None)
+    eight = MilliGpu.gpus(8)
+    assert found.stranded == (Stranded(JobName("language"), QueueName("language"), eight, (NodeName("n3"),)),)
+    assert [(change.queue, change.before and change.before.used) for change in found.orphaned] == [("vision", eight)]
+    assert not found.evicted_by_change
+    back = review(snapshot_of(NOW, base.compiled.nodes, jobs), head, base, None)
+    assert (back.stranded, back.orphaned) == ((), ())
 
 
 def raised() -> tuple[Snapshot, dict[str, str], dict[str, str]]:
