@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from threading import Event as Flag
 from typing import Any
 
@@ -112,15 +113,20 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(AlertRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
     app.include_router(AttachRoutes(services, authority).router)
-    schemas = schemas_of(_DESCRIBED)
 
     def openapi() -> Response:
         """This API, described."""
         access = services.access()
-        return answer(described(app, schemas, access.identity.oidc if access else ()))
+        return answer(described(app, _schemas(), access.identity.oidc if access else ()))
 
     app.add_api_route("/v1/openapi.json", openapi, responses=_ITSELF)
     return app
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    """Made when first asked for: a server that nobody asks starts sooner."""
+    return schemas_of(_DESCRIBED)
 
 
 def described(app: FastAPI, schemas: dict[str, Any], issuers: Iterable[OidcIssuer]) -> dict[str, Any]:
