@@ -1,4 +1,4 @@
-"""`python -m hack.kubernetes [NAME...]`: gets the components that the tests need, and those named besides, and says where they are."""
+"""`python -m hack.kubernetes [NAME...]`: gets what the tests need, and those named besides, and says where they are."""
 
 from __future__ import annotations
 

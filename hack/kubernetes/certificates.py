@@ -38,9 +38,7 @@ class Authority:
 
     def server(self) -> tuple[bytes, bytes]:
         """Certificate and key, PEM, of a server on loopback."""
-        names = x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address(LOOPBACK)), x509.DNSName("localhost")]
-        )
+        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(LOOPBACK)), x509.DNSName("localhost")])
         return self._signed(_name("kube-apiserver", ()), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self, user: str, groups: tuple[str, ...] = ()) -> tuple[bytes, bytes]:

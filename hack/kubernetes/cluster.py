@@ -126,9 +126,7 @@ def _api_server_flags(cluster: Cluster, port: int) -> list[str]:
 
 def _wait_until_ready(cluster: Cluster, guarded: subprocess.Popen[bytes]) -> None:
     context = ssl.create_default_context(cadata=cluster.authority.pem.decode())
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     until_s = time.monotonic() + READY_S
     last = "no answer"
     while time.monotonic() < until_s and guarded.poll() is None:

@@ -110,8 +110,8 @@ def kubernetes_version() -> str:
 def _go(where: Place) -> Path:
     """A Go that is new enough: on PATH, where its own installer puts it, or from a wheel in the cache."""
     fetched = where.folder / "go" / "bin" / "go"
-    on_path = shutil.which("go")
-    for candidate in (*((Path(on_path),) if on_path else ()), USUAL_GO, fetched):
+    installed = [Path(on_path)] if (on_path := shutil.which("go")) else []
+    for candidate in (*installed, USUAL_GO, fetched):
         if candidate.exists() and _go_version(candidate) >= GO_OLDEST:
             return candidate
     print("No Go 1.26 or newer is installed: fetching one.", file=sys.stderr)

@@ -16,10 +16,12 @@ LOOK_EVERY_S = 0.5
 """How soon it is noticed that one has ended by itself; then the others are of no use."""
 
 
-def start(commands: dict[str, list[str]], logs: Path) -> subprocess.Popen[bytes]:
+def start(commands: dict[str, list[str]], logs: Path, stop_s: float = STOP_S) -> subprocess.Popen[bytes]:
     """Start a guard with these commands; each writes into logs/NAME.log. `stop`, or the end of this process, ends them all."""
     return subprocess.Popen(
-        [sys.executable, __file__, json.dumps(commands), str(logs)], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, __file__, json.dumps(commands), str(logs), str(stop_s)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
     )
 
 
@@ -30,24 +32,22 @@ def stop(guard: subprocess.Popen[bytes]) -> None:
     guard.wait()
 
 
-def main(commands: dict[str, list[str]], logs: Path) -> None:
+def main(commands: dict[str, list[str]], logs: Path, stop_s: float) -> None:
     """Until standard input ends, or one of them does; in a session of its own, so that Ctrl-C does not reach what it guards."""
     children = []
     for name, command in commands.items():
         with (logs / f"{name}.log").open("wb") as log:
-            children.append(
-                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-            )
+            children.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT))
     while not select.select([sys.stdin], [], [], LOOK_EVERY_S)[0] and all(child.poll() is None for child in children):
         pass
     for child in reversed(children):
         child.terminate()
     try:
         for child in children:
-            child.wait(STOP_S)
+            child.wait(stop_s)
     except subprocess.TimeoutExpired:
         os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]))
+    main(json.loads(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))

@@ -21,8 +21,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
         yield cluster
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     if exitstatus and (folder := config.stash.get(LOGS, None)):
         terminalreporter.write_line(f"Logs of etcd and the API server, and its audit log: {folder}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from random import Random
@@ -44,8 +44,8 @@ _LIMITS = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CONNECT_S)
 class Api:
     """A session with one API server; used as an async context manager. Its methods raise KubernetesError.
 
-    A 429 was not done, so that it is asked again for whatever it was, but for evictions that a budget forbids. No answer, or 5xx, is
-    asked again if it was a read or never left. Else UnreachableError says that the outcome is unknown.
+    A 429 was not done, so that it is asked again for whatever it was, but for evictions that a budget forbids. Where no
+    answer comes, or 5xx, a read is asked again, and what never left; else UnreachableError says that the outcome is unknown.
     """
 
     def __init__(self, credentials: Credentials, pace: Pace, chance: Random, sleep: Sleep = asyncio.sleep) -> None:
@@ -90,7 +90,7 @@ class Api:
         """DELETE, with `body` as DeleteOptions."""
         return _decoded(path, await self._done("DELETE", path, body), dict[str, Any])
 
-    async def stream(self, path: str, parameters: Mapping[str, str], silence_s: float) -> AsyncIterator[bytes]:
+    async def stream(self, path: str, parameters: Mapping[str, str], silence_s: float) -> AsyncGenerator[bytes]:
         """Whole lines as they come, several at a time, until the server ends it; to be closed by who stops reading.
 
         One try. UnreachableError if nothing comes for `silence_s`.
@@ -131,9 +131,7 @@ class Api:
             await self._sleep(rest_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _once(
-        self, method: Method, path: str, body: bytes | None, parameters: Mapping[str, str] | None
-    ) -> bytes:
+    async def _once(self, method: Method, path: str, body: bytes | None, parameters: Mapping[str, str] | None) -> bytes:
         request = f"{method} {path}"
         async with self._at_once:
             await self._pace.turn()

@@ -79,7 +79,9 @@ def trusting(authority: str | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=authority)
     except (ssl.SSLError, ValueError) as error:
-        raise CredentialsError(f"The cluster's certificate authority can't be read: {error}. It has to be PEM") from error
+        raise CredentialsError(
+            f"The cluster's certificate authority can't be read: {error}. It has to be PEM"
+        ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 

@@ -13,7 +13,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class Pace:
     """A token bucket: in any time of `t` seconds at most `burst + qps * t` turns are given, in the order they were asked for.
 
-    A turn is taken when its request leaves, not when it was asked for: requests that a busy event loop held up do not leave in a heap.
+    A turn is taken when its request leaves, not when it was asked for: what a busy event loop held up does not leave in a heap.
     """
 
     def __init__(self, qps: float, burst: int, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
@@ -30,7 +30,7 @@ PAGE = 1_000
 WATCH_S = 300, 600
 """The server ends a watch after a time between these, so that not all come back at once; client-go asks for the same."""
 SILENCE_S = 150.0
-"""A server sends a bookmark about every minute: a connection that says nothing for two and a half is taken for dead, and resumed."""
+"""A server sends a bookmark about every minute: after two and a half of silence a connection is taken for dead, and resumed."""
 BACKOFF_S = 0.5, 30.0
 """Rest after a watch that broke, doubled up to the second while nothing comes; the jitter takes up to half of it away."""
 
@@ -43,7 +43,7 @@ class Key(NamedTuple):
 
 
 class Change(NamedTuple, Generic[T]):
-    """`before` is None for what is new, `after` for what is gone. What was made anew under an old name is both, one after the other."""
+    """`before` is None for what is new, `after` for what is gone. What was made anew under an old name is told as both."""
 
     key: Key
     before: T | None
@@ -87,7 +87,7 @@ _EVENTS = msgspec.json.Decoder(_Event)
 
 
 class Watched(Generic[T]):
-    """All objects of a resource, each decoded as `kind`: a Struct of the fields that are needed takes a fraction of a dict's memory.
+    """All objects of a resource, decoded as `kind`: a Struct of the fields that are needed takes a fraction of a dict's memory.
 
     `changes()` keeps it up to date for as long as somebody reads it; one reader at a time.
     """
@@ -124,10 +124,10 @@ class Watched(Generic[T]):
         """All objects, in no order."""
         return ((key, held.value) for key, held in self._held.items())
 
-    async def changes(self) -> AsyncIterator[tuple[Change[T], ...]]:
+    async def changes(self) -> AsyncGenerator[tuple[Change[T], ...]]:
         """First all there is, even if nothing; then what changes, several at a time, for ever.
 
-        A connection that breaks is taken up where it was; where the server has forgotten that, the difference to a new list is told.
+        A connection that breaks is taken up where it was; where the server has forgotten that, a new list's differences are told.
         Raises NotAllowedError, NotFoundError (the server does not know the kind), UnreadableError: a person has to act.
         """
         while True:
@@ -173,7 +173,7 @@ class Watched(Generic[T]):
         self.revision = page.metadata.resource_version
         return tuple(told)
 
-    async def _followed(self) -> AsyncIterator[tuple[Change[T], ...]]:
+    async def _followed(self) -> AsyncGenerator[tuple[Change[T], ...]]:
         low_s, high_s = WATCH_S
         parameters = {
             "watch": "true",
