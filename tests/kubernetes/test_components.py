@@ -13,7 +13,7 @@ from hack.kubernetes.components import ComponentMissingError, completed, found, 
 
 def test_kubebuilder_assets_come_first_and_are_never_added_to(tmp_path: Path) -> None:
     where = place({"KUBEBUILDER_ASSETS": str(tmp_path), "XDG_CACHE_HOME": "elsewhere"})
-    with pytest.raises(ComponentMissingError, match="no etcd and no kube-apiserver. Set KUBEBUILDER_ASSETS"):
+    with pytest.raises(ComponentMissingError, match=r"no etcd and no kube-apiserver\. Set KUBEBUILDER_ASSETS"):
         completed(where)
     for name in ("etcd", "kube-apiserver"):
         (tmp_path / name).touch(mode=0o755)

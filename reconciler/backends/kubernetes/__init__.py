@@ -1,1 +1,1 @@
-"""Kubernetes as what runs tasks."""
+"""What is said to Kubernetes: a client of its API server, and watches."""
