@@ -110,7 +110,7 @@ def _api_server_flags(cluster: Cluster, port: int) -> list[str]:
         f"--tls-private-key-file={write_private(folder / 'server.key', key)}",
         f"--client-ca-file={write_private(folder / 'authority.crt', cluster.authority.pem)}",
         "--authorization-mode=RBAC",
-        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-account-issuer=https://kubernetes.example",
         f"--service-account-key-file={accounts}",
         f"--service-account-signing-key-file={accounts}",
         "--service-cluster-ip-range=10.0.0.0/24",

@@ -20,7 +20,7 @@ AUTHORITY = Authority()
 def kubeconfig(folder: Path, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> Path:
     path = folder / "config"
     authority = base64.b64encode(AUTHORITY.pem).decode()
-    shipped = {"server": "https://10.0.0.1:6443", "certificate-authority-data": authority}
+    shipped = {"server": "https://api.example:6443", "certificate-authority-data": authority}
     content = {
         "current-context": "here",
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}, {"name": "there", "context": {}}],
@@ -33,7 +33,7 @@ def kubeconfig(folder: Path, cluster: dict[str, Any] | None = None, user: dict[s
 
 def test_the_current_context_says_where_and_as_whom(tmp_path: Path) -> None:
     credentials = from_kubeconfig(kubeconfig(tmp_path, {"tls-server-name": "api.example"}), ManualClock())
-    assert credentials.server == "https://10.0.0.1:6443"
+    assert credentials.server == "https://api.example:6443"
     assert credentials.server_name == "api.example"
     assert credentials.token.now() == "secret"
     assert len(credentials.tls.get_ca_certs()) == 1, "nobody but the cluster's own authority vouches for it"

@@ -55,7 +55,7 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`server`: where, such as https://10.0.0.1:6443. `server_name`: whom its certificate has to name, if not the address."""
+    """`server`: where, such as https://api.example:6443. `server_name`: whom its certificate has to name, if not the address."""
 
     server: str
     tls: ssl.SSLContext
