@@ -86,6 +86,20 @@ def test_what_changes_is_told_with_what_was_before(cluster: Cluster) -> None:
     asyncio.run(story())
 
 
+def test_an_object_larger_than_any_buffer_is_one_event(cluster: Cluster) -> None:
+    async def story() -> None:
+        large = "x" * 900_000
+        async with session(cluster) as api:
+            namespace = await a_namespace(api)
+            async with aclosing(watched(api).changes()) as batches:
+                await anext(batches)
+                await api.create(CONFIG_MAPS.path(namespace), a_config_map("one", large))
+                assert await told(batches, namespace, 1) == [("one", "-", large)]
+                await api.delete(CONFIG_MAPS.path(namespace, "one"))
+
+    asyncio.run(story())
+
+
 def test_bookmarks_carry_the_revision_on_while_nothing_changes(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
