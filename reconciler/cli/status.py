@@ -29,7 +29,9 @@ def status(output: str, server: str | None) -> None:
         return
     print_fields(_fields(found, url))
     click.echo()
-    rows = ((each.type, str(each.status), each.reason, each.message) for each in found.conditions)
+    rows = (
+        (each.type, str(each.status), each.reason, each.message if each.status else "") for each in found.conditions
+    )
     print_table(("CONDITION", "STATUS", "REASON", "MESSAGE"), rows)
     if found.drift:
         revision = short_revision(found.last_attempted_revision)

@@ -17,6 +17,8 @@ from tests.access.issuer import serving
 from tests.e2e.control_plane import ControlPlane, sh, until
 from tests.gitsource.origin import Origin
 
+pytestmark = pytest.mark.thorough
+
 ACCESS = """\
 apiVersion: quorate.dev/v1
 kind: AccessPolicy

@@ -15,6 +15,8 @@ from tests.alerts.receiver import Receiver, receiving
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.gitsource.origin import INVALID, Origin
 
+pytestmark = pytest.mark.thorough
+
 ALERTED = ("started", "succeeded", "policy-rejected")
 
 
@@ -39,7 +41,6 @@ def worth_telling(plane: ControlPlane) -> list[KeptEvent]:
         store.close()
 
 
-@pytest.mark.thorough
 def test_killed_in_the_middle_everything_on_record_is_told_in_order(
     plane: ControlPlane, origin: Origin, tmp_path: Path
 ) -> None:

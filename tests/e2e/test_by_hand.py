@@ -9,10 +9,11 @@ import pytest
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
 
+pytestmark = pytest.mark.thorough
+
 POOL = "cluster-state/pool.yaml"
 
 
-@pytest.mark.thorough
 def test_a_cordon_outlives_a_kill_and_git_takes_it_over(plane: ControlPlane, origin: Origin) -> None:
     plane.start().until_ready()
     with plane.client() as client:

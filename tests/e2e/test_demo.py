@@ -19,7 +19,7 @@ KEY_LINES = (
     "RANK=3",
     "WORLD_SIZE=8",
     "queue product-ranking holds 64 of max 64 H100-SXM5-80GB (policies/queues/product-ranking.yaml:",
-    "main → more-for-ranking: 1 job would start (+1), 1 would wait; 1 document changed",
+    "main → more-for-ranking: 1 job starts now that would not; 1 job waits shorter",
     "Queue product-ranking: quota[H100-SXM5-80GB].max 64 → 96",
     "ranking-finetune  waits → starts",
     "ranking-finetune: running",

@@ -15,6 +15,8 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e.control_plane import ControlPlane, until
 
+pytestmark = pytest.mark.thorough
+
 RANKS_OF_ITS_OWN = """\
 import os, subprocess, sys
 slots = [line.split(" slots=") for line in open(os.environ["QUORATE_HOST_FILE"])]
@@ -92,7 +94,6 @@ def test_it_begins_once_all_others_run(client: Client, plane: ControlPlane) -> N
         assert events == ["its launcher has ended with exit code 0"]
 
 
-@pytest.mark.thorough
 def test_a_job_that_is_cancelled_ends_whole(client: Client) -> None:
     with client:
         client.submit(JobName("mpi"), mpi("sleep", "600"))

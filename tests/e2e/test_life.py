@@ -186,6 +186,7 @@ def has_come_to(client: Client, step: int) -> bool:
     return step_of(client) >= step
 
 
+@pytest.mark.thorough
 def test_out_of_memory_is_told_with_advice(running: Client) -> None:
     hog = msgspec.structs.replace(
         spec(None), command=(sys.executable, "-c", "held = bytearray(600 * 2**20); import time; time.sleep(60)")

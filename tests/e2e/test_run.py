@@ -47,6 +47,7 @@ def test_killed_in_the_middle_it_finishes_everything_and_starts_nothing_twice(
     assert plane.signal(signal.SIGTERM) == 0
 
 
+@pytest.mark.thorough
 def test_at_its_time_limit_a_real_job_is_stopped_and_says_so(plane: ControlPlane) -> None:
     """It traps SIGTERM and ends well: that is what a limit is for, and not success."""
     plane.start().until_ready()
@@ -80,6 +81,7 @@ def test_a_real_job_that_does_nothing_is_ended_and_one_that_works_is_not(plane: 
     assert works.state == "running"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_in_order_its_tasks_go_on_and_are_found_again(
     plane: ControlPlane, tmp_path: Path, number: signal.Signals
@@ -113,6 +115,7 @@ def test_a_second_one_on_the_same_state_is_refused(plane: ControlPlane, origin: 
         assert client.status().holder == "control-plane"
 
 
+@pytest.mark.thorough
 def test_before_there_is_a_policy_it_serves_and_says_so(plane: ControlPlane, tmp_path: Path) -> None:
     empty = Origin(tmp_path / "empty")
     waiting = ControlPlane(empty.folder, tmp_path / "waiting")
@@ -122,8 +125,8 @@ def test_before_there_is_a_policy_it_serves_and_says_so(plane: ControlPlane, tmp
             until("the loop waits", lambda: any(c.reason == "no-policy" for c in client.status().conditions))
             health = client.health()
             assert (health.healthy, health.ready) == (True, False)
-            assert "can't fetch main" in health.message
-            with pytest.raises(ApiError, match="can't fetch main") as refused:
+            assert "has no branch main" in health.message
+            with pytest.raises(ApiError, match="has no branch main") as refused:
                 submit(client, ["job"], sh("true"))
             assert (refused.value.status, refused.value.problem.code) == (503, "no-policy")
             empty.commit(POLICY)
@@ -162,6 +165,7 @@ def test_revisions_are_recorded_and_a_bad_one_changes_nothing(plane: ControlPlan
     assert "policies/queue.yaml:4:8" in refused.cause
 
 
+@pytest.mark.thorough
 def test_the_log_tells_rounds_and_events_but_no_secrets(plane: ControlPlane) -> None:
     plane.start().until_ready()
     with plane.client() as client:
@@ -177,6 +181,7 @@ def test_the_log_tells_rounds_and_events_but_no_secrets(plane: ControlPlane) -> 
     assert plane.folder.token.read_text().strip() not in plane.log()
 
 
+@pytest.mark.thorough
 def test_a_damaged_database_refuses_to_start_and_is_left_alone(plane: ControlPlane) -> None:
     plane.start().until_ready()
     assert plane.signal(signal.SIGTERM) == 0
@@ -188,6 +193,7 @@ def test_a_damaged_database_refuses_to_start_and_is_left_alone(plane: ControlPla
     assert plane.folder.database.read_bytes() == damaged
 
 
+@pytest.mark.thorough
 def test_a_database_damaged_while_it_runs_ends_it_with_the_reason(plane: ControlPlane) -> None:
     plane.start().until_ready()
     for file in (plane.folder.database, plane.folder.database.with_name("quorate.db-wal")):

@@ -24,6 +24,8 @@ from solver.world.workload import JobName, JobSpec, SecretUse
 from tests.e2e.control_plane import ControlPlane, sh, until
 from tests.gitsource.origin import Origin
 
+pytestmark = pytest.mark.thorough
+
 CANARY = "c4nary/of+a/secret=="
 USES = SecretUse("wandb", env="WANDB_API_KEY"), SecretUse("tls", "tls.pem", file="tls.pem")
 PROOF = """

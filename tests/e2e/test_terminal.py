@@ -17,6 +17,8 @@ from solver.world.workload import JobName
 from tests.e2e.control_plane import ControlPlane, sh, until
 from tests.e2e.person import Person
 
+pytestmark = pytest.mark.thorough
+
 SUBMIT = ("submit", "--pty", "--name", "shell", "--queue", "team", "--memory", "64Mi", "--", "bash", "--norc")
 
 LIMIT = Duration(4_000)
@@ -82,7 +84,6 @@ def test_interrupts_are_the_tasks(person: Person) -> None:
     person.sees("interrupted 130")
 
 
-@pytest.mark.thorough
 def test_a_killed_server_gives_the_terminal_back_and_the_task_goes_on(person: Person, plane: ControlPlane) -> None:
     person.runs(*SUBMIT)
     person.sees("attached to shell")
@@ -120,7 +121,6 @@ def test_whoever_interrupts_the_waiting_cancels_the_job(person: Person, plane: C
         until("it is cancelled", lambda: client.job("shell").state == "cancelled")
 
 
-@pytest.mark.thorough
 def test_an_untouched_terminal_is_ended_and_one_that_is_typed_to_is_not(person: Person, plane: ControlPlane) -> None:
     script = "stty -echo; echo ready; exec cat >/dev/null"
     spec = msgspec.structs.replace(sh(script, gpus=0), type="interactive", terminal=True, idle_limit=LIMIT)
