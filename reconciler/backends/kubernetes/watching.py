@@ -112,9 +112,6 @@ class Watched(Generic[T]):
         self.revision = ""
         """The resourceVersion that is held; empty before the first list, and after one was too old to go on from."""
 
-    def __len__(self) -> int:
-        return len(self._held)
-
     def get(self, key: Key) -> T | None:
         """The object of that name."""
         held = self._held.get(key)
@@ -128,7 +125,8 @@ class Watched(Generic[T]):
         """First all there is, even if nothing; then what changes, several at a time, for ever.
 
         A connection that breaks is taken up where it was; where the server has forgotten that, a new list's differences are told.
-        Raises NotAllowedError, NotFoundError (the server does not know the kind), UnreadableError: a person has to act.
+        Raises NotAllowedError, NotFoundError (the server does not know the kind), UnreadableError: a person has to act, and after
+        that it takes a new Watched.
         """
         while True:
             try:
@@ -168,7 +166,7 @@ class Watched(Generic[T]):
             if not page.metadata.next_page:
                 break
             parameters["continue"] = page.metadata.next_page
-        told += [Change(key, self._held[key].value, None) for key in gone]
+        told += [Change(key, self._held[key].value, None) for key in sorted(gone)]
         self._held = found
         self.revision = page.metadata.resource_version
         return tuple(told)
