@@ -72,9 +72,9 @@ class Authority:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """An unencrypted private key."""
+    """An unencrypted private key, in the form (SEC 1) of which kube-apiserver also reads the public key of its accounts."""
     return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
 
 

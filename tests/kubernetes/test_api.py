@@ -24,7 +24,16 @@ from reconciler.backends.kubernetes.refusals import (
 )
 from reconciler.backends.kubernetes.resource import PODS, Resource
 from reconciler.clock import SystemClock
-from tests.kubernetes.sessions import CONFIG_MAPS, a_config_map, a_namespace, a_pod, audited, session
+from tests.kubernetes.sessions import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    SOON_S,
+    a_config_map,
+    a_namespace,
+    a_pod,
+    audited,
+    session,
+)
 from tests.kubernetes.test_pace import ManualClock
 
 pytestmark = pytest.mark.kubernetes
@@ -33,6 +42,7 @@ POD_GROUPS = Resource("scheduling.k8s.io/v1alpha2", "podgroups")
 BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
 FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas")
 PRIORITY_LEVELS = Resource("flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings")
 ACCOUNTS = Resource("v1", "serviceaccounts")
 
 
@@ -112,66 +122,52 @@ def test_an_eviction_that_a_budget_forbids_is_asked_for_once(cluster: Cluster) -
     asyncio.run(story())
 
 
-def test_a_busy_server_is_asked_again_and_the_write_done_once(cluster: Cluster) -> None:
+def test_a_busy_server_is_asked_again_and_each_write_is_done_once(cluster: Cluster) -> None:
+    """The server takes one request of this account at a time, and refuses what comes meanwhile."""
+
     async def story() -> None:
         rests: list[float] = []
-        async with session(cluster) as admin:
-            namespace = await a_namespace(admin)
-            await _without_seats(admin, "crowd")
+        in_turn = asyncio.Lock()
 
-            async def rest(seconds: float) -> None:
-                rests.append(seconds)
-                if len(rests) == TRIES_MAX - 1:  # there is one more try
-                    await admin.delete(FLOW_SCHEMAS.path("", "crowd"))
-                    await _seats_are_back(cluster, "crowd")
+        async def rest(seconds: float) -> None:
+            rests.append(seconds)
+            async with in_turn:
+                await asyncio.sleep(0.05)
 
-            async with session(cluster, "crowd", sleep=rest) as api:
-                await _seats_are_gone(cluster, "crowd")
-                await api.create(CONFIG_MAPS.path(namespace), a_config_map("one", "a"))
-            assert len(rests) == TRIES_MAX - 1
+        async with session(cluster) as admin, session(cluster, "crowd", (), sleep=rest) as api:
+            there = CONFIG_MAPS.path(await a_namespace(admin))
+            await _one_at_a_time(admin, "crowd")
+            async with asyncio.timeout(SOON_S):
+                while not rests:  # until it is in force
+                    asked = (api.get(NAMESPACES.path("", "default"), dict[str, Any]) for _ in range(20))
+                    await asyncio.gather(*asked, return_exceptions=True)
+            rests.clear()
+            names = [f"c{number}" for number in range(20)]
+            await asyncio.gather(*(api.create(there, a_config_map(name, "a")) for name in names))
+            answers = [event["responseStatus"]["code"] for event in audited(cluster, there)]
+            assert sorted(set(answers)) == [201, 429]
+            assert answers.count(201) == len(names)
+            assert answers.count(429) == len(rests)
             assert min(rests) >= 1  # what the server says in Retry-After
-            found = await admin.get(CONFIG_MAPS.path(namespace, "one"), dict[str, Any])
-            assert found["data"] == {"value": "a"}
 
     asyncio.run(story())
 
 
-async def _without_seats(admin: Api, user: str) -> None:
-    """Priority and fairness that refuses each request of a user."""
-    limited = {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}}
-    await admin.create(PRIORITY_LEVELS.path(), {"metadata": {"name": user}, "spec": limited})
+async def _one_at_a_time(admin: Api, user: str) -> None:
+    """Rights, but not by its group: who is in system:masters is never refused. And a priority level without seats."""
+    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"}
+    await admin.create(ROLE_BINDINGS.path(), {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]})
+    limited = {"nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
+    level = {"metadata": {"name": user}, "spec": {"type": "Limited", "limited": limited}}
+    await admin.create(PRIORITY_LEVELS.path(), level)
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": True}
     spec = {
         "priorityLevelConfiguration": {"name": user},
-        "matchingPrecedence": 1,
+        "matchingPrecedence": 2,
         "rules": [{"subjects": [{"kind": "User", "user": {"name": user}}], "resourceRules": [everything]}],
     }
     await admin.create(FLOW_SCHEMAS.path(), {"metadata": {"name": user}, "spec": spec})
-
-
-async def _is_busy(cluster: Cluster, user: str) -> bool:
-    class BusyError(Exception):
-        pass
-
-    async def never(_: float) -> None:
-        raise BusyError
-
-    async with session(cluster, user, sleep=never) as api:
-        try:
-            await api.get("/api/v1/namespaces/default", dict[str, Any])
-        except BusyError:
-            return True
-    return False
-
-
-async def _seats_are_gone(cluster: Cluster, user: str) -> None:
-    while not await _is_busy(cluster, user):
-        await asyncio.sleep(0.02)
-
-
-async def _seats_are_back(cluster: Cluster, user: str) -> None:
-    while await _is_busy(cluster, user):
-        await asyncio.sleep(0.02)
 
 
 def test_the_pace_holds_for_all_requests_and_none_goes_uncounted(cluster: Cluster) -> None:

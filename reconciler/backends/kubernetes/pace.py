@@ -9,6 +9,9 @@ from reconciler.clock import Clock
 
 Sleep = Callable[[float], Awaitable[None]]
 
+_REST_MIN_S = 1e-6
+"""What rounding leaves lacking is a rest so short that adding it to a clock's time changes nothing: that would never end."""
+
 
 class Pace:
     """A token bucket: in any time of `t` seconds at most `burst + qps * t` turns are given, in the order they were asked for.
@@ -31,7 +34,7 @@ class Pace:
         """Returns once one more request may leave."""
         async with self._line:
             while (lacking := 1 - self._refilled()) > 0:
-                await self._sleep(lacking / self._qps)
+                await self._sleep(max(lacking / self._qps, _REST_MIN_S))
             self._left -= 1
 
     def _refilled(self) -> float:
