@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from random import Random
@@ -69,6 +69,7 @@ class Api:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._session.close()
+        await asyncio.sleep(0)  # connections that were cut off are gone one turn of the event loop later
 
     async def get(self, path: str, kind: type[T], parameters: Mapping[str, str] | None = None) -> T:
         """One object, or one page of a list, decoded as `kind`."""
@@ -102,14 +103,13 @@ class Api:
             async with self._sent("GET", path, parameters, None, limits) as response:
                 if response.status >= 300:
                     raise refusal(request, response.status, await response.read(), response.headers.get("Retry-After"))
-                begun = bytearray()
-                # Not readline(): it refuses lines above 128 KiB, and an object may have 1.5 MiB.
-                async for block in response.content.iter_any():
-                    head, newline, tail = block.rpartition(b"\n")
-                    if newline:
-                        yield bytes(begun) + head
-                        begun.clear()
-                    begun += tail
+                try:
+                    async for lines in _whole_lines(response.content):
+                        yield lines
+                finally:
+                    # Who stops reading leaves now: a polite end of TLS would go on for a while, with nobody to wait for it.
+                    if response.connection and response.connection.transport:
+                        response.connection.transport.abort()
 
     async def _done(
         self, method: Method, path: str, body: object = None, parameters: Mapping[str, str] | None = None
@@ -160,6 +160,17 @@ class Api:
             method, self._credentials.server + path, params=parameters, data=body, headers=headers, timeout=limits,
             allow_redirects=False, server_hostname=self._credentials.server_name,
         )  # fmt: skip
+
+
+async def _whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    begun = bytearray()
+    # Not readline(): it refuses lines above 128 KiB, and an object may have 1.5 MiB.
+    async for block in content.iter_any():
+        head, newline, tail = block.rpartition(b"\n")
+        if newline:
+            yield bytes(begun) + head
+            begun.clear()
+        begun += tail
 
 
 async def _never_again(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
