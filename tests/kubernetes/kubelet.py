@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -74,10 +74,11 @@ class Kubelet:
     async def run_pods(self) -> None:
         log = structlog.get_logger()
         pods = Watched(self._api, PODS, BoundPod, Random(2), log)
-        async for changes in pods.changes():
-            for change in changes:
-                if change.after and change.after.spec.node_name in self._nodes:
-                    await self._move(change.key, change.after)
+        async with aclosing(pods.changes()) as batches:
+            async for changes in batches:
+                for change in changes:
+                    if change.after and change.after.spec.node_name in self._nodes:
+                        await self._move(change.key, change.after)
 
     async def _move(self, key: Key, pod: BoundPod) -> None:
         try:

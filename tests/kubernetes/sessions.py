@@ -11,6 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
@@ -18,6 +20,12 @@ from reconciler.backends.kubernetes.pace import Pace, Sleep
 from reconciler.backends.kubernetes.resource import Resource
 from reconciler.clock import SystemClock
 
+REAL = [
+    pytest.mark.kubernetes,
+    # A request that is cut off leaves a connection that takes leave of the server for a moment, also after its session is over.
+    pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning"),
+]
+"""Marks of tests that need the server."""
 ADMINS = ("system:masters",)
 NAMESPACES = Resource("v1", "namespaces")
 CONFIG_MAPS = Resource("v1", "configmaps")

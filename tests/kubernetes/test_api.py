@@ -27,6 +27,7 @@ from reconciler.clock import SystemClock
 from tests.kubernetes.sessions import (
     CONFIG_MAPS,
     NAMESPACES,
+    REAL,
     SOON_S,
     a_config_map,
     a_namespace,
@@ -36,7 +37,7 @@ from tests.kubernetes.sessions import (
 )
 from tests.kubernetes.test_pace import ManualClock
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = REAL
 
 POD_GROUPS = Resource("scheduling.k8s.io/v1alpha2", "podgroups")
 BUDGETS = Resource("policy/v1", "poddisruptionbudgets")

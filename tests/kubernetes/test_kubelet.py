@@ -6,16 +6,14 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-import pytest
-
 from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.refusals import NotFoundError
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from tests.kubernetes.kubelet import LEASES, LEASES_IN, kubelet
-from tests.kubernetes.sessions import SOON_S, a_namespace, a_pod, session
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, a_pod, session
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = REAL
 
 
 def test_bound_pods_run_and_deleted_ones_go(cluster: Cluster) -> None:

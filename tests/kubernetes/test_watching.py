@@ -24,9 +24,9 @@ from reconciler.backends.kubernetes.resource import PODS, Resource
 from reconciler.backends.kubernetes.watching import Change, Key, Watched
 from tests.drawn import worlds
 from tests.kubernetes.proxied import cuttable
-from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, a_config_map, a_namespace, a_pod, session, until
+from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_config_map, a_namespace, a_pod, session, until
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = REAL
 
 
 class ConfigMap(msgspec.Struct):
