@@ -12,10 +12,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3
 
 test-thorough: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 -m "(thorough or hypothesis) and not kubernetes" --all-worlds
+	$(BIN)/python -m pytest -n 3 -m thorough
 
 test-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes" --all-worlds
 
 # Gets etcd and a kube-apiserver first, into the user's cache: docs/kubernetes-development.md.
 test-kubernetes: $(VENV)/.installed-dev

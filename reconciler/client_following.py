@@ -42,7 +42,7 @@ class FollowingCalls:
         return decode(self._transport.call("POST", "/v1/policy/plans", content=asked), PlanAccepted)
 
     def fresh_plan(self) -> FreshPlan:
-        """What the revision that was fetched last would do. An ApiError of code `not-planned` where none was planned."""
+        """What the revision that is held would do. An ApiError of code `not-planned` where none is, or none was planned."""
         return decode(self._transport.call("GET", "/v1/policy/plan"), FreshPlan)
 
     def suspend(self, reason: str, until: str = "") -> Suspension:

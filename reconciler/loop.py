@@ -38,6 +38,7 @@ class Pass:
 
     epoch: Epoch
     revision: str
+    policy: Policy
     snapshot: Snapshot
     plan: Plan
     round: int | None
@@ -78,7 +79,9 @@ def one_pass(plane: ControlPlane) -> Pass:
     refused = leader.act(plan)
     laps.end("act")
     by_hand = plane.interventions.in_force()
-    return Pass(leader.epoch, revision, snapshot, plan, number, settled, refused, laps.phase_ms, sighted, by_hand)
+    return Pass(
+        leader.epoch, revision, policy, snapshot, plan, number, settled, refused, laps.phase_ms, sighted, by_hand
+    )
 
 
 def _refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""How many examples a property draws: all that it asks for in `make test-thorough`, some of them in `make test`."""
+"""How many examples a property draws: all that it asks for in `make test-long`, a part of them otherwise."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from reconciler.backend import Activity, Epoch
+from reconciler.broken_limits import BrokenLimit
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.documents.problem import Problem
 from reconciler.gitsource.status import Drift
@@ -218,6 +219,7 @@ class Status(Payload, frozen=True, kw_only=True):
     `looked_at`: when Git was last looked at, whatever came of it; null: not since the start.
     `by_hand`: what is in force beside what Git says, the oldest first; of jobs, those that the caller may see.
     `drift`: what the revision that is held would do beside what was accepted of it, where that is why.
+    `broken_limits`: those of the policy that are below what their queues hold, as the last round saw it.
     """
 
     conditions: tuple[Condition, ...]
@@ -229,6 +231,7 @@ class Status(Payload, frozen=True, kw_only=True):
     by_hand: tuple[Intervention, ...] = ()
     looked_at: Instant | None = None
     drift: tuple[Drift, ...] = ()
+    broken_limits: tuple[BrokenLimit, ...] = ()
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):

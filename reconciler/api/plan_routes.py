@@ -16,6 +16,7 @@ from reconciler.documents.repository import Compiled
 from reconciler.meaning import meaning_of
 from reconciler.review.compare import cluster_of
 from reconciler.review.envelope import AcceptedPlan, Envelope, is_stale
+from reconciler.review.found import Review
 from reconciler.store.protocols import Event
 
 ACCEPTED: Final = "plan-accepted"
@@ -58,19 +59,23 @@ class PlanRoutes:
         return answer(PlanAccepted(accepted=plan, in_force=done))
 
     def fresh(self) -> Response:
-        """What the revision that was fetched last would do, planned on the cluster as it was then, beside what was accepted."""
-        found = self._planning.fresh()
+        """What the revision that is held would do, planned on the cluster as it was then, beside what was accepted."""
+        found = self._planned()
         if found is None:
-            raise RefusedError(404, "not-planned", "No revision has been planned since the start.", "Nothing is held.")
+            fix = "`quorate status` says what came of the newest revision."
+            raise RefusedError(404, "not-planned", "No revision is held of which there is a plan.", fix)
         return answer(FreshPlan(review=found, accepted=self._planning.accepted.accepted(found.head.meaning)))
 
     def _refuse_stale(self, envelope: Envelope, in_force: str) -> None:
-        held, fix = self._services.following.status(), "Plan it again: quorate plan --out FILE."
-        fresh = self._planning.fresh()
-        other = held.acceptable and fresh is not None and fresh.head.commit == held.last_attempted_revision
-        if other and fresh is not None and fresh.head.meaning != envelope.meaning:
-            message = f"The revision that is held, {fresh.head.commit[:12]}, says something else than the plan."
+        held, fix = self._planned(), "Plan it again: quorate plan --out FILE."
+        if held is not None and held.head.meaning != envelope.meaning:
+            message = f"The revision that is held, {held.head.commit[:12]}, says something else than the plan."
             raise RefusedError(409, "stale-plan", message, fix)
         if envelope.exact and is_stale(envelope, in_force, cluster_of(self._services.snapshot())):
             message = "The cluster, or the policy in force, is not what it was when the plan was made."
             raise RefusedError(409, "stale-plan", message, fix)
+
+    def _planned(self) -> Review | None:
+        """The plan of the revision that waits for a person now."""
+        held, fresh = self._services.following.status(), self._planning.fresh()
+        return fresh if fresh and held.acceptable and fresh.head.commit == held.last_attempted_revision else None

@@ -98,8 +98,7 @@ def reconcile(wait: bool, timeout: Duration, output: str, server: str | None) ->
         return
     truth = _truth(status)
     if truth.type == "Stalled":
-        revision = short_revision(status.last_attempted_revision)
-        raise CommandFailedError(printable(truth.message), place=revision, fix="`quorate status` shows the rest.")
+        raise CommandFailedError(printable(truth.message), fix="`quorate status` shows the rest.")
     if output == "text":
         click.echo(printable(truth.message))
 

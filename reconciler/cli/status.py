@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import Status
+from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import short_revision
+from reconciler.cli.wording import short_list, short_revision
 
 
 @click.command(short_help="Say how the control plane stands.")
@@ -20,7 +21,8 @@ from reconciler.cli.wording import short_revision
 def status(output: str, server: str | None) -> None:
     """Say who leads, which policy revision is in force, how following Git goes, and how many jobs are live.
 
-    What people have put in force by hand, and Git does not say, stands below.
+    Limits that were lowered below what their queues hold stand below, with the time by which they are to be kept again; and what
+    people have put in force by hand, and Git does not say.
     """
     with connected(server) as client:
         found, url = client.status(), client.server
@@ -38,6 +40,10 @@ def status(output: str, server: str | None) -> None:
         click.echo(f"\nWhat {revision} would do, beside what was accepted (quorate plan --held has the rest):")
         drift = ((each.what, each.accepted, each.now, "beyond" if each.beyond else "") for each in found.drift)
         print_table(("FIGURE", "ACCEPTED", "NOW", ""), drift)
+    if found.broken_limits:
+        click.echo("\nLimits that are to be kept again:")
+        headings = "QUEUE", "GPU TYPE", "HELD", "MAX", "UNTIL", "EVICTED THEN"
+        print_table(headings, map(_limit, found.broken_limits), right=("HELD", "MAX"))
     if found.by_hand:
         click.echo("\nBy hand, beside what Git says:")
         by_hand = (
@@ -55,3 +61,10 @@ def _fields(found: Status, url: str) -> Iterator[tuple[str, str]]:
     if found.looked_at is not None:
         yield "Git looked at", local(found.looked_at)
     yield "Jobs", ", ".join(f"{number} {state}" for state, number in found.live_jobs.items()) or "none live"
+
+
+def _limit(broken: BrokenLimit) -> tuple[str, ...]:
+    figures = broken.queue, broken.gpu_type, str(broken.held), str(broken.max)
+    if broken.deadline is None:
+        return *figures, "", "nobody"
+    return *figures, local(broken.deadline), short_list(broken.jobs) or f"nobody (evict: {broken.evict})"

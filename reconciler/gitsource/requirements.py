@@ -70,7 +70,7 @@ class Acceptance(Protocol):
     def accepted(self, candidate: Candidate, held: Held) -> str:
         """Who accepted exactly this, and why, in a few words; "": nobody did."""
 
-    def applied(self, commit: str) -> None:
+    def applied(self, candidate: Candidate) -> None:
         """This revision is in force: what was accepted of it is used up. Idempotent."""
 
 
@@ -81,7 +81,7 @@ class NothingAccepted:
         """Nobody."""
         return ""
 
-    def applied(self, commit: str) -> None:
+    def applied(self, candidate: Candidate) -> None:
         """Nothing to use up."""
 
 

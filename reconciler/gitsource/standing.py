@@ -89,7 +89,7 @@ class StandingPolicy:
             return self._failed("Stalled", held)
         if commit != applied:
             self._mirror.mark_applied(commit)
-        self._acceptance.applied(commit)
+        self._acceptance.applied(candidate)
         self._current = PolicyInForce(commit, *candidate.compiled.parts)
         message = "; ".join((f"{commit[:12]} is in force", *candidate.notes))
         return self._stating("Ready", Held("Applied", message, candidate.reading.problems))

@@ -70,7 +70,7 @@ class WithinGuardrails:
         fresh = self.plans.of(candidate)
         if fresh is None or not fresh.breaches:
             return None
-        said = "; ".join(f"{breach.message} ({breach.guardrail})" for breach in fresh.breaches)
+        said = "; ".join(map(_breach, fresh.breaches))
         return Held(
             "GuardrailRefused",
             f"{candidate.commit[:12]}: {said}. {_accepted_by(candidate)}",
@@ -104,7 +104,7 @@ class AsAccepted:
         drift = drift_of(envelope, fresh)
         if not any(each.beyond for each in drift):
             return None
-        said = ", ".join(f"{each.what}: {each.now}, accepted {each.accepted}" for each in drift if each.beyond)
+        said = "; ".join(f"{each.what}: {each.now} (accepted: {each.accepted})" for each in drift if each.beyond)
         return Held(
             "PlanDrift",
             f"{candidate.commit[:12]} would do more than was accepted: {said}. {_accepted_by(candidate)}",
@@ -123,6 +123,11 @@ class AsAccepted:
 
 def _accepted_by(candidate: Candidate) -> str:
     return f"To accept it, an admin runs `quorate apply {candidate.commit[:12]} --reason TEXT`."
+
+
+def _breach(breach: Breach) -> str:
+    place = f", {breach.origin}" if breach.origin else ""
+    return f"{breach.message} ({breach.guardrail}{place})"
 
 
 def _problems(breaches: tuple[Breach, ...]) -> tuple[Problem, ...]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Literal
 
 from reconciler.gitsource.status import Drift
-from reconciler.review.found import Review
+from reconciler.review.found import LOST_DECIMALS, Review
 from solver.world.cluster import GpuType
 from solver.world.document import API_VERSION, Document
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.workload import QueueName
 
 HOUR_MS = 3_600_000
+UNITS_PER_GPU_H = 10.0**LOST_DECIMALS
 
 
 class Limit(Document, frozen=True, omit_defaults=False):
@@ -108,8 +109,15 @@ def _side_by_side(accepted: Harm, now: Harm, passed_ms: int) -> Iterator[Drift]:
     yield Drift("jobs evicted", str(jobs[0]), str(jobs[1]), jobs[1] > jobs[0])
     # What the same jobs have computed since the plan was read is lost as well, and no other plan.
     most_gpu_h = accepted.lost_gpu_h + accepted.evicted_gpus.number * max(0, passed_ms) / HOUR_MS
-    yield Drift("GPU-hours lost", f"{most_gpu_h:.1f}", f"{now.lost_gpu_h:.1f}", now.lost_gpu_h > most_gpu_h)
+    # Losses are rounded job by job, so that two plans of the same ones may differ by a unit for each.
+    more_lost = _units(now.lost_gpu_h) > _units(most_gpu_h) + accepted.evicted_jobs
+    yield Drift("GPU-hours lost", f"{most_gpu_h:.1f}", f"{now.lost_gpu_h:.1f}", more_lost)
     for limit in sorted({*accepted.converging, *now.converging}, key=lambda known: (known.queue, known.gpu_type)):
         words = tuple("below what it holds" if limit in side.converging else "kept" for side in (accepted, now))
         beyond = limit not in accepted.converging
         yield Drift(f"max of {limit.gpu_type} in queue {limit.queue}", words[0], words[1], beyond)
+
+
+def _units(gpu_h: float) -> int:
+    """In the smallest unit that reviews have digits for."""
+    return round(gpu_h * UNITS_PER_GPU_H)

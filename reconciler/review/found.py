@@ -14,6 +14,9 @@ from solver.world.workload import JobName, QueueName
 Outcome = Literal["starts", "waits", "inadmissible", "runs", "shrinks", "leaves", "moves"]
 """`runs`, `shrinks`, `leaves` and `moves` are of jobs that run now: those that leave are asked to, for another or by a rule."""
 
+LOST_DECIMALS = 4
+"""Of GPU-hours: a third of a GPU-second. Further digits are of no use, and would differ between machines one day."""
+
 
 class Loss(Document, frozen=True, omit_defaults=False):
     """What a running job gives up, and for whom.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.review.found import JobChange, Loss, Outcome
+from reconciler.review.found import LOST_DECIMALS, JobChange, Loss, Outcome
 from reconciler.review.side import Played
 from solver.onward import GivenUp
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Runs, Shrink, Starts, Verdict, Waits, Yields
@@ -13,8 +13,6 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName
 
 SECONDS_PER_HOUR = 3600
-LOST_DECIMALS = 4
-"""Of GPU-hours: a third of a GPU-second. Further digits are of no use, and would differ between machines one day."""
 
 
 def job_changes(snapshot: Snapshot, base: Played, head: Played) -> Iterator[JobChange]:

@@ -12,8 +12,10 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.clock import Clock
 from reconciler.gitsource.requirements import Candidate, Held
 from reconciler.gitsource.standing import StandingPolicy
-from reconciler.gitsource.status import PolicyStatus
+from reconciler.gitsource.status import Condition, PolicyStatus
+from reconciler.meaning import meaning_of
 from reconciler.store.following import FollowingDecisions
+from reconciler.store.plans import AcceptedPlans
 from reconciler.store.protocols import Event, History
 from solver.world.quantities import Instant
 
@@ -29,6 +31,7 @@ class AcceptedByPeople:
     """Implements Acceptance by what the store remembers."""
 
     decisions: FollowingDecisions
+    plans: AcceptedPlans
     clock: Clock
 
     def accepted(self, candidate: Candidate, held: Held) -> str:
@@ -37,9 +40,10 @@ class AcceptedByPeople:
         approval = self.decisions.approval(candidate.commit, held.reason, in_place_of)
         return f"{approval.author}: {approval.why}" if approval else ""
 
-    def applied(self, commit: str) -> None:
-        """Approvals of it are used."""
-        self.decisions.use(commit, self.clock.now())
+    def applied(self, candidate: Candidate) -> None:
+        """Approvals of it are used, and so is the plan that was accepted of what it says."""
+        self.decisions.use(candidate.commit, self.clock.now())
+        self.plans.use(meaning_of(candidate.compiled))
 
 
 @dataclass
@@ -99,12 +103,24 @@ class PolicyFollower:
             case "Ready":
                 self._note_once(APPLIED, status.last_applied_revision, true.message)
             case "Stalled" if status.last_attempted_revision not in ("", status.last_applied_revision):
-                self._note_once(REFUSED, status.last_attempted_revision, f"{true.reason}: {true.message}")
+                self._note_refused(status.last_attempted_revision, true)
             case _:
                 self.log.warning("policy-not-followed", reason=true.reason, message=true.message)
 
+    def _note_refused(self, revision: str, why: Condition) -> None:
+        """Once for a reason: its figures change with every plan that is made of what is held."""
+        last = self._last_said(revision)
+        if last is None or last.kind != REFUSED or not last.cause.startswith(f"{why.reason}: "):
+            self._note(REFUSED, revision, f"{why.reason}: {why.message}")
+
     def _note_once(self, kind: str, revision: str, cause: str) -> None:
         """Record it unless it was the last thing said of this revision, as after a restart."""
-        said = self.history.events(revision, limit=1)
-        if not said or (said[-1].kind, said[-1].cause) != (kind, cause):
-            self.history.record_event(Event(self.clock.now(), kind, revision, cause, self.actor))
+        last = self._last_said(revision)
+        if last is None or (last.kind, last.cause) != (kind, cause):
+            self._note(kind, revision, cause)
+
+    def _last_said(self, revision: str) -> Event | None:
+        return next(iter(self.history.events(revision, limit=1)), None)
+
+    def _note(self, kind: str, revision: str, cause: str) -> None:
+        self.history.record_event(Event(self.clock.now(), kind, revision, cause, self.actor))

@@ -226,7 +226,8 @@ def _standing(settings: Settings, store: SqlStore, clock: SystemClock, plans: Fr
         WithinGuardrails(plans),
         AsAccepted(plans, accepted),
     )
-    return StandingPolicy(mirror, branch, requirements, AcceptedByPeople(store.following, clock), settings.cluster)
+    acceptance = AcceptedByPeople(store.following, store.plans, clock)
+    return StandingPolicy(mirror, branch, requirements, acceptance, settings.cluster)
 
 
 @dataclass

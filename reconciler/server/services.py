@@ -11,6 +11,7 @@ from reconciler.api.payloads import LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Unstartable
+from reconciler.broken_limits import BrokenLimit, broken_limits
 from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
@@ -78,6 +79,7 @@ class Watch:
         self._runner = runner
         self._following = following
         self._emptied: tuple[str, Shares, Room] | None = None
+        self._broken: tuple[Pass | None, tuple[BrokenLimit, ...]] = None, ()
 
     def policy(self) -> tuple[str, Policy]:
         """The revision in force and its policy. Raises NoPolicyError."""
@@ -136,7 +138,16 @@ class Watch:
             holder=self._plane.holder,
             looked_at=self._following.looked_at(),
             drift=policy.drift,
+            broken_limits=self._broken_limits(loop.last),
         )
+
+    def _broken_limits(self, last: Pass | None) -> tuple[BrokenLimit, ...]:
+        # As above: worked out once for a pass, however often status is asked.
+        broken = self._broken
+        if broken[0] is not last:
+            found = tuple(broken_limits(last.snapshot, last.policy)) if last else ()
+            self._broken = broken = last, found
+        return broken[1]
 
     def _last_pass(self) -> Pass:
         status = self._runner.status

@@ -14,4 +14,7 @@ class AcceptedPlans(Protocol):
         """Keep it, in place of an earlier one that says the same of another cluster, or accepts another harm."""
 
     def accepted(self, meaning: str) -> AcceptedPlan | None:
-        """What was accepted of a revision that says this."""
+        """What was accepted of a revision that says this, and is not used up."""
+
+    def use(self, meaning: str) -> None:
+        """A revision that says this is in force: it counts once, and is forgotten. Idempotent; its event stays on record."""

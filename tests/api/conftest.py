@@ -18,6 +18,7 @@ from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Unstartable
+from reconciler.broken_limits import BrokenLimit
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.control import PolicyInForce
@@ -81,6 +82,7 @@ class Site:
     told: PolicyStatus = IN_FORCE
     webhook_secret: bytes = WEBHOOK_SECRET
     planned: Review | None = None
+    broken_limits: tuple[BrokenLimit, ...] = ()
 
     @property
     def in_force(self) -> PolicyInForce:
@@ -106,6 +108,7 @@ class Site:
                 last_attempted_revision=REVISION,
                 epoch=self.epoch(),
                 holder="test",
+                broken_limits=self.broken_limits,
             ),
             wake=self.wake,
             checkpoints=self.store.checkpoints,

@@ -12,7 +12,7 @@ from reconciler.meaning import meaning_of
 from reconciler.review.compare import cluster_of
 from reconciler.review.envelope import Envelope
 from reconciler.review.found import Review
-from tests.api.conftest import REVISION, Site
+from tests.api.conftest import IN_FORCE, REVISION, Site
 from tests.review.test_guardrails import evicted, found
 
 HEAD = "b" * 40
@@ -65,10 +65,14 @@ def test_an_exact_plan_is_of_this_cluster_and_this_base(client: Client, site: Si
 
 
 def test_the_plan_of_a_held_revision_is_shown_beside_what_was_accepted(client: Client, site: Site) -> None:
-    with pytest.raises(ApiError, match="No revision has been planned"):
+    site.told = HELD
+    with pytest.raises(ApiError, match="No revision is held"):
         client.following.fresh_plan()
     site.planned = planned()
     assert client.following.fresh_plan().accepted is None
     done = client.following.accept_plan(ENVELOPE, "agreed")
     shown = client.following.fresh_plan()
     assert (shown.review, shown.accepted) == (site.planned, done.accepted)
+    site.told = IN_FORCE  # reverted meanwhile
+    with pytest.raises(ApiError, match="No revision is held"):
+        client.following.fresh_plan()

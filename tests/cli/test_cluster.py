@@ -10,14 +10,16 @@ import pytest
 
 from reconciler.api.payloads import NodeView
 from reconciler.api.serve import ApiServer
+from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.nodes import parts_of, state_of
 from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table
 from solver.solve import solve
 from solver.world.cluster import MigInstance, Node
 from solver.world.document import decode
-from solver.world.quantities import Cpu, Memory
-from tests.api.conftest import Site
+from solver.world.quantities import Cpu, Memory, MilliGpu
+from solver.world.workload import JobName, QueueName
+from tests.api.conftest import H100, NOW, Site
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES
 
@@ -54,6 +56,13 @@ Jobs             1 queued, 1 starting
 CONDITION  STATUS  REASON  MESSAGE
 Ready      True
 """
+LIMITS = """
+Limits that are to be kept again:
+QUEUE  GPU TYPE  HELD  MAX  UNTIL                       EVICTED THEN
+team   H100         5    2  2023-11-15 01:13:20 +02:00  d\\x1b, c, b and 1 more
+team   H100         5    2  2023-11-15 00:13:20 +02:00  nobody (evict: preemptible)
+other  H100         5    2                              nobody
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +86,20 @@ def test_rounds_are_listed_and_one_is_told(quorate: Quorate, site: Site) -> None
 
 def test_status_is_shown(quorate: Quorate, at_server: ApiServer) -> None:
     assert quorate("status") == (0, STATUS.format(url=at_server.url), "")
+
+
+def test_limits_that_are_to_be_kept_again_stand_below_the_status(
+    quorate: Quorate, at_server: ApiServer, site: Site
+) -> None:
+    held, most, jobs = MilliGpu.gpus(5), MilliGpu.gpus(2), tuple(JobName(name) for name in ("d\x1b", "c", "b", "a"))
+    site.broken_limits = (
+        BrokenLimit(QueueName("team"), H100, held, most, "preemptible", NOW.after(3_600_000), jobs),
+        BrokenLimit(QueueName("team"), H100, held, most, "preemptible", NOW),
+        BrokenLimit(QueueName("other"), H100, held, most, "none"),
+    )
+    assert quorate("status") == (0, STATUS.format(url=at_server.url) + LIMITS, "")
+    (first, *_) = json.loads(quorate("status", "-o", "json").out)["brokenLimits"]
+    assert (first["queue"], first["deadline"]) == ("team", "2023-11-14T23:13:20Z")
 
 
 @pytest.mark.parametrize("command", ["queues", "nodes", "rounds"])

@@ -24,3 +24,13 @@ def test_the_newest_counts(stores: Stores) -> None:
     stores.plans.accept(PLAN)
     stores.plans.accept(later)
     assert stores.plans.accepted(PLAN.envelope.meaning) == later
+
+
+def test_what_is_used_up_counts_no_more(stores: Stores) -> None:
+    stores.plans.accept(PLAN)
+    for _ in range(2):
+        stores.plans.use("sha256:another")
+        assert stores.plans.accepted(PLAN.envelope.meaning) == PLAN
+    for _ in range(2):
+        stores.plans.use(PLAN.envelope.meaning)
+        assert stores.plans.accepted(PLAN.envelope.meaning) is None

@@ -60,7 +60,7 @@ def test_a_guardrail_holds_it_with_the_line_that_breaks_it() -> None:
     held = WithinGuardrails(cluster.plans()).hold(candidate())
     assert held is not None
     assert (held.reason, held.acceptable) == ("GuardrailRefused", True)
-    assert "guaranteed 64 → 1 (maxQuotaCutPercent)" in held.message
+    assert "guaranteed 64 → 1 (maxQuotaCutPercent, policies/vision.yaml:6)" in held.message
     (problem,) = held.problems
     assert (problem.file, problem.line, problem.code) == ("policies/vision.yaml", 6, "maxQuotaCutPercent")
 
@@ -80,7 +80,7 @@ def test_beyond_it_is_held_with_both_plans_side_by_side() -> None:
         ("jobs evicted", "1", "2", True),
         ("GPU-hours lost", "4.0", "5.0", True),
     ]
-    assert "jobs evicted: 2, accepted 1" in held.message
+    assert "jobs evicted: 2 (accepted: 1); GPU-hours lost: 5.0 (accepted: 4.0)." in held.message
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
+import msgspec
 import pytest
 import structlog
 
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.clock import Clock, SystemClock
+from reconciler.documents.files import Files
+from reconciler.documents.repository import read_repository
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.record import Approval, Suspension
-from reconciler.gitsource.requirements import FastForward, Valid
+from reconciler.gitsource.requirements import Candidate, FastForward, Held, Requirement, Valid
 from reconciler.gitsource.signatures import NOT_ASKED, Signed
 from reconciler.gitsource.standing import StandingPolicy
+from reconciler.meaning import meaning_of
 from reconciler.server.follow import AcceptedByPeople, PolicyFollower
 from reconciler.store.sql.store import SqlStore, open_store
 from tests.contracts.local_worlds import eventually
+from tests.contracts.test_plans import PLAN
 from tests.gitsource.origin import INVALID, QUEUE, Origin
+
+
+class GrowingHarm:
+    """A requirement whose plan says more with every look."""
+
+    doing = "Planning"
+    jobs = 0
+
+    def hold(self, candidate: Candidate) -> Held | None:
+        if candidate.in_force is None:
+            return None
+        self.jobs += 1
+        return Held("PlanDrift", f"{self.jobs} jobs would be evicted", acceptable=True)
 
 
 @dataclass
@@ -31,6 +49,7 @@ class Server:
     origin: Origin
     clock: Clock = field(default_factory=VirtualClock)
     wakes: int = 0
+    more: tuple[Requirement, ...] = ()
 
     def __post_init__(self) -> None:
         self.start()
@@ -39,9 +58,11 @@ class Server:
         """Begin, or begin again after a crash."""
         self.store: SqlStore = open_store(self.folder / "quorate.db")
         mirror = Mirror(self.folder / "mirror", str(self.origin.folder))
-        requirements = (FastForward(mirror, "main"), Signed(mirror, "main", self.clock), Valid())
+        signed = Signed(mirror, "main", self.clock)
+        requirements: list[Requirement] = [FastForward(mirror, "main"), signed, Valid(), *self.more]
         decisions = self.store.following
-        self.standing = StandingPolicy(mirror, "main", requirements, AcceptedByPeople(decisions, self.clock))
+        self.acceptance = AcceptedByPeople(decisions, self.store.plans, self.clock)
+        self.standing = StandingPolicy(mirror, "main", requirements, self.acceptance)
         log = structlog.get_logger()
         self.follower = PolicyFollower(
             self.standing, self.store.history, decisions, self.clock, "plane", self.wake, log, every_s
@@ -141,6 +162,38 @@ def test_an_approval_is_of_one_commit_in_place_of_one(server: Server, origin: Or
     assert server.look() == "Applied"
     origin.git("reset", "--quiet", "--hard", rewritten)
     assert server.look() == "HistoryRewritten"  # that one, in place of another than was in force then
+
+
+def test_figures_that_change_while_it_is_held_are_no_news(server: Server, origin: Origin) -> None:
+    server.more = (GrowingHarm(),)
+    server.restart()
+    server.look()
+    held = origin.commit({"policies/team.yaml": QUEUE % 2})
+    for jobs in (1, 2, 3):
+        assert server.look() == "PlanDrift"
+        assert f"{jobs} jobs" in server.standing.status().truth.message
+    assert [kind for kind, _ in server.events(held)] == ["policy-refused"]
+    server.approve()
+    assert server.look() == "Applied"
+    assert [kind for kind, _ in server.events(held)] == ["policy-refused", "policy-applied"]
+
+
+def test_a_plan_that_was_accepted_counts_once(server: Server, origin: Origin) -> None:
+    """Whoever reverts the change, and that revert later, finds another cluster."""
+    first, changed = origin.git("rev-parse", "HEAD"), {"policies/team.yaml": QUEUE % 2}
+    of_first, of_changed = (
+        meaning_of(read_repository(Files({"policies/team.yaml": (QUEUE % weight).encode()})).checked())
+        for weight in (1, 2)
+    )
+    for meaning in (of_first, of_changed):
+        envelope = msgspec.structs.replace(PLAN.envelope, meaning=meaning)
+        server.store.plans.accept(msgspec.structs.replace(PLAN, envelope=envelope))
+    server.look()
+    assert server.standing.current().revision == first
+    assert (server.store.plans.accepted(of_first), server.store.plans.accepted(of_changed) is None) == (None, False)
+    origin.commit(changed)
+    assert server.look() == "Applied"
+    assert server.store.plans.accepted(of_changed) is None
 
 
 def test_what_is_accepted_must_be_valid_all_the_same(server: Server, origin: Origin) -> None:

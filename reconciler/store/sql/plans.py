@@ -25,6 +25,11 @@ class SqlAcceptedPlans:
             connection.execute(delete(accepted_plans).where(accepted_plans.c.meaning == meaning))
             connection.execute(insert(accepted_plans).values(row))
 
+    def use(self, meaning: str) -> None:
+        """Forgotten."""
+        with self._database.writing() as connection:
+            connection.execute(delete(accepted_plans).where(accepted_plans.c.meaning == meaning))
+
     def accepted(self, meaning: str) -> AcceptedPlan | None:
         """None: nobody accepted one."""
         with self._database.reading() as connection:

@@ -1,0 +1,63 @@
+"""Limits that are below what their queues hold: until when they are to be kept again, and who is evicted then. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from solver.rules.departures import convergence_of, departures
+from solver.rules.entitlement import shares_of
+from solver.rules.harm import Evictable
+from solver.rules.policy import Policy
+from solver.rules.tree import QueueTree
+from solver.world.cluster import GpuType
+from solver.world.document import Document
+from solver.world.inflight import ConvergenceClock
+from solver.world.parts import owner_of
+from solver.world.quantities import Instant, MilliGpu
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName, QueueName
+
+
+class BrokenLimit(Document, frozen=True, omit_defaults=False):
+    """A `max` of a queue, below what it holds. `deadline`: when `evict` of its convergence begins to count; null: it evicts nobody.
+
+    `jobs`: who would be evicted in the first round from then on, if all who run now still do.
+    """
+
+    queue: QueueName
+    gpu_type: GpuType
+    held: MilliGpu
+    max: MilliGpu
+    evict: Evictable
+    deadline: Instant | None = None
+    jobs: tuple[JobName, ...] = ()
+
+
+def broken_limits(snapshot: Snapshot, policy: Policy) -> Iterator[BrokenLimit]:
+    """Every one, by queue and GPU type; twice where a limit was lowered again before its time was over."""
+    tree = QueueTree.of(policy)
+    shares = shares_of(snapshot, tree)
+    for line, ceiling in sorted(shares.ceiling.items()):
+        held = MilliGpu(shares.used.get(line, 0))
+        if held <= ceiling:
+            continue
+        evict = convergence_of(policy, tree, line.queue).evict
+        clocks = [clock for clock in snapshot.in_flight.convergence if (clock.queue, clock.gpu_type) == line]
+        for clock in sorted(clocks, key=lambda clock: clock.deadline):
+            jobs = _evicted_then(snapshot, policy, clock)
+            yield BrokenLimit(*line, held, clock.limit, evict, clock.deadline, jobs)
+        if not clocks:
+            yield BrokenLimit(*line, held, MilliGpu(ceiling), evict)
+
+
+def _evicted_then(snapshot: Snapshot, policy: Policy, clock: ConvergenceClock) -> tuple[JobName, ...]:
+    """By the rule alone, and once for a gang whatever parts of it leave."""
+    then = msgspec.structs.replace(
+        snapshot,
+        time=max(snapshot.time, clock.deadline),
+        in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=(clock,)),
+    )
+    found = (known for known in departures(then, policy) if (known.rule, known.queue) == ("converge", clock.queue))
+    return tuple(dict.fromkeys(owner_of(known.name) for known in found))
