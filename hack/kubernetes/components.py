@@ -91,7 +91,7 @@ def _make(name: str, where: Place) -> None:
 def _build(name: str, target: Path, where: Place) -> None:
     version = kubernetes_version()
     go = str(_go(where))
-    print(f"Building {name} {version}: about nine minutes of CPU time and 2.2 GiB of disk, once.", file=sys.stderr)
+    print(f"Building {name} {version}: ten minutes or more of CPU time and 3 GiB of disk, once.", file=sys.stderr)
     flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={version}"]
     command = ["nice", "-n", "15", go, "build", *flags, "-o", str(target), f"k8s.io/kubernetes/cmd/{name}"]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
