@@ -19,6 +19,7 @@ from reconciler.api.guard import Guard, InsecureBindingError
 from reconciler.api.rules import RULES
 from reconciler.api.serve import AddressError, ApiServer
 from tests.api.conftest import TOKEN, Site
+from tests.api.web import WEB
 
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -106,8 +107,8 @@ def test_the_network_needs_authentication(site: Site) -> None:
 
 def test_loopback_may_go_without_but_not_for_browsers(site: Site) -> None:
     with ApiServer(site.services(), Guard(None, user="alice")) as server:
-        assert httpx2.get(f"{server.url}/healthz").status_code == 200
-        assert httpx2.get(f"{server.url}/healthz", headers={"Host": "evil.example"}).status_code == 403
+        assert WEB.get(f"{server.url}/healthz").status_code == 200
+        assert WEB.get(f"{server.url}/healthz", headers={"Host": "evil.example"}).status_code == 403
 
 
 def test_an_address_in_use_is_explained(site: Site, server: ApiServer) -> None:
@@ -127,7 +128,7 @@ def test_other_tokens_are_those_that_somebody_knows(site: Site) -> None:
     with ApiServer(site.services(), Guard(TOKEN, user="alice", identify=identify)) as server:
 
         def ask(token: str) -> tuple[int, dict[str, Any]]:
-            response = httpx2.get(f"{server.url}/v1/whoami", headers={"Authorization": f"Bearer {token}"})
+            response = WEB.get(f"{server.url}/v1/whoami", headers={"Authorization": f"Bearer {token}"})
             return response.status_code, response.json()
 
         assert [ask(token)[1]["user"] for token in (TOKEN, "ada")] == ["alice", "ada"]

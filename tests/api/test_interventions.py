@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +16,7 @@ from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, QueueName
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import client_of, serving
+from tests.api.web import WEB
 from tests.contracts.simulated_worlds import NODES
 
 JOB = JobName("job")
@@ -118,7 +118,7 @@ def test_without_a_reason_nothing_is_done(client: Client, reason: str) -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"until": "1h"}', b'{"reason": "r", "more": 1}', b'{"reason": 1}'])
 def test_a_body_that_is_none_is_refused(server: ApiServer, body: bytes) -> None:
     url, headers = f"{server.url}/v1/nodes/{NODE}/cordon", {"Authorization": f"Bearer {TOKEN}"}
-    answer = httpx2.put(url, content=body, headers=headers)
+    answer = WEB.put(url, content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (422, "malformed")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx2
 import msgspec
 import pytest
 
@@ -11,6 +10,7 @@ from reconciler.client import ApiError, Client
 from reconciler.store.protocols import Event
 from solver.world.workload import JobName
 from tests.api.conftest import NOW, TOKEN, Site, spec
+from tests.api.web import WEB
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 100])
@@ -109,17 +109,17 @@ def test_the_next_page_is_linked(server: ApiServer, client: Client) -> None:
     for name in ("a", "b"):
         client.submit(JobName(name), spec())
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    response = httpx2.get(f"{server.url}/v1/jobs?limit=1&user=alice", headers=headers)
+    response = WEB.get(f"{server.url}/v1/jobs?limit=1&user=alice", headers=headers)
     link = response.links["next"]["url"]
     assert link.startswith("/v1/jobs?limit=1&user=alice&cursor=")
-    following = httpx2.get(server.url + link, headers=headers)
+    following = WEB.get(server.url + link, headers=headers)
     assert [item["name"] for item in following.json()["items"]] == ["a"]
     assert "Link" not in following.headers
 
 
 def test_the_policy_is_sent_once(server: ApiServer) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    whole = httpx2.get(f"{server.url}/v1/policy", headers=headers)
-    same = httpx2.get(f"{server.url}/v1/policy", headers=headers | {"If-None-Match": f'"x", {whole.headers["ETag"]}'})
-    other = httpx2.get(f"{server.url}/v1/policy", headers=headers | {"If-None-Match": '"x"'})
+    whole = WEB.get(f"{server.url}/v1/policy", headers=headers)
+    same = WEB.get(f"{server.url}/v1/policy", headers=headers | {"If-None-Match": f'"x", {whole.headers["ETag"]}'})
+    other = WEB.get(f"{server.url}/v1/policy", headers=headers | {"If-None-Match": '"x"'})
     assert (whole.status_code, same.status_code, same.content, other.status_code) == (200, 304, b"", 200)

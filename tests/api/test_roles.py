@@ -22,6 +22,7 @@ from solver.world.workload import JobArray, JobName, TaskPlacement
 from tests.api.conftest import NOW, REVISION, TOKEN, Site, spec
 from tests.api.people import client_of, serving
 from tests.api.test_plan_routes import ENVELOPE, planned
+from tests.api.web import WEB
 from tests.contracts.simulated_worlds import NODES
 
 JOB = JobName("job")
@@ -29,6 +30,8 @@ GROUP = "sweep"
 SECRET = "s3cret"
 HELD = "b" * 40
 EVERYBODY = {"nobody", "planner", "viewer", "stranger", "mate", "mine", "operator", "lead", "admin", "alice"}
+FIRST = {"nobody", "planner", "viewer", "lead"}
+"""For whom every route is tried in the quick suite."""
 WITH_A_ROLE = EVERYBODY - {"nobody", "planner"}
 SEE = WITH_A_ROLE - {"stranger"}
 READ = {"mate", "mine", "operator", "lead", "admin", "alice"}
@@ -120,12 +123,14 @@ def roles(site: Site) -> Iterator[ApiServer]:
 
 
 def test_every_route_has_a_rule_and_stands_in_the_table(roles: ApiServer) -> None:
-    document = httpx2.get(f"{roles.url}/v1/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+    document = WEB.get(f"{roles.url}/v1/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
     routes = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
     assert routes | SOCKETS == set(RULES) == set(TABLE) | SOCKETS | SIGNED
 
 
-@pytest.mark.parametrize("who", sorted(EVERYBODY))
+@pytest.mark.parametrize(
+    "who", [who if who in FIRST else pytest.param(who, marks=pytest.mark.thorough) for who in sorted(EVERYBODY)]
+)
 def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
     token = TOKEN if who == "alice" else f"token-of-{who}"
     allowed, by_hand = set(), b'{"reason": "ticket 4711"}'
@@ -140,7 +145,7 @@ def test_who_may_use_which_route(roles: ApiServer, who: str) -> None:
             "/v1/jobs:test": encode(job),
             "/v1/groups": array(f"all-by-{who}"),
         }
-        with httpx2.stream(
+        with WEB.stream(
             method,
             roles.url + path.format(name=JOB, group=GROUP, number=1, policy="ops", queue="team", node=NODES[0].name),
             headers={"Authorization": f"Bearer {token}"},
@@ -170,7 +175,7 @@ def test_secrets_of_a_job_are_read_by_its_team_alone(roles: ApiServer, site: Sit
 
 
 def get(server: ApiServer, path: str, token: str) -> httpx2.Response:
-    return httpx2.get(server.url + path, headers={"Authorization": f"Bearer {token}"})
+    return WEB.get(server.url + path, headers={"Authorization": f"Bearer {token}"})
 
 
 def test_a_view_says_that_something_is_left_out(roles: ApiServer) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import httpx2
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,6 +29,7 @@ from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
 from tests.api.conftest import H100, NOW, POLICY, REVISION, TOKEN, Site, spec
+from tests.api.web import WEB
 from tests.contracts.simulated_worlds import NODES
 
 JOB = JobName("job")
@@ -272,7 +272,7 @@ def test_an_unknown_round_is_named(client: Client) -> None:
 
 
 def test_a_parameter_out_of_range_is_explained(server: ApiServer) -> None:
-    response = httpx2.get(f"{server.url}/v1/jobs?limit=0", headers={"Authorization": f"Bearer {TOKEN}"})
+    response = WEB.get(f"{server.url}/v1/jobs?limit=0", headers={"Authorization": f"Bearer {TOKEN}"})
     assert response.status_code == 422
     assert response.json()["code"] == "invalid-parameter"
     assert "query.limit" in response.json()["detail"]

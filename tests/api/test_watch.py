@@ -26,6 +26,7 @@ from solver.world.quantities import Instant
 from solver.world.workload import JobName
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import client_of, serving
+from tests.api.web import WEB
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -63,7 +64,7 @@ def test_events_of_one_subject(site: Site, client: Client) -> None:
 
 def test_from_now_on(site: Site, server: ApiServer) -> None:
     record(site, "before")
-    with httpx2.stream("GET", f"{server.url}/v1/watch", headers=HEADERS) as response:
+    with WEB.stream("GET", f"{server.url}/v1/watch", headers=HEADERS) as response:
         assert response.headers["Content-Type"].startswith("text/event-stream")
         stream = messages(response)
         assert next(stream)["event"] == "start"
@@ -125,7 +126,7 @@ def test_a_client_goes_on_where_a_server_stopped(site: Site) -> None:
 
 def test_a_server_that_stops_says_so(site: Site) -> None:
     server = ApiServer(site.services(), Guard(TOKEN, user="alice"))
-    with httpx2.stream("GET", f"{server.url}/v1/watch", headers=HEADERS) as response:
+    with WEB.stream("GET", f"{server.url}/v1/watch", headers=HEADERS) as response:
         stream = messages(response)
         assert next(stream)["event"] == "start"
         closing = Thread(target=server.close)
@@ -170,10 +171,10 @@ def test_what_tasks_wrote_and_jobs_of_others_are_left_out(site: Site) -> None:
 
 def test_too_many_are_told_so(site: Site, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reconciler.api.watch_routes.WATCHERS_MAX", 1)
-    with httpx2.stream("GET", f"{server.url}/v1/watch", headers=HEADERS) as response:
+    with WEB.stream("GET", f"{server.url}/v1/watch", headers=HEADERS) as response:
         stream = messages(response)
         assert next(stream)["event"] == "start"
-        second = httpx2.get(f"{server.url}/v1/watch", headers=HEADERS)
+        second = WEB.get(f"{server.url}/v1/watch", headers=HEADERS)
         assert (second.status_code, second.json()["code"]) == (503, "too-many-watchers")
         stream.close()
 

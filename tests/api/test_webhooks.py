@@ -13,6 +13,7 @@ import pytest
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
 from tests.api.conftest import TOKEN, WEBHOOK_SECRET, Site
+from tests.api.web import WEB
 
 PUSH = json.dumps({"ref": "refs/heads/main", "after": "a" * 40, "commits": [{"id": 1}]}).encode()
 FORM = urlencode({"payload": PUSH.decode()}).encode()
@@ -35,7 +36,7 @@ def gitlab(event: str = "Push Hook", token: str = WEBHOOK_SECRET.decode()) -> di
 
 
 def deliver(server: ApiServer, forge: str, body: bytes, headers: dict[str, str]) -> httpx2.Response:
-    return httpx2.post(f"{server.url}/v1/webhooks/{forge}", content=body, headers=headers)
+    return WEB.post(f"{server.url}/v1/webhooks/{forge}", content=body, headers=headers)
 
 
 OF_A_TAG = PUSH.replace(b"heads", b"tags")
@@ -84,12 +85,12 @@ def test_a_genuine_delivery(
 )
 def test_a_delivery_that_is_not_genuine(server: ApiServer, site: Site, forge: str, headers: dict[str, str]) -> None:
     encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    answered = httpx2.post(f"{server.url}/v1/webhooks/{forge}", content=PUSH, headers=encoded)
+    answered = WEB.post(f"{server.url}/v1/webhooks/{forge}", content=PUSH, headers=encoded)
     assert (answered.status_code, answered.json()["code"], site.looks) == (401, "not-authenticated", 0)
 
 
 def test_a_delivery_says_nothing_about_where_to_fetch_from_and_opens_no_other_route(server: ApiServer) -> None:
-    answered = httpx2.post(f"{server.url}/v1/policy/reconcile", content=PUSH, headers=github(PUSH))
+    answered = WEB.post(f"{server.url}/v1/policy/reconcile", content=PUSH, headers=github(PUSH))
     assert answered.status_code == 401
 
 

@@ -28,6 +28,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", GOLDEN)
 def test_figures_of_a_small_trace(policy: str, trace: Path) -> None:
     ran = CliRunner().invoke(main, ["--trace", str(trace), "--policy", policy, "-o", "json"], catch_exceptions=False)

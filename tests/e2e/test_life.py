@@ -119,6 +119,7 @@ def evicted_after_a_while(client: Client, job: JobSpec) -> float:
     return lost_gpu_s(client)
 
 
+@pytest.mark.thorough
 def test_evicted_for_a_latency_critical_job_it_saves_its_work_and_comes_to_the_same_result(running: Client) -> None:
     lost = evicted_after_a_while(running, spec(interval_s=3_600))
     states = [event.state for event in running.events(RUN, limit=1_000).items if event.state]

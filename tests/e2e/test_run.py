@@ -141,6 +141,7 @@ def test_before_there_is_a_policy_it_serves_and_says_so(plane: ControlPlane, tmp
         waiting.end()
 
 
+@pytest.mark.thorough
 def test_revisions_are_recorded_and_a_bad_one_changes_nothing(plane: ControlPlane, origin: Origin) -> None:
     good = origin.git("rev-parse", "HEAD")
     plane.start().until_ready()

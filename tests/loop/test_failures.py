@@ -149,6 +149,7 @@ def test_who_fails_right_before_its_peers_node_is_lost_is_no_culprit(site: Site)
     assert kept(site) == [(1, "node", False, 0)]
 
 
+@pytest.mark.thorough
 def test_machines_never_use_up_the_retries(site: Site) -> None:
     submit(site, FOREVER, tasks=8)
     for _ in range(TRAINING.max_retries + 2):

@@ -75,6 +75,7 @@ def test_the_limit_counts_from_when_it_last_did_something(site: Site) -> None:
     assert ended(site) == ("cancelled", TOLD)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("busy", [BUSY, ("busy", "20m")])
 def test_a_gang_is_as_active_as_its_most_active_task(site: Site, busy: tuple[str, ...]) -> None:
     submit(site, IDLE, busy)
@@ -84,6 +85,7 @@ def test_a_gang_is_as_active_as_its_most_active_task(site: Site, busy: tuple[str
     assert site.state(JOB) == ("running" if busy == BUSY else "cancelled")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "state"), [("interactive", "cancelled"), ("gang", "running"), ("service", "running")])
 def test_the_limit_of_a_class_is_for_interactive_jobs_and_fixed_when_they_start(
     site: Site, kind: JobType, state: str
@@ -179,6 +181,7 @@ def test_one_that_is_watched_is_not_said_to_be_unwatched(site: Site) -> None:
     assert "unwatched" not in site.events(JOB)
 
 
+@pytest.mark.thorough
 def test_who_cancels_it_while_it_is_ended_has_cancelled_it(site: Site) -> None:
     submit(site, IDLE)
     while "asked-to-stop" not in site.events(JOB):

@@ -70,6 +70,7 @@ def test_a_replica_that_ends_is_started_again_where_it_was(site: Site, command: 
     assert "restarts" in site.events(JOB)
 
 
+@pytest.mark.thorough
 def test_a_replica_that_ends_at_once_is_not_started_for_ever(site: Site) -> None:
     submit(site, ("fail", "1", "1s"), replicas=1)
     passes(site, 2_000, step=10)
@@ -116,6 +117,7 @@ def test_it_gets_what_it_lacks_once_there_is_room(site: Site) -> None:
     assert (site.state(JOB), attempts(site), running(site)) == ("running", [1], 8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("replicas", "attempt", "lasting"), [(1, 2, 1), (5, 1, 4)])
 def test_a_replica_that_cannot_begin_again_where_it_was_goes_elsewhere(
     site: Site, replicas: int, attempt: int, lasting: int
@@ -168,6 +170,7 @@ def test_a_cancelled_service_is_cancelled_though_its_replicas_have_ended(site: S
     assert (site.state(JOB), site.store.ledger.claims()) == ("cancelled", ())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [FOREVER, ("fail", "1", "25s"), ("sleep", "25s")])
 def test_a_service_has_a_time_limit_where_it_says_so(site: Site, command: tuple[str, ...]) -> None:
     """Whether its replicas run then, or rest before they would begin again."""

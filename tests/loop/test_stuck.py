@@ -105,6 +105,7 @@ def test_the_event_says_where_to_look(site: Site) -> None:
     assert "at step 1" in said, "60 seconds of 2 steps each are about 120"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [("train", "0.05"), ("busy", "forever")])
 def test_one_that_makes_progress_is_left_alone(site: Site, command: tuple[str, ...]) -> None:
     submit(site, command, "fail")
@@ -112,6 +113,7 @@ def test_one_that_makes_progress_is_left_alone(site: Site, command: tuple[str, .
     assert (kinds(site), site.state(JOB)) == ([], "running")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [HANGS, IDLES])
 def test_it_is_tried_again_as_often_as_its_policy_grants(site: Site, command: tuple[str, ...]) -> None:
     submit(site, command, "retry")
@@ -156,6 +158,7 @@ def test_another_control_plane_follows_it_up(site: Site) -> None:
     assert (kinds(site), site.state(JOB)) == (["stuck"], "failed")
 
 
+@pytest.mark.thorough
 def test_cancelled_while_it_is_stopped_for_being_stuck_it_is_cancelled(site: Site) -> None:
     submit(site, HANGS, "fail")
     site.faults(effect_delay=Duration(20_000))

@@ -66,6 +66,7 @@ def test_a_program_that_hangs_is_dumped_and_tried_again(site: Site, waiting: str
     assert f"is at step {STEPS - 1}" in said
 
 
+@pytest.mark.thorough
 def test_one_that_reports_nothing_and_sleeps_is_stuck_and_its_own_dump_does_not_wake_it(site: Site) -> None:
     submit(site, site.world.runs(), stuck=Stuck(AFTER, "fail"))
     site.until(lambda: site.record.outcome is not None)
@@ -74,6 +75,7 @@ def test_one_that_reports_nothing_and_sleeps_is_stuck_and_its_own_dump_does_not_
     assert "(stuck)" in site.record.outcome.message
 
 
+@pytest.mark.thorough
 def test_one_that_goes_on_training_is_not(site: Site) -> None:
     submit(site, site.world.trains(), stuck=Stuck(AFTER, "fail"), time_limit=Duration(3 * AFTER))
     site.until(lambda: site.record.outcome is not None)
