@@ -83,7 +83,7 @@ def test_a_broken_trace_says_where(tmp_path: Path, text: str, said: str) -> None
         read_philly(path, Instant(0), Instant.parse("2030-01-01T00:00:00Z"))
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 @pytest.mark.skipif(
     not PHILLY.exists(), reason="the Philly trace is not beside this checkout (../shared/traces/philly)"
 )

@@ -57,7 +57,7 @@ def test_the_round_is_as_good_as_trying_everything() -> None:
     assert tally.best >= 0.985 * tally.rounds
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_so_is_a_round_of_elastic_gangs() -> None:
     tally = compared(snapshots(nodes_max=3, jobs_max=3, elastic=True, held_one_in=8), EXAMPLES)
     assert tally.grown >= 40, "hardly any gang grew: these worlds do not test growth"
@@ -65,7 +65,7 @@ def test_so_is_a_round_of_elastic_gangs() -> None:
     assert tally.best >= 0.98 * tally.rounds
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=3, close=True, held_one_in=8), EXAMPLES)
     assert tally.kept >= 50, "hardly any gang that started asked for bundles or a spread"
@@ -73,7 +73,7 @@ def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
     assert tally.best >= 0.99 * tally.rounds
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_so_is_a_round_of_jobs_that_wait_for_their_first_type() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=4, held_one_in=4).map(patient), EXAMPLES)
     assert tally.early >= 80, "hardly anybody was too early for a GPU type"
@@ -81,7 +81,7 @@ def test_so_is_a_round_of_jobs_that_wait_for_their_first_type() -> None:
     assert tally.best >= 0.985 * tally.rounds
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_so_is_a_round_where_queues_do_not_lend_all() -> None:
     worlds = snapshots(nodes_max=4, jobs_max=4, sizes=(1, 2), held_one_in=5)
     tally = compared(worlds, EXAMPLES, policies(keeping=True))

@@ -46,8 +46,10 @@ class Tally:
     mismatches: list[str] = field(default_factory=list)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("about", WORLDS)
+@pytest.mark.parametrize(
+    "about",
+    [pytest.param(about, marks=pytest.mark.thorough if about == "plain" else pytest.mark.long) for about in WORLDS],
+)
 def test_every_layer_has_the_value_that_trying_everything_finds(about: str) -> None:
     worlds, examples = WORLDS[about]
     tally = compared(worlds, examples)

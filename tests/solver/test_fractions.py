@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from solver.certify import better
 from solver.plan.check import violations
@@ -99,7 +99,7 @@ def test_the_round_is_as_good_as_trying_everything() -> None:
     tally: Counter[str] = Counter()
 
     @seed(7)
-    @worlds(400, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=400, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(snapshots(nodes_max=3, jobs_max=4).flatmap(with_fractions), POLICIES)
     def compare(snapshot: Snapshot, policy: Policy) -> None:
         answer, best, reached = both(snapshot, policy)

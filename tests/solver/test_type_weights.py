@@ -99,7 +99,7 @@ def test_weights_take_nothing_from_the_layers_above() -> None:
     tally = Tally()
 
     @seed(2026)
-    @worlds(300, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(WORLDS, POLICIES)
     def compare(snapshot: Snapshot, policy: Policy) -> None:
         answer, best, reached = both(snapshot, policy)
@@ -124,7 +124,7 @@ def test_so_do_rounds_with_parts_of_gpus() -> None:
     tally = Tally()
 
     @seed(2026)
-    @worlds(150, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(
         snapshots(nodes_max=3, jobs_max=3, held_one_in=8).map(indifferent).flatmap(with_fractions),
         policies().flatmap(sharing_policies).flatmap(weighed),
