@@ -148,10 +148,8 @@ class Replay:
         while self._ends and self._ends[0][0] <= now:
             ended_at, name, attempt = heapq.heappop(self._ends)
             job = self._live.get(name)
-            if job is not None and (job.attempt, job.phase) == (
-                attempt,
-                "running",
-            ):  # Else it was evicted before its end.
+            # Else it was evicted before its end.
+            if job is not None and (job.attempt, job.phase) == (attempt, "running"):
                 self._accrue(ended_at)
                 del self._live[name]
                 self.runs[name] = msgspec.structs.replace(self.runs[name].stopped(ended_at), ended_at=ended_at)
@@ -238,23 +236,29 @@ class Replay:
         )
 
     def _evict(self, step: Evict, now: Instant) -> None:
+        self._give_back(step.job, now)
         job, run = self._live[step.job], self.runs[step.job]
+        self._live[step.job] = msgspec.structs.replace(job, evicted_at=(*job.evicted_at, now))
+        self.runs[step.job] = msgspec.structs.replace(run, evictions=run.evictions + 1)
+
+    def _give_back(self, name: JobName, now: Instant) -> None:
+        """A running job waits again. It has done what its checkpoints saved, and takes the policy's restart cost longer."""
+        job = self._live[name]
         ran_ms = now - job.started_at if job.started_at is not None else 0
         checkpoint = job.spec.checkpoint
         saved_ms = ran_ms - ran_ms % checkpoint.interval if checkpoint else 0
         restart_cost = self.policy.scheduling.evictions.restart_cost
-        self._durations[step.job] = Duration(self._durations[step.job] - saved_ms + restart_cost)
+        self._durations[name] = Duration(self._durations[name] - saved_ms + restart_cost)
         held = sum(task.gpus for task in job.placement)
-        self._live[step.job] = msgspec.structs.replace(
+        self._live[name] = msgspec.structs.replace(
             job,
             phase="pending",
             started_at=None,
             placement=(),
             time_limit=None,
-            evicted_at=(*job.evicted_at, now),
             served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
         )
-        self.runs[step.job] = msgspec.structs.replace(run.stopped(now), evictions=run.evictions + 1)
+        self.runs[name] = self.runs[name].stopped(now)
 
     def _resize(self, step: Shrink | Grow, now: Instant) -> None:
         """A gang of another size goes on at once; how long it runs is what the trace says, whatever its size."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 from pathlib import Path
 
 import msgspec
 
+from hack.hostile.origin import Origin
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import Compiled, read_repository
 from reconciler.gitsource.tree import read_revision
@@ -32,23 +31,22 @@ def try_reverts(folder: Path, seed: int, count: int) -> Figures:
     drawn, figures = random.Random(seed), Figures()
     home = folder / "reverted"
     good = read_folder(shipped("policies").parent).contents
+    origin = Origin(home)
     for path, content in good.items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_bytes(content)
-    _git(home, "init", "--quiet", "--initial-branch=main")
-    _commit(home, "as shipped")
+    origin.commit()
     before = _bytes_of(_compiled(home))
     for number in range(count):
-        while not _edited(
-            home
-        ):  # A digit may be drawn in its own place, and Git reverts no commit that changes nothing.
+        # A digit may be drawn in its own place, and Git reverts no commit that changes nothing.
+        while not origin.git("status", "--porcelain"):
             _edit(home, drawn, sorted(path for path in good if path.endswith(".yaml") and "/tests/" not in path))
-        _commit(home, f"edit {number}")
+        origin.commit()
         after = _compiled(home)
         figures.tried += 1
         figures.invalid += after is None
         figures.changed += _bytes_of(after) != before
-        _git(home, "revert", "--no-edit", "HEAD")
+        origin.git("revert", "--no-edit", "HEAD")
         same = _bytes_of(_compiled(home)) == before
         figures.identical += same
         if not same:
@@ -66,10 +64,6 @@ def _bytes_of(compiled: Compiled | None) -> bytes:
         return b""
     said = msgspec.json.encode({name: dict(fields) for name, fields in documents_of(compiled).items()}, order="sorted")
     return b"\n".join((encode(compiled.policy), *map(encode, compiled.nodes), said))
-
-
-def _edited(home: Path) -> bool:
-    return bool(_git(home, "status", "--porcelain"))
 
 
 def _edit(home: Path, drawn: random.Random, paths: list[str]) -> None:
@@ -92,14 +86,3 @@ def _edit(home: Path, drawn: random.Random, paths: list[str]) -> None:
             path.rename(path.with_name(f"moved-{path.name}"))
         case _:
             path.with_name(f"copy-{path.name}").write_text("".join(lines))
-
-
-def _commit(home: Path, message: str) -> None:
-    _git(home, "add", "--all")
-    _git(home, "commit", "--quiet", f"--message={message}")
-
-
-def _git(home: Path, *arguments: str) -> bytes:
-    who = {f"GIT_{role}_{what}": "m@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    environment = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.run(["git", *arguments], cwd=home, env=environment, check=True, capture_output=True).stdout

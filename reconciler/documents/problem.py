@@ -57,6 +57,14 @@ def problem_at(
     return Problem(file, place.line, place.column, code, message, fix, severity)
 
 
+def problem_of(origin: str, code: str, message: str, fix: str = "", severity: Severity = "error") -> Problem:
+    """A problem at `file:line`; a file without a line is meant from its start."""
+    file, _, line = origin.rpartition(":")
+    if line.isdecimal() and line.isascii():
+        return problem_at(file, Place(int(line), 1), code, message, fix, severity)
+    return problem_at(origin, START, code, message, fix, severity)
+
+
 def shown(value: object) -> str:
     """A value as a message quotes it: on one line, without control characters, and short."""
     text = (

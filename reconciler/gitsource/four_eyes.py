@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.gitsource.mirror import Mirror, Step
-from reconciler.gitsource.requirements import Candidate, Held
+from reconciler.gitsource.requirements import Candidate, Held, by_admin
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,7 @@ class FourEyes:
         for step in self.mirror.line(candidate.commit, candidate.applied):
             message = self._alone(step, watched)
             if message:
-                accept = (
-                    f"Let another merge it; or an admin runs `quorate apply {candidate.commit[:12]} --reason TEXT`."
-                )
+                accept = f"Let another merge it; or {by_admin(candidate.commit)}."
                 return Held("ChangedAlone", f"{message}. {accept}", acceptable=True)
         return None
 

@@ -100,7 +100,7 @@ class FastForward:
             return None
         message = (
             f"history was rewritten: {commit[:12]} was not made from {applied[:12]}, which was applied. Restore "
-            f"{self.branch}; or, to accept it, an admin runs `quorate apply {commit[:12]} --reason TEXT`."
+            f"{self.branch}; or, to accept it, {by_admin(commit)}."
         )
         return Held("HistoryRewritten", message, acceptable=True)
 
@@ -118,6 +118,11 @@ class Valid:
             return None
         message = f"{candidate.commit[:12]} is invalid: {first_error(reading.problems)}"
         return Held("InvalidPolicy", message, reading.problems)
+
+
+def by_admin(commit: str) -> str:
+    """What a person does who accepts a revision although a requirement holds it."""
+    return f"an admin runs `quorate apply {commit[:12]} --reason TEXT`"
 
 
 def first_error(problems: tuple[Problem, ...]) -> str:

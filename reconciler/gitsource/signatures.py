@@ -18,7 +18,7 @@ from reconciler.control import PolicyInForce
 from reconciler.gitsource.floor import read_allowed_signers
 from reconciler.gitsource.keyring import Keys, keyring
 from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.requirements import Candidate, Held
+from reconciler.gitsource.requirements import Candidate, Held, by_admin
 
 REASON: Final = "SignatureRefused"
 NOT_ASKED: Final = "its signature was not asked for, since it is the first, and --allowed-signers names nobody"
@@ -58,7 +58,7 @@ class Signed:
         if candidate.applied is not None and candidate.in_force is None and self.allowed is None:
             message = (
                 f"who may sign can't be known: {candidate.applied[:12]}, which was applied, is unreadable now. "
-                f"To accept {candidate.commit[:12]}, an admin runs `quorate apply {candidate.commit[:12]} --reason TEXT`."
+                f"To accept {candidate.commit[:12]}, {by_admin(candidate.commit)}."
             )
             return Held("SignersUnknown", message, acceptable=True)
         if self.allowed is None and commits.signatures == "optional":

@@ -18,7 +18,7 @@ from solver.simulate import Replay
 from solver.solve import solve
 from solver.traced import Run, TraceJob
 from solver.world.cluster import Node
-from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName
 
@@ -106,7 +106,7 @@ class Staged(Replay):
             gone = set(happening.lose)
             for job in list(self._live.values()):
                 if any(task.node in gone for task in job.placement):
-                    self._stop(job, now)
+                    self._give_back(job.name, now)
 
     def _cancel(self, name: JobName, now: Instant) -> None:
         """Its owner wants it no more: it is gone, with what was promised to it and reserved for it."""
@@ -114,24 +114,6 @@ class Staged(Replay):
             self.runs[name] = msgspec.structs.replace(self.runs[name].stopped(now), ended_at=now)
         self._promises.pop(name, None)
         self._reserved.pop(name, None)
-
-    def _stop(self, job: Job, now: Instant) -> None:
-        """A job whose node was lost waits again: no eviction, so nothing is counted against anybody."""
-        ran_ms = now - job.started_at if job.started_at is not None else 0
-        checkpoint = job.spec.checkpoint
-        saved_ms = ran_ms - ran_ms % checkpoint.interval if checkpoint else 0
-        restart_cost = self.policy.scheduling.evictions.restart_cost
-        self._durations[job.name] = Duration(self._durations[job.name] - saved_ms + restart_cost)
-        held = sum(task.gpus for task in job.placement)
-        self._live[job.name] = msgspec.structs.replace(
-            job,
-            phase="pending",
-            started_at=None,
-            placement=(),
-            time_limit=None,
-            served_gpu_ms=job.served_gpu_ms + held * ran_ms // MILLI_PER_GPU,
-        )
-        self.runs[job.name] = self.runs[job.name].stopped(now)
 
 
 def _changed(node: Node, happening: Happening) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reconciler.documents.problem import START, Place, Problem, Severity, problem_at
+from reconciler.documents.problem import Problem, problem_of
 from reconciler.reports.fates import fates
 from reconciler.reports.job_sections import hours
 from reconciler.reports.paths import Paths
@@ -35,7 +35,7 @@ def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
 
 def _breach(breach: Breach) -> Problem:
     code = f"guardrail-{_HUMP.sub('-', breach.guardrail).lower()}"
-    return _at(breach.origin, code, breach.message, breach.fix, "error")
+    return problem_of(breach.origin, code, breach.message, breach.fix, "error")
 
 
 def _given_up(found: Review, job: JobChange, paths: Paths) -> Iterator[Problem]:
@@ -48,21 +48,21 @@ def _given_up(found: Review, job: JobChange, paths: Paths) -> Iterator[Problem]:
         f"asked at {loss.at} with a grace of {loss.grace}; {hours(loss.lost_gpu_h)} GPU-hours of work lost"
     )
     queues = (loss.by_queue, job.queue) if loss.by_queue else (job.queue,)
-    yield _at(_blamed(found, paths, *queues), "gives-up-work", message, severity="warning")
+    yield problem_of(_blamed(found, paths, *queues), "gives-up-work", message, severity="warning")
 
 
 def _converging(found: Review, limit: Converging, paths: Paths) -> Problem:
     held = MilliGpu(limit.max + limit.over)
     until = f"; jobs are evicted from {limit.deadline} on" if limit.deadline and limit.evicts != "none" else ""
     message = f"queue {paths.path(limit.queue)} holds {held} of max {limit.max} {limit.gpu_type}{until}"
-    return _at(_blamed(found, paths, limit.queue), "converges", message)
+    return problem_of(_blamed(found, paths, limit.queue), "converges", message, severity="notice")
 
 
 def _orphaned(found: Review, change: QueueChange, paths: Paths) -> Problem:
     held = change.before.used if change.before else MilliGpu(0)
     message = f"queue {paths.path(change.queue)} is removed while its jobs hold {held} {change.gpu_type}"
     fix = "Let them end first: stopPolicy HoldAndDrain, or Hold and wait."
-    return _at(_blamed(found, paths, change.queue), "removed-in-use", message, fix, "warning")
+    return problem_of(_blamed(found, paths, change.queue), "removed-in-use", message, fix, "warning")
 
 
 def _stranded(found: Review, one: Stranded, paths: Paths) -> Problem:
@@ -71,13 +71,13 @@ def _stranded(found: Review, one: Stranded, paths: Paths) -> Problem:
     )
     pools = (change.origin for change in found.documents if change.document.startswith("NodePool "))
     fix = "Cordon them first, and wait: `cordoned` of the NodePool."
-    return _at(next(filter(None, pools), ""), "node-removed-in-use", message, fix, "warning")
+    return problem_of(next(filter(None, pools), ""), "node-removed-in-use", message, fix, "warning")
 
 
 def _inadmissible(found: Review, job: JobChange, paths: Paths) -> Problem:
     why = f": {'; '.join(job.reasons)}" if job.reasons else ""
     message = f"job {job.job} of queue {paths.path(job.queue)} could never start{why}"
-    return _at(_blamed(found, paths, job.queue), "never-admitted", message)
+    return problem_of(_blamed(found, paths, job.queue), "never-admitted", message, severity="notice")
 
 
 def _blamed(found: Review, paths: Paths, *queues: str) -> str:
@@ -86,11 +86,3 @@ def _blamed(found: Review, paths: Paths, *queues: str) -> str:
     ordered = [one for queue in queues for one in changed if paths.is_above(one.document, queue)]
     places = (place for one in (*ordered, *changed) for place in (*(field.origin for field in one.fields), one.origin))
     return next(filter(None, places), "")
-
-
-def _at(origin: str, code: str, message: str, fix: str = "", severity: Severity = "notice") -> Problem:
-    """A problem at `file:line`; a file without a line is meant from its start."""
-    file, _, line = origin.rpartition(":")
-    if line.isdecimal() and line.isascii():
-        return problem_at(file, Place(int(line), 1), code, message, fix, severity)
-    return problem_at(origin, START, code, message, fix, severity)

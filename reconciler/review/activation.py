@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.documents.problem import START, Place, Problem, problem_at
+from reconciler.documents.problem import Problem, problem_of
 from reconciler.documents.repository import Compiled
 from reconciler.gitsource.errors import NotReadyToPlanError
-from reconciler.gitsource.requirements import Candidate, Held
+from reconciler.gitsource.requirements import Candidate, Held, by_admin
 from reconciler.meaning import meaning_of
 from reconciler.review.envelope import Envelope, Harm, drift_of, is_stale
 from reconciler.review.found import Breach, Review
@@ -74,7 +74,7 @@ class WithinGuardrails:
         return Held(
             "GuardrailRefused",
             f"{candidate.commit[:12]}: {said}. {_accepted_by(candidate)}",
-            _problems(fresh.breaches),
+            tuple(map(_problem, fresh.breaches)),
             True,
         )
 
@@ -122,7 +122,7 @@ class AsAccepted:
 
 
 def _accepted_by(candidate: Candidate) -> str:
-    return f"To accept it, an admin runs `quorate apply {candidate.commit[:12]} --reason TEXT`."
+    return f"To accept it, {by_admin(candidate.commit)}."
 
 
 def _breach(breach: Breach) -> str:
@@ -130,11 +130,5 @@ def _breach(breach: Breach) -> str:
     return f"{breach.message} ({breach.guardrail}{place})"
 
 
-def _problems(breaches: tuple[Breach, ...]) -> tuple[Problem, ...]:
-    return tuple(map(_problem, breaches))
-
-
 def _problem(breach: Breach) -> Problem:
-    file, _, line = breach.origin.rpartition(":")
-    place = Place(int(line), 1) if line.isdecimal() else START
-    return problem_at(file or breach.origin, place, breach.guardrail, breach.message, breach.fix)
+    return problem_of(breach.origin, breach.guardrail, breach.message, breach.fix)

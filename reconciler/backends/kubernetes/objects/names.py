@@ -29,7 +29,6 @@ MIG_PREFIX: Final = "nvidia.com/mig-"
 PRODUCT: Final = "nvidia.com/gpu.product"
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 REPLICAS: Final = "nvidia.com/gpu.replicas"
-MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 
 # Kueue: kueue.sigs.k8s.io, reference "Labels and Annotations".
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
