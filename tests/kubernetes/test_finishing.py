@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.fence import QUORATE
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder, GangBinding
 from reconciler.backends.kubernetes.finishing import Finished, Finisher
@@ -27,7 +28,7 @@ from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S
 from reconciler.clock import SystemClock
 from solver.world.quantities import Instant
 from tests.kubernetes.candidate import Bind
-from tests.kubernetes.fencing import QUORATE, as_quorate, led_by
+from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import ADMINS, REAL, a_namespace, a_pod, audited, session
 from tests.kubernetes.test_binding import LEADER, OTHER, a_gang, lead
 
