@@ -9,7 +9,8 @@ from typing import Literal
 
 from reconciler.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.control import ControlPlane, NoPolicyError
-from reconciler.loop import Pass, PlanRefusedError, one_pass
+from reconciler.loop import one_pass
+from reconciler.passes import Pass, PlanRefusedError
 from reconciler.store.protocols import NotLeaderError, StoreUnusableError
 
 Condition = Literal[

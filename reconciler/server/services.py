@@ -15,9 +15,9 @@ from reconciler.broken_limits import BrokenLimit, broken_limits
 from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
-from reconciler.loop import Pass
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
+from reconciler.passes import Pass
 from reconciler.runner import Runner
 from solver.admission import Gate
 from solver.plan.plan import Verdict
