@@ -95,7 +95,8 @@ def run(
     """
     from reconciler.server.folder import StateFolder
     from reconciler.server.logs import configure_logs, logger
-    from reconciler.server.serve import Settings, serve
+    from reconciler.server.serve import serve
+    from reconciler.server.settings import Settings
     from reconciler.token_file import default_state_folder
 
     settings = Settings(

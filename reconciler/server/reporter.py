@@ -1,0 +1,29 @@
+"""Hears what came of each pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.metrics import Metrics
+from reconciler.runner import LoopStatus
+
+
+@dataclass
+class Reporter:
+    """Hears what came of each pass: feeds the metrics, and logs when the loop's condition changes."""
+
+    metrics: Metrics
+    log: FilteringBoundLogger
+    _said: tuple[str, str] = field(default=("", ""))
+
+    def hear(self, status: LoopStatus) -> None:
+        """One pass is over."""
+        if status.condition == "leading" and status.last is not None:
+            self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms, status.last.by_hand)
+        saying = status.condition, status.message
+        if saying != self._said:
+            self._said = saying
+            say = self.log.info if status.condition == "leading" else self.log.warning
+            say(status.condition, **({"message": status.message} if status.message else {}))
