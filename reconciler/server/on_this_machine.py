@@ -10,8 +10,8 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
 from reconciler.checkpoints.keeper import Keeper
-from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane
+from reconciler.clock import Clock, SystemClock
+from reconciler.control import ControlPlane, PolicySource
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
@@ -25,7 +25,8 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
-from reconciler.store.sql.store import open_store
+from reconciler.store.protocols import History
+from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.token_file import read_or_make_token
 
 HOLDER: Final = "control-plane"
@@ -55,20 +56,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     )
     terms = terms_of(settings.secrets, settings.accounts, lambda: git.standing.current().policy)
     backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, terms=terms)
-    plane = ControlPlane(
-        holder=HOLDER,
-        jobs=store.jobs,
-        ledger=store.ledger,
-        history=history,
-        checkpoints=store.checkpoints,
-        interventions=store.interventions,
-        backend=backend,
-        logs=backend,
-        terminals=backend,
-        policies=git.standing,
-        solve=solver_with(optimiser),
-        clock=clock,
-    )
+    plane = _plane(store, history, git.standing, backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
     runner = Runner(plane, report=Reporter(metrics, log).hear)
@@ -90,4 +78,28 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         ),
         store,
         ending="tasks go on; the next start on this state folder finds them",
+    )
+
+
+def _plane(
+    store: SqlStore,
+    history: History,
+    policies: PolicySource,
+    backend: LocalBackend,
+    optimiser: KillableOptimiser,
+    clock: Clock,
+) -> ControlPlane:
+    return ControlPlane(
+        holder=HOLDER,
+        jobs=store.jobs,
+        ledger=store.ledger,
+        history=history,
+        checkpoints=store.checkpoints,
+        interventions=store.interventions,
+        backend=backend,
+        logs=backend,
+        terminals=backend,
+        policies=policies,
+        solve=solver_with(optimiser),
+        clock=clock,
     )
