@@ -32,9 +32,24 @@ class Sight:
     reservations: tuple[Reservation, ...] = ()
 
     @property
+    def queues(self) -> dict[JobName, QueueName]:
+        """The queue of every job."""
+        return {job.name: job.spec.queue for job in self.cluster.jobs}
+
+    @property
     def gangs(self) -> Mapping[JobName, Gang]:
         """All gangs by name."""
         return {gang.name: gang for gang in self.cluster.gangs}
+
+
+NOTHING_SEEN = Sight(Cluster((), (), ()), ())
+"""Before the first look."""
+
+
+def seen(cluster: Cluster, pods: Pods, declared: Iterable[Node], start_deadline: Duration) -> Sight:
+    """One look. `declared`: what Git says of nodes; `start_deadline`: how long a gang may take from its bindings until it runs."""
+    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline))
+    return Sight(cluster, joined(declared, cluster.nodes), flight.intents, flight.reservations)
 
 
 class Remembered(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,3 +52,8 @@ class Settings:
     webhook_secret: Path | None = None
     cluster: str | None = None
     kubernetes: KubernetesSettings | None = None
+
+
+def identity_of_this_process() -> str:
+    """Told apart from every other process, also from one on this host before it: a lease is never taken over by a namesake."""
+    return f"{socket.gethostname()[:64]}-{secrets.token_hex(4)}"
