@@ -14,7 +14,6 @@ from reconciler.jobs.indices import read_indices
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec
 
-
 LIMITED = "sets of nodes are in snapshots alone: no job can name one"
 LIMITED_FIX = "Delete nodes, and say with gpuTypes and topology what the tasks need."
 
