@@ -11,6 +11,7 @@ import numpy as np
 
 from solver.fit import Fit
 from solver.greedy import greedy
+from solver.hints import Hints
 from solver.placement import Mask, Placed, least_tasks
 from solver.program.capacity import Circles, Opened
 from solver.program.cells import Cell, Cells, bare
@@ -245,11 +246,7 @@ def _growth_of(way: Way, formulation: Formulation) -> list[tuple[Growth, int]]:
 
 
 def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
-    domains = {
-        kind: [domain for domain, column in columns.items() for _ in range(round(values[column]))]
-        for kind, columns in formulation.flows.items()
-        if kind.level is not None
-    }
+    hints = Hints(formulation, values)
     for number, job_class in enumerate(formulation.classes):
         members = iter(job_class.members)
         for way in formulation.ways_of_class(number):
@@ -257,7 +254,7 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
             growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
             for candidate in served:
                 tasks = _share_of(growing, candidate.job.spec)
-                yield Decided(candidate, way.option, way.level, _hint(way, formulation, domains), tasks)
+                yield Decided(candidate, way.option, way.level, hints.of(way), tasks)
 
 
 def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
@@ -268,16 +265,6 @@ def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
         growing[number] = growing.get(number, 0) - more
         tasks.append(group.least + more)
     return tuple(tasks)
-
-
-def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) -> Mask | None:
-    if way.pool is not None:
-        mask: Mask = formulation.cells.room.topology["pool"].of_node == way.pool
-        return mask
-    for kind, _ in formulation.kinds_of(way) if formulation.kept_at(way) else ():
-        if domains.get(kind):
-            return formulation.cells.nodes_of(domains[kind].pop(0))
-    return None
 
 
 def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
