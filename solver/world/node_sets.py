@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from solver.world.cluster import Node, NodeName
 from solver.world.document import Document
 from solver.world.workload import Job, JobSpec, TaskPlacement
-
-Mask = npt.NDArray[np.bool_]
 
 
 class NodeSet(Document, frozen=True):
@@ -60,15 +56,6 @@ def narrowed(node_sets: Iterable[NodeSet], nodes: Collection[NodeName]) -> tuple
         msgspec.structs.replace(known, nodes=tuple(name for name in known.nodes if name in nodes))
         for known in node_sets
     )
-
-
-def masks_of(node_sets: Iterable[NodeSet], index: Mapping[NodeName, int]) -> dict[str, Mask]:
-    """By name, which of the nodes that `index` numbers are in each set."""
-    masks: dict[str, Mask] = {}
-    for known in node_sets:
-        mask = masks[known.name] = np.zeros(len(index), dtype=bool)
-        mask[[index[name] for name in known.nodes]] = True
-    return masks
 
 
 def outside(spec: JobSpec, tasks: Iterable[TaskPlacement], node_sets: Iterable[NodeSet]) -> Iterator[TaskPlacement]:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.node_sets import Mask, NodeSet, masks_of
+from solver.world.masks import Mask, masks_of
+from solver.world.node_sets import NodeSet
 from solver.world.partitions import Partitions
 from solver.world.pledges import NOTHING, Pledged, pledges_in
 from solver.world.pool_rules import NO_RULES, PoolRules
