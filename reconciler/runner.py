@@ -14,8 +14,9 @@ from reconciler.passes import Pass, PlanRefusedError
 from reconciler.store.protocols import NotLeaderError, StoreUnusableError
 
 Condition = Literal[
-    "beginning", "leading", "standing-by", "no-policy", "backend-unreachable", "plan-refused", "store-unusable", "ended"
-]
+    "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused",
+    "store-unusable", "ended",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

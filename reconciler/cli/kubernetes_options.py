@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from reconciler.server.settings import KubernetesSettings
 
 OPTIONS = (
-    click.option("--kubernetes", is_flag=True, help="Jobs are the pods of a Kubernetes cluster that name schedulerName: quorate."),
+    click.option(
+        "--kubernetes", is_flag=True, help="Jobs are the pods of a Kubernetes cluster that name schedulerName: quorate."
+    ),
     click.option(
         "--observe", is_flag=True, help="Decide rounds and do nothing: say what would have been. With --kubernetes."
     ),
@@ -25,12 +27,22 @@ OPTIONS = (
     click.option(
         "--namespace", default="quorate-system", show_default=True, help="The namespace of Quorate's own objects."
     ),
-    click.option("--lease", default="quorate", show_default=True, help="The Lease that leaders take, in that namespace."),
-    click.option("--identity", metavar="NAME", help="Who this process is in the Lease.  [default: the host's name, and a number]"),
     click.option(
-        "--qps", type=click.FloatRange(min=1), default=500.0, show_default=True, help="Requests a second to the API server, at most."
+        "--lease", default="quorate", show_default=True, help="The Lease that leaders take, in that namespace."
     ),
-    click.option("--burst", type=click.IntRange(min=1), default=1000, show_default=True, help="Requests at once after a rest."),
+    click.option(
+        "--identity", metavar="NAME", help="Who this process is in the Lease.  [default: the host's name, and a number]"
+    ),
+    click.option(
+        "--qps",
+        type=click.FloatRange(min=1),
+        default=500.0,
+        show_default=True,
+        help="Requests to the API server in a second, at most.",
+    ),
+    click.option(
+        "--burst", type=click.IntRange(min=1), default=1000, show_default=True, help="Requests at once after a rest."
+    ),
 )
 
 

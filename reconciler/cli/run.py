@@ -93,8 +93,7 @@ def run(
     insecure_no_auth: bool,
     **kubernetes: Any,
 ) -> None:
-    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine on its declared GPUs, or, with
-    --kubernetes, as the pods of a cluster.
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine, or as pods of a Kubernetes cluster.
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
@@ -151,8 +150,8 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.gitsource.errors import GitSourceError
-    from reconciler.server.on_kubernetes import KubernetesFailedError
     from reconciler.server.folder import FolderUnusableError
+    from reconciler.server.on_kubernetes import KubernetesFailedError
     from reconciler.server.serve import ServerEndedError
     from reconciler.server.terms import IdentityError
     from reconciler.server.webhook_secret import WebhookSecretError

@@ -45,6 +45,11 @@ class Memory:
     _evictions: dict[JobName, tuple[Instant, ...]] = field(default_factory=dict)
     _is_read: bool = False
 
+    @property
+    def epoch(self) -> Epoch | None:
+        """Under which the store is written; None before the first pass."""
+        return self._epoch or None
+
     def open(self) -> None:
         """Be sure of the store, before a pass. Raises NotLeaderError, StoreUnusableError."""
         self._epoch = self.ledger.lead(self.holder, self.clock.now(), self.lease)

@@ -9,7 +9,6 @@ from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
-from reconciler.pods.teller import Teller
 from reconciler.store.interventions import Interventions
 
 
@@ -19,7 +18,6 @@ class PodPlane:
 
     mirror: Mirror
     hands: Hands | None
-    teller: Teller | None
     memory: Memory
     interventions: Interventions
     policies: PolicySource

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from reconciler.backend import Epoch
+from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.jobs.sighted import Sighted
 from reconciler.passes import Laps, Pass, refuse_unsafe
 from reconciler.pods.plane import PodPlane
@@ -22,10 +23,12 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     epoch = plane.hands.lead() if plane.hands else Epoch(0)
     plane.memory.open()
     revision, policy, declared, _ = plane.policies.current()
-    sight = seen(plane.mirror.cluster(), plane.mirror.pods, declared, policy.scheduling.start_deadline)
+    if plane.hands:
+        await plane.hands.caught_up()
+    pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
+    sight = seen(plane.mirror.cluster(), pods, declared, policy.scheduling.start_deadline)
     laps.end("sight")
-    settled = await plane.hands.go_on(sight) if plane.hands else 0
-    laps.end("settle")
+    settled = 0
     by_hand = plane.interventions.in_force()
     plane.memory.accrue(policy, claims_of(sight), sight.queues, sight.nodes)
     snapshot = snapshot_from(plane.clock.now(), sight, policy, by_hand, plane.memory.remembered())
@@ -45,6 +48,4 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
         *(epoch, revision, policy, snapshot, plan, number, settled, refused),
         *(laps.phase_ms, Sighted({node.name: node for node in sight.nodes}, {}), by_hand),
     )
-    if plane.teller:
-        plane.teller.hear(done, sight)
     return done, sight

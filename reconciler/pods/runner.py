@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from typing import Final
 
-from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError
@@ -51,10 +50,6 @@ class PodRunner:
         if self._loop is not None:
             with suppress(RuntimeError):  # it has ended meanwhile
                 self._loop.call_soon_threadsafe(self._woken.set)
-
-    def epoch(self) -> Epoch | None:
-        """The epoch of the last pass; None before there was one."""
-        return self.status.last.epoch if self.status.last else None
 
     def stop(self) -> None:
         """Let `run` return after the pass that is under way."""

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 import msgspec
 
+from reconciler.backends.kubernetes.intents import Pods, in_flight_of
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
+from reconciler.pods.starts import starts_of
 from reconciler.store.protocols import Claim
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.inflight import ConvergenceClock, InFlight, Intent, Reservation, Usage
-from solver.world.quantities import Instant
+from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, TaskPlacement
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Sight:
 
     cluster: Cluster
     nodes: tuple[Node, ...]
+    pods: Pods
     intents: tuple[Intent, ...] = ()
     reservations: tuple[Reservation, ...] = ()
 
@@ -42,14 +45,15 @@ class Sight:
         return {gang.name: gang for gang in self.cluster.gangs}
 
 
-NOTHING_SEEN = Sight(Cluster((), (), ()), ())
+NOTHING_SEEN = Sight(Cluster((), (), ()), (), {})
 """Before the first look."""
 
 
 def seen(cluster: Cluster, pods: Pods, declared: Iterable[Node], start_deadline: Duration) -> Sight:
     """One look. `declared`: what Git says of nodes; `start_deadline`: how long a gang may take from its bindings until it runs."""
+    del declared
     flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline))
-    return Sight(cluster, joined(declared, cluster.nodes), flight.intents, flight.reservations)
+    return Sight(cluster, cluster.nodes, pods, flight.intents, flight.reservations)
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -72,7 +76,8 @@ def snapshot_from(
     in_flight = InFlight(
         intents=sight.intents, reservations=sight.reservations, usage=past.usage, convergence=past.clocks
     )
-    return snapshot_of(now, nodes, _jobs(now, sight, policy, by_hand, past), in_flight)
+    jobs = _jobs(now, sight, policy, by_hand, past)
+    return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
 
 
 def records_of(sight: Sight) -> tuple[JobRecord, ...]:

@@ -1,4 +1,4 @@
-"""Starts on both sides of the API server: what a plan's steps are as bindings, and what bindings on their way are to a round. Pure."""
+"""Starts as bindings: those that a plan wants, and to a round those that are on their way. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reconciler.backends.kubernetes.intents import Pods, members_of
 from reconciler.backends.kubernetes.journal import GangBinding, JournalUnreadableError, PodBinding, read
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.jobs import Gang, Member
+from reconciler.backends.kubernetes.objects.jobs import SHARING, Gang, Member
 from reconciler.backends.kubernetes.objects.placed import slot_of
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.plan.plan import Bind, Grow, Step
@@ -51,7 +51,7 @@ def starts_of(cluster: Cluster, pods: Pods, deadline: Duration) -> Iterator[Inte
         if job is None or not job.placement or job.phase != "starting":
             continue
         there = dict(members_of(gang, pods))
-        at = min((at for pod in there.values() if (at := pod.bound_at) is not None), default=job.submitted_at)
+        at = min((at for pod in there.values() if (at := _bound_at(pod)) is not None), default=job.submitted_at)
         placed = {(task.group, task.index): task for task in job.placement}
         coming = _coming(there, nodes)
         tasks = tuple(task for _, task in sorted((coming | placed).items()))
@@ -80,7 +80,13 @@ def _placement(member: Member, binding: PodBinding, node: Node) -> TaskPlacement
     slot = slot_of(node, binding.devices[0]) if binding.devices else None
     if slot is not None:
         return TaskPlacement(member.group, member.task_index, node.name, mig=slot)
-    sharing = binding.sharing if binding.sharing in ("mps", "time-slicing") else None
+    sharing = SHARING.get(binding.sharing or "")
     return TaskPlacement(member.group, member.task_index, node.name, binding.devices, binding.share, sharing)
 
 
+def _bound_at(pod: Pod) -> Instant | None:
+    """When the API server has noted that it was bound; None: it is not."""
+    noted = next((known for known in pod.status.conditions if known.type == "PodScheduled"), None)
+    if noted is None or noted.status != "True" or not noted.last_transition_time:
+        return None
+    return Instant.parse(noted.last_transition_time)

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import NoReturn
 
 from reconciler.backend import Epoch
+from reconciler.clock import Clock
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.groups import Batch, GroupRecord, Tally
 from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.pods.sight import Sight, claims_of, records_of
-from reconciler.store.job_source import UnknownJobError
-from reconciler.store.protocols import Claim
+from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
+from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
+from reconciler.store.protocols import Claim, History
+from reconciler.terminals import NO_TERMINALS, Terminals
 from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
 
 
-class JobsArePodsError(Exception):
-    """Jobs of this cluster are pods: what shall become of one is said to the API server."""
-
-    def __init__(self, wanted: str, fix: str) -> None:
-        super().__init__(f"Jobs of this cluster are pods, so Quorate does not {wanted} them.")
-        self.fix = fix
-
-
 class PodJobs:
-    """Implements JobSource on what the last pass saw; what would change a job raises JobsArePodsError."""
+    """Implements JobSource on what the last pass saw; what would change a job raises JobsAreElsewhereError."""
 
     def __init__(self, sight: Callable[[], Sight]) -> None:
         self._sight = sight
@@ -134,5 +131,29 @@ class PodHoldings:
         return {claim.job: claim.attempt for claim in self.claims()}
 
 
+class Logless:
+    """Implements Logs: what pods write is kept by their nodes, and read with `kubectl logs`."""
+
+    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
+        """Raises KeyError, as for a task that is not known."""
+        del attempt, group, index, offset, limit
+        raise KeyError(f"{job}: the output of pods is read with `kubectl logs`")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPlane:
+    """What is read of the control plane of a cluster of pods, as services need it."""
+
+    holder: str
+    jobs: PodJobs
+    ledger: PodHoldings
+    history: History
+    logs: Logless
+    clock: Clock
+    checkpoints: CheckpointRegistry
+    interventions: Interventions
+    terminals: Terminals = NO_TERMINALS
+
+
 def _elsewhere(wanted: str, fix: str) -> NoReturn:
-    raise JobsArePodsError(wanted, fix)
+    raise JobsAreElsewhereError(f"Jobs of this cluster are pods, so Quorate does not {wanted} them.", fix)

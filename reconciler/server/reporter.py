@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.metrics import Metrics
-from reconciler.runner import LoopStatus
+from reconciler.runner import Condition, LoopStatus
+
+_DECIDES: frozenset[Condition] = frozenset({"leading", "observing"})
 
 
 @dataclass
@@ -20,10 +22,10 @@ class Reporter:
 
     def hear(self, status: LoopStatus) -> None:
         """One pass is over."""
-        if status.condition == "leading" and status.last is not None:
+        if status.condition in _DECIDES and status.last is not None:
             self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms, status.last.by_hand)
         saying = status.condition, status.message
         if saying != self._said:
             self._said = saying
-            say = self.log.info if status.condition == "leading" else self.log.warning
+            say = self.log.info if status.condition in _DECIDES else self.log.warning
             say(status.condition, **({"message": status.message} if status.message else {}))

@@ -10,6 +10,7 @@ from reconciler.api.serve import ApiServer
 from reconciler.server.crew import Crew, told_by_signals
 from reconciler.server.guarding import guard_of
 from reconciler.server.on_this_machine import parts_on_this_machine
+from reconciler.server.parts import Parts
 from reconciler.server.settings import Settings
 
 
@@ -25,7 +26,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     """
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
-        parts = parts_on_this_machine(settings, log, closing)
+        parts = _parts(settings, log, closing)
         guard = guard_of(settings, parts.services.access)
         api = closing.enter_context(ApiServer(parts.services, guard, settings.host, settings.port))
         crew = Crew()
@@ -45,3 +46,12 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         if not api.alive:
             raise ServerEndedError(f"{api.url}: the API stopped serving. See the log above; start again")
     log.info("stopped")
+
+
+def _parts(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
+    if settings.kubernetes is None:
+        return parts_on_this_machine(settings, log, closing)
+    # Its libraries are an extra that need not be there.
+    from reconciler.server.on_kubernetes import parts_on_kubernetes
+
+    return parts_on_kubernetes(settings, settings.kubernetes, log, closing)

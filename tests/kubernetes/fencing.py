@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.leader import NAMESPACE
 from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import LEASES, PODS
+from reconciler.backends.kubernetes.resource import PODS
 from tests.kubernetes.sessions import ADMINS, NAMESPACES, SOON_S, session
 
 FENCE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fence.yaml"

@@ -49,7 +49,7 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     remarks: list[tuple[JobName, Remark]] = []
     promised: list[Intent] = []
     for gang in cluster.gangs:
-        if gang.job is None or not gang.is_askable:
+        if gang.job is None:
             continue
         read = _Read.of(gang, pods)
         remarks += [(gang.name, remark) for remark in read.remarks]

@@ -41,11 +41,9 @@ CHECKPOINT_HOOK: Final = "quorate.dev/checkpoint-hook"
 CHECKPOINTED: Final = "quorate.dev/checkpointed"
 CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
 
-# What was asked of a gang, or promised to it (records.py), and who wrote it: the fence compares the last two with the Lease.
+# What was asked of a gang, or promised to it (records.py).
 EVICT: Final = "quorate.dev/evict"
 PROMISE: Final = "quorate.dev/promise"
-EPOCH: Final = "quorate.dev/epoch"
-LEADER: Final = "quorate.dev/leader"
 
 # NVIDIA: k8s-device-plugin (resources), gpu-feature-discovery (labels): docs/gpu-feature-discovery/README.md there.
 GPU: Final = "nvidia.com/gpu"
