@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.credentials import Credentials
+from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.followed import Seams
 from reconciler.backends.kubernetes.leader import Election
 from reconciler.backends.kubernetes.mirror import Mirror
@@ -67,8 +68,9 @@ async def connected(
             hands = None
             if election:
                 binder = Binder(api, election.leadership, clock)
+                finisher = Finisher(api, election.leadership, binder, clock, log)
                 promises = Promises(api, election, clock, log, where.namespace)
-                hands = Hands(api, election, binder, promises, mirror, memory, log)
+                hands = Hands(api, election, binder, finisher, promises, mirror, memory, log)
             yield PodPlane(mirror, hands, memory, interventions, policies, solve, clock)
 
 

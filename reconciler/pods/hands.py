@@ -10,8 +10,9 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Binder, GangOutcome
+from reconciler.backends.kubernetes.binding import Binder, GangOutcome, PodOutcome
 from reconciler.backends.kubernetes.fencing import signature
+from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.leader import Election
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.objects.wire import Pod
@@ -40,6 +41,7 @@ class Hands:
         api: Api,
         election: Election,
         binder: Binder,
+        finisher: Finisher,
         promises: Promises,
         mirror: Mirror,
         memory: Memory,
@@ -48,6 +50,7 @@ class Hands:
         self._api = api
         self._election = election
         self._binder = binder
+        self._finisher = finisher
         self._promises = promises
         self._mirror = mirror
         self._memory = memory
@@ -84,6 +87,19 @@ class Hands:
                 self._unseen[key] = uid
         del self._unknown[key]
 
+    async def go_on(self) -> None:
+        """Finish or release gangs that were begun and are not whole, before a round counts on them. Raises as `caught_up`."""
+        pods = [pod for _, pod in self._mirror.pods.items()]
+        finished = await self._finisher.finish(pods, {key.name for key, _ in self._mirror.nodes.items()})
+        for again, outcomes in finished.again:
+            self._watch_for(outcomes)
+            self._memory.note("bound", again.journal.job, f"{len(outcomes)} pods that were missing, bound again")
+        for release in finished.released:
+            self._memory.note("released", release.job, release.why, attempt=release.attempt)
+        for pod, why in finished.unreadable:
+            self._log.warning("annotation-unreadable", pod="/".join(pod), why=why)
+        await self.caught_up()
+
     async def act(self, plan: Plan, sight: Sight) -> int:
         """Make a plan's steps true; how many were not, which the next pass sees as they are."""
         gangs = sight.gangs
@@ -96,8 +112,7 @@ class Hands:
     def _tell(self, outcomes: Iterable[GangOutcome]) -> None:
         for outcome in outcomes:
             gang = outcome.gang
-            self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "bound"}
-            self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "unknown"}
+            self._watch_for(outcome.pods)
             if outcome.is_whole:
                 nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
                 cause = f"attempt {gang.attempt} on {nodes}"
@@ -105,6 +120,13 @@ class Hands:
             else:
                 worst = next(pod for pod in outcome.pods if pod.answer != "bound")
                 self._memory.note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")
+
+    def _watch_for(self, outcomes: Iterable[PodOutcome]) -> None:
+        for one in outcomes:
+            if one.answer == "bound":
+                self._unseen[Key(*one.pod.key)] = one.pod.uid
+            elif one.answer == "unknown":
+                self._unknown[Key(*one.pod.key)] = one.pod.uid
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self._mirror.pods.get(key)

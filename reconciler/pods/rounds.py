@@ -25,6 +25,7 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     revision, policy, declared, _ = plane.policies.current()
     if plane.hands:
         await plane.hands.caught_up()
+        await plane.hands.go_on()
     pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
     sight = seen(plane.mirror.cluster(), pods, declared, policy.scheduling.start_deadline)
     laps.end("sight")
