@@ -19,6 +19,15 @@ class NodeSet(Document, frozen=True):
     nodes: tuple[NodeName, ...]
 
 
+class NodeSetError(ValueError):
+    """A set of nodes is not what it is taken for. `node_set`: which it is; of a group that names one, else `job` and `group`."""
+
+    def __init__(self, problem: str, fix: str, *, node_set: str = "", job: str = "", group: str = "") -> None:
+        super().__init__(f"{problem}; {fix}")
+        self.problem, self.fix = problem, fix
+        self.node_set, self.job, self.group = node_set, job, group
+
+
 def sorted_sets(node_sets: Iterable[NodeSet]) -> tuple[NodeSet, ...]:
     """By name, each with its nodes sorted; raises ValueError where one has no name, or something occurs twice."""
     ordered = tuple(
@@ -28,26 +37,27 @@ def sorted_sets(node_sets: Iterable[NodeSet]) -> tuple[NodeSet, ...]:
     refuse_repeats("set of nodes", [known.name for known in ordered])
     for known in ordered:
         if not known.name:
-            raise ValueError('a set of nodes has no name; "" means that any node will do')
+            raise NodeSetError("a set of nodes has no name", 'name it: "" means that any node will do')
         refuse_repeats("node", known.nodes, f"the set of nodes {known.name!r}")
     return ordered
 
 
 def refuse_unknown_sets(node_sets: Sequence[NodeSet], nodes: Iterable[Node], jobs: Iterable[Job]) -> None:
-    """Raise ValueError where a set has a node that is not there, or a task group names a set that is not there."""
+    """Raise NodeSetError where a set has a node that is not there, or a task group names a set that is not there."""
     there = {node.name for node in nodes} if node_sets else set()
     for known in node_sets:
         if not there.issuperset(known.nodes):
             strangers = ", ".join(sorted(set(known.nodes) - there)[:3])
-            raise ValueError(
-                f"the set of nodes {known.name!r} has {strangers}, which is no node of the snapshot; leave it out"
-            )
+            problem = f"the set of nodes {known.name!r} has {strangers}, which is no node of the snapshot"
+            raise NodeSetError(problem, "leave it out", node_set=known.name)
     names = {known.name for known in node_sets}
     for job in jobs:
         for group in job.spec.task_groups:
             if group.nodes and group.nodes not in names:
-                problem = f"group {group.name} of job {job.name} may be on the set of nodes {group.nodes!r}"
-                raise ValueError(f"{problem}, which is not in nodeSets; add it there")
+                problem = (
+                    f"group {group.name} of job {job.name} may be on the nodes {group.nodes!r}, which are no set here"
+                )
+                raise NodeSetError(problem, "add it to nodeSets", job=job.name, group=group.name)
 
 
 def narrowed(node_sets: Iterable[NodeSet], nodes: Collection[NodeName]) -> tuple[NodeSet, ...]:

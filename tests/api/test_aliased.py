@@ -60,7 +60,7 @@ def same_decision(world: Snapshot, policy: Policy) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True).flatmap(with_sets), policies())
 def test_it_decides_the_same(world: Snapshot, policy: Policy) -> None:
     same_decision(world, policy)
 

@@ -318,7 +318,10 @@ def snapshots(
 def with_sets(draw: st.DrawFn, world: Snapshot) -> Snapshot:
     """The world, with some groups limited to one of three sets of its nodes: overlapping, nested or apart, as it comes."""
     names = [known.name for known in world.nodes]
-    sets = [NodeSet(name, tuple(draw(st.lists(st.sampled_from(names), unique=True, min_size=1)))) for name in ("sa", "sb", "sc")]
+    sets = [
+        NodeSet(name, tuple(draw(st.lists(st.sampled_from(names), unique=True, min_size=1))))
+        for name in ("sa", "sb", "sc")
+    ]
 
     def limited(known: Job) -> Job:
         groups = tuple(
