@@ -21,7 +21,7 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from tests.solver.declared_worlds import declared_worlds
 from tests.solver.reserved_worlds import reserved_worlds
-from tests.solver.worlds import job, node, policies, snapshots
+from tests.solver.worlds import job, node, policies, snapshots, with_sets
 
 KEY = "k" * 43
 SECRET = "s3cret"

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from solver.world.cluster import NodeName
 from solver.world.document import decode, encode
-from solver.world.node_sets import NodeSet
+from solver.world.node_sets import NodeSet, narrowed
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.topology import NotATreeError, topology_of
@@ -62,6 +62,10 @@ def test_sets_of_nodes_are_sorted() -> None:
 def test_sets_of_nodes_that_can_not_be_meant_are_refused(node_sets: list[NodeSet], named: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         of_sets(*node_sets, named=named)
+
+
+def test_sets_lose_the_nodes_that_are_not_there_any_more() -> None:
+    assert narrowed([NodeSet("s", (N1, N2)), NodeSet("t", (N1,))], {N2}) == (NodeSet("s", (N2,)), NodeSet("t", ()))
 
 
 def test_an_unknown_field_is_an_error() -> None:
