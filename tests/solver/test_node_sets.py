@@ -188,8 +188,8 @@ def outside(world: Snapshot, plan: Plan) -> Iterator[str]:
     """The tasks of a plan that are not where they may be."""
     allowed = {known.name: known.nodes for known in world.node_sets}
     groups = {(known.name, group.name): group.nodes for known in world.jobs for group in known.spec.task_groups}
-    for step in plan.steps:
-        for task in step.tasks if isinstance(step, Bind | Nominate | Grow | Reserve) else ():
+    for step in [step for step in plan.steps if isinstance(step, Bind | Nominate | Grow | Reserve)]:
+        for task in step.tasks:
             named = groups.get((step.job, task.group))
             if named and task.node not in allowed[named]:
                 yield f"{step.job} on {task.node}"
