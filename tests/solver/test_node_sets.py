@@ -37,6 +37,7 @@ from tests.solver.brute_force import best_values
 from tests.solver.reserved_worlds import reserved_worlds
 from tests.solver.test_against_brute_force import without_greedy, world_of
 from tests.solver.test_exact import exactly, mismatches
+from tests.solver.test_mig import partitioned
 from tests.solver.worlds import (
     HOUR_MS,
     job,
@@ -224,6 +225,12 @@ def test_nor_do_reservations_and_promises_of_earlier_rounds(
 @given(snapshots(nodes_max=4).flatmap(with_fractions).flatmap(with_sets), policies().flatmap(sharing_policies))
 def test_nor_do_parts_of_gpus(snapshot: Snapshot, policy: Policy) -> None:
     judged(snapshot, policy)
+
+
+@worlds(40)
+@given(partitioned(nodes_max=2, jobs_max=4), st.data())
+def test_nor_do_mig_instances(world: tuple[Snapshot, Policy], data: st.DataObject) -> None:
+    judged(data.draw(with_sets(world[0])), world[1])
 
 
 NODES = [node(f"n{number}", 4) for number in (1, 2, 3)]
