@@ -1,8 +1,8 @@
 """The devices that all claims of a pod get on one node: found whenever there are such, and the same ones each time.
 
-Depth first over the requests in their order, alternatives in theirs. What makes it quick: of devices that are alike in islands that
-are used alike one is tried; a state that has failed is not tried again, in whatever order it came about; and for a request that wants
-more than there is nothing is tried. Of several that would do, the one that leaves most others possible is tried first.
+Depth first over the requests in their order, alternatives in theirs. What makes it quick: of devices that are alike in islands
+that are used alike one is tried; a state that has failed is not tried again, in whatever order it came about; and for a request
+that wants more than there is nothing is tried. Of several that would do, the one that leaves most others possible is tried first.
 """
 
 from __future__ import annotations
