@@ -13,6 +13,7 @@ from solver.world.mig import mig_model
 from solver.world.mig_table import MigModel, MigProfile
 
 DRIVER = "gpu.nvidia.com"
+MIG_CLASS = "mig.nvidia.com"
 SETS_MAX = 8
 DEVICES_MAX = 64
 
@@ -48,9 +49,16 @@ def classes() -> list[dict[str, Any]]:
         {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
         for name, expression in (
             (DRIVER, f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'"),
-            (f"mig.{DRIVER.removeprefix('gpu.')}", f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'mig'"),
+            (MIG_CLASS, f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'mig'"),
         )
     ]  # fmt: skip
+
+
+def an_instance(name: str, profile: str = "1g.10gb") -> dict[str, Any]:
+    """A claim of that name to an instance."""
+    selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].profile == '{profile}'"}}
+    asked = {"deviceClassName": MIG_CLASS, "selectors": [selector]}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "mig", "exactly": asked}]}}}
 
 
 def _devices(node: str, index: int, model: MigModel, with_media: bool) -> Iterator[dict[str, Any]]:

@@ -50,12 +50,6 @@ async def publish(api: Api, slices: Sequence[dict[str, Any]]) -> None:
         await api.create(SLICES.path(), part)
 
 
-def an_instance(name: str, profile: str = "1g.10gb") -> dict[str, Any]:
-    selector = f"device.attributes['{devices.DRIVER}'].profile == '{profile}'"
-    asked = {"deviceClassName": "mig.nvidia.com", "selectors": [{"cel": {"expression": selector}}]}
-    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "mig", "exactly": asked}]}}}
-
-
 def using(name: str, *claims: str) -> dict[str, Any]:
     """A pod that uses these claims."""
     pod = a_pod(name)

@@ -29,7 +29,6 @@ from solver.world.workload import JobName
 from tests.kubernetes.claiming import (
     NOW,
     allotment,
-    an_instance,
     consumer,
     leading,
     made_claim,
@@ -52,7 +51,7 @@ async def _claim(api: Api, claim: ResourceClaim) -> ResourceClaim:
 async def _begun(api: Api, name: str = "c") -> tuple[str, ResourceClaim, Pod]:
     """A claim and a pod that uses it."""
     namespace = await a_namespace(api)
-    claim = await made_claim(api, namespace, an_instance(name))
+    claim = await made_claim(api, namespace, devices.an_instance(name))
     return namespace, claim, await made_pod(api, namespace, using("p", name))
 
 
@@ -258,7 +257,7 @@ def test_claims_made_of_templates_are_found_by_the_status_of_their_pod(cluster: 
             assert isinstance(waiting, Missing)
             assert "one-gpu" in str(waiting)
             owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": seen.metadata.uid, "controller": True}
-            body = an_instance("p-gpu-x7k2p")
+            body = devices.an_instance("p-gpu-x7k2p")
             body["metadata"]["ownerReferences"] = [owner]
             claim = await made_claim(api, namespace, body)
             made = [{"name": "gpu", "resourceClaimName": "p-gpu-x7k2p"}]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cel_expr_python import cel
@@ -60,6 +61,7 @@ def look_of(driver: str, attributes: dict[str, Attribute], capacity: dict[str, C
     return Look(driver, seen, sizes)
 
 
+@lru_cache(maxsize=4096)
 def qualified(name: str, driver: str) -> tuple[str, str]:
     """Domain and name of an attribute or capacity."""
     domain, slash, short = name.partition("/")

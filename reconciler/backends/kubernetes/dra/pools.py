@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.dra.expressions import Look, look_of, qualified
@@ -128,6 +129,7 @@ def pool_of(driver: str, name: str, slices: Sequence[ResourceSlice]) -> Pool:
     return Pool(driver, name, () if problem else devices, counters, _places(parts), problem)
 
 
+@lru_cache(maxsize=4096)
 def exact(written: Amount) -> Number:
     """A quantity, as an int where it is one: those are many times faster. Raises ValueError."""
     number = amount(written)
@@ -177,6 +179,7 @@ def _device(spec: SliceSpec, device: WireDevice) -> Device:
     )
 
 
+@lru_cache(maxsize=4096)
 def _full(name: str, driver: str) -> str:
     return "/".join(qualified(name, driver))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from cel_expr_python import cel
@@ -25,13 +26,15 @@ _LONE = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", re.DOTALL)
 """What `semver(text, true)` makes a version of: without all three numbers, with `v` before and zeros before numbers."""
 
 
+@lru_cache(maxsize=4096)
 def quantity(written: str | float) -> Value:
-    """A quantity as expressions have it; raises ValueError for what is none."""
+    """A quantity as expressions have it, not to be changed; raises ValueError for what is none."""
     return _of(amount(written))
 
 
+@lru_cache(maxsize=4096)
 def semver(written: str, normalize: bool = False) -> Value:
-    """A version as expressions have it; raises ValueError for what is none. What stands after `+` makes no difference."""
+    """A version as expressions have it, not to be changed; raises ValueError for what is none. What stands after `+` makes no difference."""
     if normalize and (lone := _LONE.fullmatch(written)):
         numbers = [str(int(number or 0)) for number in lone.groups()[:3]]
         written = ".".join(numbers) + (lone.group(4) or "")
