@@ -291,11 +291,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running(found(place()), Path(folder)) as cluster:
         figures = asyncio.run(measured(cluster, chosen.nodes, chosen.pods, chosen.profiles.split(",")))
     said = figures._asdict()
-    sys.stdout.write(json.dumps(said) + "\n" if chosen.output == "json" else _table(said))
-
-
-def _table(said: dict[str, Any]) -> str:
-    return "".join(f"{name:>13}  {value}\n" for name, value in said.items())
+    sys.stdout.write(
+        json.dumps(said) + "\n"
+        if chosen.output == "json"
+        else "".join(f"{name:>11}  {value}\n" for name, value in said.items())
+    )
 
 
 if __name__ == "__main__":

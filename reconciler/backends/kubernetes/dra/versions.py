@@ -34,7 +34,7 @@ def quantity(written: str | float) -> Value:
 
 @lru_cache(maxsize=4096)
 def semver(written: str, normalize: bool = False) -> Value:
-    """A version as expressions have it, not to be changed; raises ValueError for what is none. What stands after `+` makes no difference."""
+    """A version as expressions have it, not to be changed; raises ValueError. What stands after `+` makes no difference."""
     if normalize and (lone := _LONE.fullmatch(written)):
         numbers = [str(int(number or 0)) for number in lone.groups()[:3]]
         written = ".".join(numbers) + (lone.group(4) or "")
