@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import NAMESPACE
+from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
+from reconciler.backends.kubernetes.objects.names import FENCED
+from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.resource import LEASES, PODS
 from tests.kubernetes.sessions import ADMINS, NAMESPACES, SOON_S, session
 
 FENCE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fence.yaml"
@@ -22,8 +25,8 @@ QUORATE = "system:serviceaccount:quorate-system:quorate"
 """With an administrator's rights: what is tested here is the fence, not RBAC."""
 
 
-def as_quorate(cluster: Cluster) -> AbstractAsyncContextManager[Api]:
-    return session(cluster, QUORATE, ADMINS)
+def as_quorate(cluster: Cluster, kind: type[Api] = Api, pace: Pace | None = None) -> AbstractAsyncContextManager[Api]:
+    return session(cluster, QUORATE, ADMINS, kind=kind, pace=pace)
 
 
 def policies() -> list[dict[str, Any]]:
@@ -42,6 +45,28 @@ async def install(cluster: Cluster) -> None:
                 await asyncio.sleep(0.1)
 
 
+async def led_by(cluster: Cluster, lead: Leadership | None) -> None:
+    """The Lease says so, or is gone; and the fence has seen it."""
+    path = LEASES.path(NAMESPACE, LEASE)
+    says = f"which is {lead.holder or 'nobody'} in epoch {lead.epoch}" if lead else "no params"
+    async with session(cluster) as api, as_quorate(cluster) as quorate, asyncio.timeout(SOON_S):
+        with suppress(NotFoundError):
+            await api.delete(path)
+        if lead:
+            spec = {"holderIdentity": lead.holder, "leaseTransitions": lead.epoch, "leaseDurationSeconds": 3600}
+            await api.create(LEASES.path(NAMESPACE), {"metadata": {"name": LEASE}, "spec": spec})
+        while says not in await _said(quorate):
+            await asyncio.sleep(0.01)
+
+
+async def _said(quorate: Api) -> str:
+    """The fence's words to a Binding that nobody stands behind."""
+    binding = {"metadata": {"name": "none", "labels": {FENCED: "true"}}, "target": {"kind": "Node", "name": "n1"}}
+    with pytest.raises(RefusedError) as refused:
+        await quorate.create(PODS.path("default", "none", "binding"), binding)
+    return refused.value.message
+
+
 async def _is_in_force(api: Api, quorate: Api) -> bool:
     """Each of the policies refuses something; nothing of that exists."""
     binding = {"metadata": {"name": "none"}, "target": {"kind": "Node", "name": "n1"}}
@@ -49,7 +74,7 @@ async def _is_in_force(api: Api, quorate: Api) -> bool:
         "metadata": {"name": "none"},
         "spec": {"schedulerName": "quorate", "nodeName": "n", "containers": [CONTAINER]},
     }
-    fenced = {**binding, "metadata": {"name": "none", "labels": {"quorate.dev/fenced": "true"}}}
+    fenced = {**binding, "metadata": {"name": "none", "labels": {FENCED: "true"}}}
     tries = (quorate, "none/binding", fenced), (quorate, "none/binding", binding), (api, "", pod)
     for who, what, body in tries:
         try:
