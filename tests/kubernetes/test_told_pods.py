@@ -16,6 +16,7 @@ from reconciler.backends.kubernetes.telling.turns import Turns
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
 from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 
 pytestmark = REAL
@@ -34,7 +35,9 @@ async def pods(api: Api, *names: str) -> list[Told]:
     """New ones in a namespace of their own, with what they are to say."""
     space = await a_namespace(api)
     made = [(await api.create(PODS.path(space), a_pod(name)))["metadata"] for name in names]
-    return [Told(space, each["name"], each["uid"], each["resourceVersion"], FULL) for each in made]
+    return [
+        Told(JobName(each["name"]), space, each["name"], each["uid"], each["resourceVersion"], FULL) for each in made
+    ]
 
 
 async def fresh(api: Api, one: Told) -> Told:

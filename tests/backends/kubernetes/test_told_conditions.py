@@ -56,6 +56,7 @@ def waits(*reasons: AnyReason, job: str = "vision.pod.p") -> Waits:
 def test_a_pod_that_waits_says_why_what_would_help_and_when() -> None:
     assert told([pod("p", 8)], waits(FULL)) == (
         Told(
+            JobName("vision.pod.p"),
             "vision",
             "p",
             "uid-of-p",

@@ -24,6 +24,7 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
+from solver.world.workload import JobName
 
 PodOf = Callable[[str, str], Pod | None]
 """A pod by namespace and name, as the server has it."""
@@ -54,8 +55,9 @@ class Said(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a pod's condition is to say. `uid`, `resource_version`: of the pod that was looked at."""
+    """What a pod's condition is to say. `uid`, `resource_version`: of the pod that was looked at. `job`: its gang."""
 
+    job: JobName
     namespace: str
     name: str
     uid: str
@@ -73,7 +75,7 @@ def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pod_of: PodOf) -
         for member in gang.members:
             pod = pod_of(member.namespace, member.name)
             if pod is not None and pod.metadata.uid == member.uid and _is_told(pod):
-                yield Told(member.namespace, member.name, member.uid, pod.metadata.resource_version, said)
+                yield Told(gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said)
 
 
 def _is_told(pod: Pod) -> bool:
