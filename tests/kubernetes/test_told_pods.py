@@ -17,6 +17,7 @@ from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
+from tests.kubernetes.installing import granted, rule
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 
 pytestmark = REAL
@@ -139,21 +140,10 @@ def test_it_takes_the_rights_that_are_written_down_and_no_more(cluster: Cluster)
     """pods: list, pods/status: patch."""
 
     async def story() -> None:
-        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
-        rules += [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]
+        rules = [rule("", "pods", "list"), rule("", "pods/status", "patch")]
         async with session(cluster) as api, session(cluster, "teller", ()) as limited:
             await granted(api, "teller", rules)
             (one,) = await pods(api, "one")
             assert await telling(limited).tell([one]) == (1, 0)
 
     asyncio.run(story())
-
-
-async def granted(api: Api, user: str, rules: list[dict[str, Any]]) -> None:
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    await api.create(f"{rbac}/clusterroles", {"metadata": {"name": user}, "rules": rules})
-    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
-    role = {"kind": "ClusterRole", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
-    await api.create(
-        f"{rbac}/clusterrolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
-    )
