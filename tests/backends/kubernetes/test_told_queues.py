@@ -44,7 +44,7 @@ def test_a_queue_says_what_it_holds_and_borrows_by_type_and_in_sum() -> None:
     assert q.figures["jobs"] == {"running": 1, "pending": 2}
     (line,) = q.figures["gpus"]
     assert {key: line[key] for key in ("gpuType", "guaranteed", "max", "used", "borrowed", "pending")} == {
-        "gpuType": "H100-SXM5-80GB", "guaranteed": 4, "max": 12, "used": 6, "borrowed": 2, "pending": 8
+        "gpuType": "H100-SXM5-80GB", "guaranteed": 4, "max": 12, "used": 6, "borrowed": 2, "pending": 8.5
     }  # fmt: skip
     assert found["org"].figures["total"] == {"guaranteed": 12, "used": 6, "borrowed": 0, "pending": 8.5}
     assert found["org"].figures["parent"] is None
