@@ -66,7 +66,7 @@ def _plan(services: Services, snapshot: Snapshot, jobs: Iterable[NewJob], user: 
     """Without the optimiser, which belongs to the loop: quick, and the same every time; a round may find better places."""
     _, policy = services.policy()
     asked = (Job(job.name, snapshot.time, bare_spec(job.spec), user) for job in jobs)
-    world = snapshot_of(snapshot.time, snapshot.nodes, (*snapshot.jobs, *asked), snapshot.in_flight)
+    world = snapshot_of(snapshot.time, snapshot.nodes, (*snapshot.jobs, *asked), snapshot.in_flight, snapshot.node_sets)
     return solve(world, policy, None)
 
 
