@@ -24,7 +24,7 @@ from reconciler.clock import SystemClock
 from tests.backends.kubernetes.test_told_queues import policy, world
 from tests.kubernetes.installing import ACCOUNT, granted, with_queues
 from tests.kubernetes.sessions import REAL, a_namespace, session
-from tests.kubernetes.test_teller import RIGHTS, a_job, a_teller, facts
+from tests.kubernetes.test_teller import RIGHTS, a_job, a_teller, facts, told
 
 pytestmark = REAL
 Capture = pytest.CaptureFixture[str]
@@ -45,8 +45,7 @@ def site(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Site:
             await granted(admin, ACCOUNT, RIGHTS)
             space = await a_namespace(admin)
             await made(admin, space)
-            told = await facts(admin, space)
-            await a_teller(api).tell(told._replace(queues=None))
+            await told(a_teller(api), await facts(admin, space))
             await ToldQueues(api, lambda: None, SystemClock()).tell(queues_of(world(), policy(), Standing("abc123")))
         return space
 

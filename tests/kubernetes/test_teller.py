@@ -15,7 +15,7 @@ from reconciler.backends.kubernetes.objects.cluster import cluster_of
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS
-from reconciler.backends.kubernetes.telling.queues import Standing, queues_of
+from reconciler.backends.kubernetes.telling.queues import Standing
 from reconciler.backends.kubernetes.telling.teller import Facts, Teller
 from reconciler.backends.kubernetes.telling.writing import Written
 from reconciler.clock import SystemClock
@@ -28,7 +28,7 @@ from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
 from tests.backends.kubernetes.samples import node
 from tests.kubernetes.installing import ACCOUNT, granted, rule, with_queues
-from tests.kubernetes.sessions import REAL, a_namespace, session
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 
 pytestmark = REAL
 RIGHTS = [
@@ -59,8 +59,7 @@ async def facts(api: Api, space: str) -> Facts:
     seen = cluster_of([read(node("n0"), Node)], pods.values())
     snapshot = snapshot_of(SystemClock().now(), seen.nodes, seen.jobs)
     plan = solve(snapshot, POLICY, None)
-    queues = queues_of(snapshot, POLICY, Standing("abc123"))
-    return Facts(plan, seen, lambda namespace, name: pods.get((namespace, name)), queues)
+    return Facts(plan, seen, pods, snapshot, POLICY, Standing("abc123"))
 
 
 def leading() -> None:
@@ -69,6 +68,11 @@ def leading() -> None:
 
 def a_teller(api: Api) -> Teller:
     return Teller(api, leading, SystemClock(), structlog.get_logger(), "quorate-0_1")
+
+
+async def told(teller: Teller, facts: Facts) -> dict[str, Written]:
+    teller.note(facts)
+    return await teller.write()
 
 
 async def scheduled(api: Api, space: str) -> dict[str, str]:
@@ -96,7 +100,7 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
             ):
                 await admin.create(PODS.path(space), a_job(name, gpus, queue))
             teller = a_teller(api)
-            done = await teller.tell(await facts(admin, space))
+            done = await told(teller, await facts(admin, space))
             assert done["pods"] == Written(3, 0)
             assert await scheduled(admin, space) == {
                 "full": "Inadmissible",
@@ -111,8 +115,8 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
             }
             large = await admin.get("/apis/quorate.dev/v1/queues/large", dict[str, Any])
             assert large["status"]["total"]["pending"] == 16
-            again = await teller.tell(await facts(admin, space))
-            assert again == {"pods": Written(0, 0), "events": Written(0, 0), "queues": Written(0, 0)}
+            again = await told(teller, await facts(admin, space))
+            assert again == {"pods": Written(0, 0), "events": Written(0, 0)}  # queues are not counted as often
 
     asyncio.run(story())
 
@@ -125,24 +129,37 @@ def test_what_may_not_be_told_holds_nothing_else_up(cluster: Cluster) -> None:
             await admin.create(PODS.path(space), a_job("lost", 1, ""))
             teller = a_teller(api)
             with capture_logs() as logs:
-                assert await teller.tell(await facts(admin, space)) == {"pods": Written(1, 0)}
-                assert await teller.tell(await facts(admin, space)) == {"pods": Written(0, 0)}
+                assert await told(teller, await facts(admin, space)) == {"pods": Written(1, 0)}
+                assert await told(teller, await facts(admin, space)) == {"pods": Written(0, 0)}
             assert sorted(line["part"] for line in logs) == ["events", "queues"]  # once: then they rest
             assert all("403" in line["error"] and line["takes"] for line in logs)
 
     asyncio.run(story())
 
 
-def test_who_does_not_lead_any_more_hears_of_it(cluster: Cluster) -> None:
+def test_who_leads_no_more_writes_nothing_and_begins_anew_once_it_leads_again(cluster: Cluster) -> None:
     async def story() -> None:
-        def deposed() -> None:
-            raise NotLeaderError("another", Instant(0))
+        leads = False
+
+        def check() -> None:
+            if not leads:
+                raise NotLeaderError("another", Instant(0))
 
         async with session(cluster) as api:
             space = await a_namespace(api)
             await api.create(PODS.path(space), a_job("lost", 1, ""))
-            teller = Teller(api, deposed, SystemClock(), structlog.get_logger(), "quorate-0_1")
+            teller = Teller(api, check, SystemClock(), structlog.get_logger(), "quorate-0_1")
+            found = await facts(api, space)
             with pytest.raises(NotLeaderError):
-                await teller.tell(await facts(api, space))
+                await told(teller, found)
+            running = asyncio.create_task(teller.run())
+            await asyncio.sleep(0)
+            assert await scheduled(api, space) == {}
+            leads = True
+            teller.note(found)
+            async with asyncio.timeout(SOON_S):
+                while await scheduled(api, space) != {"lost": "Refused"}:
+                    await asyncio.sleep(0.05)
+            running.cancel()
 
     asyncio.run(story())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from reconciler.backends.kubernetes.journal import PodBinding
 from reconciler.backends.kubernetes.telling.conditions import Said, Told
 from reconciler.backends.kubernetes.telling.occurrences import (
     Occurrence,
     Regarding,
+    of_bindings,
     of_plan,
     scheduled,
     standing,
@@ -17,7 +19,7 @@ from reconciler.backends.kubernetes.telling.series import (
     OVER_AFTER,
     REFILL,
     Book,
-    Standing,
+    OnChange,
 )
 from solver.plan.plan import (
     Certificate,
@@ -101,6 +103,15 @@ def test_promises_and_reservations_are_told_to_the_first_pod() -> None:
     ]
 
 
+def test_each_pod_that_is_bound_says_where_and_with_what() -> None:
+    first = PodBinding("vision", "a", "uid-of-a", "7", NodeName("n0"), (DeviceId("n0/0"), DeviceId("n0/1")))
+    second = PodBinding("vision", "serve", "uid-of-serve", "7", NodeName("n0"))
+    assert [(one.regarding, one.reason, one.note) for one in of_bindings([first, second])] == [
+        (the("a"), "Scheduled", "bound to n0 with n0/0, n0/1"),
+        (the("serve"), "Scheduled", "bound to n0"),
+    ]
+
+
 def test_nodes_say_how_they_are_partitioned_and_what_is_left_out() -> None:
     step = Repartition(NodeName("n0"), DeviceId("n0/1"), (MigInstance("3g.40gb", 0),))
     (one,) = of_plan(plan(step), SEEN.gangs)
@@ -129,7 +140,7 @@ def test_what_is_so_is_told_once_and_again_when_it_says_something_else() -> None
     def waiting(note: str) -> Occurrence:
         return Occurrence(the("a"), "Waiting", "Scheduling", note)
 
-    book = Standing()
+    book = OnChange()
     assert len(book.fresh([waiting("needs 8 H100, 4 free")])) == 1
     assert book.fresh([waiting("needs 8 H100, 3 free")]) == []
     assert len(book.fresh([waiting("queue q is on hold")])) == 1

@@ -41,7 +41,7 @@ def told(pods: list[Sent], verdict: Verdict | None = None, nodes: int = 1) -> tu
 
 def told_in(seen: Cluster, pods: list[Sent], verdict: Verdict | None) -> tuple[Told, ...]:
     there = {found.key: found for found in (read(sent, Pod) for sent in pods)}
-    return tuple(told_of(seen.gangs, [verdict] if verdict else [], lambda space, name: there.get((space, name))))
+    return tuple(told_of(seen.gangs, [verdict] if verdict else [], there))
 
 
 def said(pods: list[Sent], verdict: Verdict | None = None) -> Said:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -26,8 +26,8 @@ from solver.plan.reasons import (
 )
 from solver.world.workload import JobName
 
-PodOf = Callable[[str, str], Pod | None]
-"""A pod by namespace and name, as the server has it."""
+Pods = Mapping[tuple[str, str], Pod]
+"""By namespace and name, as the server has them."""
 
 MESSAGE_MAX: Final = 1000
 """Characters of a message."""
@@ -65,7 +65,7 @@ class Told(NamedTuple):
     said: Said
 
 
-def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pod_of: PodOf) -> Iterator[Told]:
+def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pods: Pods) -> Iterator[Told]:
     """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell."""
     by_job = {verdict.job: verdict for verdict in verdicts}
     for gang in gangs:
@@ -73,7 +73,7 @@ def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pod_of: PodOf) -
         if said is None:
             continue
         for member in gang.members:
-            pod = pod_of(member.namespace, member.name)
+            pod = pods.get((member.namespace, member.name))
             if pod is not None and pod.metadata.uid == member.uid and _is_told(pod):
                 yield Told(gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.api import Api, Check
 from reconciler.backends.kubernetes.refusals import (
     ConflictError,
     NotFoundError,
@@ -15,7 +15,7 @@ from reconciler.backends.kubernetes.refusals import (
 from reconciler.backends.kubernetes.resource import Resource
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regarding
 from reconciler.backends.kubernetes.telling.series import Book, Series
-from reconciler.backends.kubernetes.telling.writing import Leading, Written, all_of
+from reconciler.backends.kubernetes.telling.writing import Written, all_of
 from reconciler.clock import Clock
 from solver.world.quantities import Instant
 
@@ -32,9 +32,9 @@ OF_THE_CLUSTER: Final = "default"
 class Events:
     """`instance` names who writes, such as the Lease's holder."""
 
-    def __init__(self, api: Api, leading: Leading, clock: Clock, instance: str, book: Book | None = None) -> None:
+    def __init__(self, api: Api, check: Check, clock: Clock, instance: str, book: Book | None = None) -> None:
         self._api = api
-        self._leading = leading
+        self._check = check
         self._clock = clock
         self._instance = instance[:128]
         self._book = book or Book()
@@ -55,16 +55,15 @@ class Events:
         return Written(arrived, len(self._book.due(self._clock.now(), budget)))
 
     async def _write(self, series: Series) -> bool:
-        self._leading()
         count, now = series.count, self._clock.now()
         namespace = series.occurrence.regarding.namespace or OF_THE_CLUSTER
         try:
             if series.written:
                 body = {"series": {"count": count, "lastObservedTime": _micro(series.last)}}
-                await self._api.patch(EVENTS.path(namespace, series.name), body)
+                await self._api.patch(EVENTS.path(namespace, series.name), body, self._check)
             else:
                 count = 1
-                await self._api.create(EVENTS.path(namespace), _event(series, namespace, self._instance))
+                await self._api.create(EVENTS.path(namespace), _event(series, namespace, self._instance), self._check)
         except NotFoundError:  # it has expired
             self._book.lost(series)
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from reconciler.backends.kubernetes.journal import PodBinding
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang, Member
 from reconciler.backends.kubernetes.telling.conditions import INADMISSIBLE, REFUSED, Told
@@ -92,6 +93,12 @@ def _leaving(step: Evict | Shrink, gang: Gang, gangs: Mapping[JobName, Gang]) ->
 def the_pod(member: Member) -> Regarding:
     """The pod that a member of a gang is."""
     return Regarding("Pod", member.namespace, member.name, member.uid)
+
+
+def of_bindings(bound: Iterable[PodBinding]) -> Iterator[Occurrence]:
+    """Pods that have been bound."""
+    for one in bound:
+        yield scheduled(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
 
 
 def scheduled(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:

@@ -114,7 +114,7 @@ def _name(key: Key, now: Instant) -> str:
     return f"{key[0].name[:200]}.{said[:16]}"
 
 
-class Standing:
+class OnChange:
     """What is so is told when it begins to be so, or says something else; not each time it is looked at."""
 
     def __init__(self) -> None:

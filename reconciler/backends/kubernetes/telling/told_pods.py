@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import msgspec
 
-from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.api import Api, Check
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Meta, Wire
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.conditions import Said, Told
 from reconciler.backends.kubernetes.telling.turns import Change, Turns, without_numbers
-from reconciler.backends.kubernetes.telling.writing import Leading, Written, all_of
+from reconciler.backends.kubernetes.telling.writing import Written, all_of
 from reconciler.clock import Clock
 from solver.world.quantities import Duration
 
@@ -53,11 +53,14 @@ class _Pods(Wire, frozen=True):
 
 
 class ToldPods:
-    """What waiting pods say. One for as long as somebody leads: what is written already it reads from the server, once."""
+    """What waiting pods say. One for as long as somebody leads: what is written already it reads from the server, once.
 
-    def __init__(self, api: Api, leading: Leading, clock: Clock, turns: Turns[str] | None = None) -> None:
+    `check`: of every write; raises NotLeaderError where somebody else may lead by now.
+    """
+
+    def __init__(self, api: Api, check: Check, clock: Clock, turns: Turns[str] | None = None) -> None:
         self._api = api
-        self._leading = leading
+        self._check = check
         self._clock = clock
         self._turns = turns or Turns(QUIET, WRITES_MAX)
         self._said: dict[str, Said] | None = None
@@ -89,7 +92,6 @@ class ToldPods:
 
     async def _write(self, told: Told, said: dict[str, Said]) -> bool:
         """False: the pod is gone, or not as it was when it was looked at; the next pass sees it anew."""
-        self._leading()
         now = self._clock.now()
         condition: dict[str, Any] = {"type": "PodScheduled", "status": "False", **told.said._asdict()}
         if told.uid not in said:
@@ -98,7 +100,8 @@ class ToldPods:
         metadata = {"resourceVersion": told.resource_version}
         try:
             path = PODS.path(told.namespace, told.name, "status")
-            await self._api.patch_entries(path, {"metadata": metadata, "status": {"conditions": [condition]}})
+            body = {"metadata": metadata, "status": {"conditions": [condition]}}
+            await self._api.patch_entries(path, body, self._check)
         except (ConflictError, NotFoundError):
             return False
         said[told.uid] = told.said

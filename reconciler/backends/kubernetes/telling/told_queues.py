@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.api import Api, Check
 from reconciler.backends.kubernetes.objects.wire import Meta, Wire
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
 from reconciler.backends.kubernetes.resource import Resource
 from reconciler.backends.kubernetes.telling.queues import Condition, QueueObject, Status
 from reconciler.backends.kubernetes.telling.turns import Change, Turns
-from reconciler.backends.kubernetes.telling.writing import Leading, Written, all_of
+from reconciler.backends.kubernetes.telling.writing import Written, all_of
 from reconciler.clock import Clock
 from solver.world.quantities import Duration
 
@@ -37,9 +37,9 @@ class _Queues(Wire, frozen=True):
 class ToldQueues:
     """The queues as objects. One for as long as somebody leads: what is there already it reads from the server, once."""
 
-    def __init__(self, api: Api, leading: Leading, clock: Clock, turns: Turns[str] | None = None) -> None:
+    def __init__(self, api: Api, check: Check, clock: Clock, turns: Turns[str] | None = None) -> None:
         self._api = api
-        self._leading = leading
+        self._check = check
         self._clock = clock
         self._turns = turns or Turns(QUIET, WRITES_MAX)
         self._there: dict[str, _Queue] | None = None
@@ -66,8 +66,7 @@ class ToldQueues:
         """False: it is not as it was when it was read; it is read anew in the next pass."""
         try:
             if wanted is None:
-                self._leading()
-                await self._api.delete(QUEUES.path(name=name))
+                await self._api.delete(QUEUES.path(name=name), check=self._check)
                 there.pop(name, None)
             else:
                 there[name] = await self._made(wanted, there.get(name))
@@ -79,16 +78,16 @@ class ToldQueues:
 
     async def _made(self, wanted: QueueObject, there: _Queue | None) -> _Queue:
         path, annotations = QUEUES.path(name=wanted.name), {REVISION: wanted.revision}
-        self._leading()
         if there is None:
             metadata = {"name": wanted.name, "annotations": annotations}
-            await self._api.create(QUEUES.path(), {"apiVersion": QUEUES.version, "kind": "Queue", "metadata": metadata})
+            await self._api.create(
+                QUEUES.path(), {"apiVersion": QUEUES.version, "kind": "Queue", "metadata": metadata}, self._check
+            )
         elif there.metadata.annotations.get(REVISION) != wanted.revision:
-            await self._api.patch(path, {"metadata": {"annotations": annotations}})
-        self._leading()
+            await self._api.patch(path, {"metadata": {"annotations": annotations}}, self._check)
         conditions = [self._since(condition, there) for condition in wanted.conditions]
         status = {"status": {**wanted.figures, "conditions": conditions}}
-        made = await self._api.patch(QUEUES.path(name=wanted.name, subresource="status"), status)
+        made = await self._api.patch(QUEUES.path(name=wanted.name, subresource="status"), status, self._check)
         return msgspec.convert(made, _Queue)
 
     def _since(self, condition: Condition, there: _Queue | None) -> dict[str, Any]:
