@@ -91,6 +91,12 @@ def seen(wire: WireNode) -> SeenNode:
     return SeenNode(wire, gpu_type if gpus else GpuType(""), gpus, replicas, unwell, offered, tuple(remarks))
 
 
+def shape_of(node: SeenNode) -> tuple[object, ...]:
+    """What of a node says which pods may be on it, and what it offers them: what does not change while it works."""
+    taints = tuple(taint for taint in node.wire.spec.taints if taint.key not in CONDITION_TAINTS)
+    return node.labels, taints, node.gpu_type, node.gpus, node.replicas, node.offered
+
+
 def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], pods: int) -> Node:
     """The node without what `others` use of it. `held`: devices of Quorate's pods; `pods`: how many there are on it in all.
 
