@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.controllers import Controller
-from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, membership_of, order_of
+from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.backends.kubernetes.objects.podgroups import Group, Source
 from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
@@ -123,30 +123,32 @@ class Gathered:
 
 
 def gathered(
-    pods: Iterable[Pod], groups: Groups, controllers: Controllers, task_of: Callable[[Pod], PodTask]
+    named: GangKey,
+    pods: Iterable[tuple[Membership, Pod]],
+    groups: Groups,
+    controllers: Controllers,
+    task_of: Callable[[Pod], PodTask],
 ) -> tuple[Gathered, ...]:
-    """Quorate's pods in gangs, sorted by name; each pod that lives is in exactly one. `task_of` reads a pod as a task."""
+    """Quorate's pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
+    at = (named.source, named.namespace, named.name)
+    group, controller = groups.get(at), controllers.get(at)
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
-    for pod in pods:
-        if pod.spec.scheduler_name != names.SCHEDULER:
-            continue
-        found = _settled(membership_of(pod), pod, groups, controllers)
+    for membership, pod in pods:
+        found = _settled(membership, pod, group, controller)
         if pod.status.phase == "Succeeded":
             done[found.key] += 1
         elif not pod.is_over and (pod.spec.node_name or not pod.metadata.deletion_timestamp):
             members[found.key].append((found, task_of(pod)))
-    return tuple(_gang(key, members[key], done[key], groups, controllers) for key in sorted(members))
+    return tuple(_gang(key, members[key], done[key], group, controller) for key in sorted(members))
 
 
-def _settled(found: Membership, pod: Pod, groups: Groups, controllers: Controllers) -> Membership:
+def _settled(found: Membership, pod: Pod, group: Group | None, controller: Controller | None) -> Membership:
     """A pod whose group or controller asks for no gang is a gang of its own."""
     key = found.key
-    at = (key.source, key.namespace, key.name)
     if found.size is not None:
         return found
-    is_basic = at in groups and groups[at].least is None
-    controller = controllers.get(at)
+    is_basic = group is not None and group.least is None
     is_loose = controller.alone if controller else names.JOB_INDEX not in pod.metadata.labels
     if is_basic or (key.source == "job" and is_loose):
         return Membership(GangKey(key.namespace, "pod", pod.metadata.name), found.role, 1)
@@ -154,11 +156,12 @@ def _settled(found: Membership, pod: Pod, groups: Groups, controllers: Controlle
 
 
 def _gang(
-    key: GangKey, members: Collection[tuple[Membership, PodTask]], done: int, groups: Groups, controllers: Controllers
+    key: GangKey,
+    members: Collection[tuple[Membership, PodTask]],
+    done: int,
+    group: Group | None,
+    controller: Controller | None,
 ) -> Gathered:
-    origin = {membership_of(task.pod).key for _, task in members} if key.source == "pod" else {key}
-    at = next((one.source, one.namespace, one.name) for one in sorted(origin))
-    group, controller = groups.get(at), controllers.get(at)
     sizes = {found.size for found, _ in members} - {None}
     least = max((size for size in sizes if size), default=None)
     if least is None and group is not None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.controllers import Controller
 from reconciler.backends.kubernetes.objects.gangs import At, Gathered, gathered
-from reconciler.backends.kubernetes.objects.membership import GangKey, membership_of
+from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, membership_of
 from reconciler.backends.kubernetes.objects.podgroups import Group
 from reconciler.backends.kubernetes.objects.pods import PodTask, task_of
 from reconciler.backends.kubernetes.objects.wire import Pod
@@ -30,7 +30,7 @@ class Gathering:
     """
 
     def __init__(self) -> None:
-        self._named: dict[GangKey, dict[PodKey, Pod]] = {}
+        self._named: dict[GangKey, dict[PodKey, tuple[Membership, Pod]]] = {}
         self._groups: dict[At, Group] = {}
         self._controllers: dict[At, Controller] = {}
         self._found: dict[GangKey, tuple[GangKey, ...]] = {}
@@ -48,9 +48,9 @@ class Gathering:
             self._tasks.pop(before.key, None)
             self._changed.add(key)
         if after and after.spec.scheduler_name == names.SCHEDULER:
-            key = membership_of(after).key
-            self._named.setdefault(key, {})[after.key] = after
-            self._changed.add(key)
+            membership = membership_of(after)
+            self._named.setdefault(membership.key, {})[after.key] = membership, after
+            self._changed.add(membership.key)
         return any(pod is not None and pod.spec.scheduler_name == names.SCHEDULER for pod in (before, after))
 
     def group(self, before: Group | None, after: Group | None) -> None:
@@ -97,7 +97,7 @@ class Gathering:
         if not pods:
             self._named.pop(named, None)
             return {}
-        found = {gang.key: gang for gang in gathered(pods.values(), self._groups, self._controllers, self._task)}
+        found = {gang.key: gang for gang in gathered(named, pods.values(), self._groups, self._controllers, self._task)}
         self._found[named] = tuple(found)
         return found
 
