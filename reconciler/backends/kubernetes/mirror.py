@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from reconciler.backends.kubernetes.followed import Followed, Seams, Standing
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
@@ -16,6 +17,7 @@ from reconciler.backends.kubernetes.objects.world import World
 from reconciler.backends.kubernetes.objects.written import Kind
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.backends.kubernetes.watching import Change
+from solver.world.cluster import Node as SolverNode
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -29,12 +31,13 @@ class Mirror:
     """All objects that matter, as the server has them.
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
-    read where they are installed and may be read. Further kinds are registered by `watch`, before `run`.
+    read where they are installed and may be read. Further kinds are registered by `watch`, before `run`. `headroom`: what is kept
+    for others on nodes with GPUs of which neither Git nor an annotation says it.
     """
 
-    def __init__(self, seams: Seams) -> None:
+    def __init__(self, seams: Seams, headroom: Headroom = Headroom()) -> None:
         self._seams = seams
-        self._world = World()
+        self._world = World(headroom)
         self._followed: list[Followed[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
@@ -77,6 +80,11 @@ class Mirror:
         """Return once everything was read that is there."""
         for followed in self._followed:
             await followed.settled.wait()
+
+    def declare(self, declared: Iterable[SolverNode]) -> None:
+        """These are the nodes that Git declares now; said again whenever the policy's revision is another."""
+        self._world.declare(declared)
+        self.changed.set()
 
     def cluster(self) -> Cluster:
         """What it all means now."""

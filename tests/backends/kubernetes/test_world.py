@@ -171,7 +171,10 @@ class Told:
                 self.world.cluster()
 
     def at_once(self) -> Cluster:
-        return cluster_of(*(self.there[kind].values() for kind in ("node", "pod", "group", "controller")))
+        there = self.there
+        return cluster_of(
+            there["node"].values(), there["pod"].values(), there["group"].values(), there["controller"].values()
+        )
 
 
 @worlds(250)
@@ -284,3 +287,16 @@ def test_what_makes_no_difference_is_said_to_make_none() -> None:
     assert tell_pod(told, pod("theirs", 0, on="n1", spec=theirs))
     assert not tell_pod(told, pod("theirs", 0, on="n1", spec=theirs, metadata={"resourceVersion": "9"}))
     assert tell_pod(told, pod("theirs", 0, on="n1", spec=theirs, phase="Succeeded"))
+
+
+def test_a_pod_that_slips_in_is_use_for_as_long_as_it_is_there() -> None:
+    told = many()
+
+    def gpus_of_n19() -> int:
+        return len(next(known.gpus for known in told.world.cluster().nodes if known.name == "n19"))
+
+    assert gpus_of_n19() == 8
+    assert tell_pod(told, pod("slipped-in", 3, on="n19", spec={"schedulerName": "default-scheduler"}))
+    assert gpus_of_n19() == 5
+    told.tell("pod", ("vision", "slipped-in"), None)
+    assert gpus_of_n19() == 8

@@ -11,6 +11,7 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.constraints import Places
 from reconciler.backends.kubernetes.objects.controllers import Controller
 from reconciler.backends.kubernetes.objects.crowd import Crowd
+from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.gathering import Gathering
 from reconciler.backends.kubernetes.objects.inventory import Inventory
 from reconciler.backends.kubernetes.objects.jobs import Gang, gang_of
@@ -18,6 +19,7 @@ from reconciler.backends.kubernetes.objects.membership import GangKey
 from reconciler.backends.kubernetes.objects.neighbours import Saying, means
 from reconciler.backends.kubernetes.objects.podgroups import Group
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, PodTerm
+from solver.world.cluster import Node as SolverNode
 from solver.world.node_sets import NodeSet
 
 
@@ -34,16 +36,20 @@ class World:
     """Told of objects that came (`before` None), changed, and went (`after` None); `cluster()` says what they mean.
 
     What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
-    that is as it was is the same object as it was.
+    that is as it was is the same object as it was. `headroom`: what is kept for others on nodes with GPUs of which nobody says it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, headroom: Headroom = Headroom()) -> None:
         self._gathering = Gathering()
-        self._inventory = Inventory()
+        self._inventory = Inventory(headroom)
         self._crowd = Crowd(self._inventory.seen)
         self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd)
         self._gangs: dict[GangKey, Gang] = {}
         self.work = Work()
+
+    def declare(self, declared: Iterable[SolverNode]) -> None:
+        """These are the nodes that Git declares now: what it says of those that are there goes before their labels (`joined`)."""
+        self._inventory.declare({node.name: node for node in declared})
 
     def node(self, before: Node | None, after: Node | None) -> bool:
         """A node; whether it makes a difference."""
@@ -131,9 +137,12 @@ def cluster_of(
     pods: Iterable[Pod],
     groups: Iterable[Group] = (),
     controllers: Iterable[Controller] = (),
+    declared: Iterable[SolverNode] = (),
+    headroom: Headroom = Headroom(),
 ) -> Cluster:
-    """The world that these objects are, whatever order they come in."""
-    world = World()
+    """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
+    world = World(headroom)
+    world.declare(declared)
     for node in nodes:
         world.node(None, node)
     for pod in pods:
