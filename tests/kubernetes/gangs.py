@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import wire
 from reconciler.backends.kubernetes.objects.cluster import Cluster, cluster_of
@@ -19,8 +18,7 @@ from tests.kubernetes.sessions import a_pod
 
 
 class _Leader(NamedTuple):
-    holder: str
-    epoch: Epoch
+    stamp: dict[str, str]
 
 
 @dataclass
@@ -32,7 +30,7 @@ class Leads:
     def leadership(self) -> _Leader:
         if not self.now:
             raise NotLeaderError("another", Instant(0))
-        return _Leader("here", Epoch(3))
+        return _Leader({"quorate.dev/leader": "here", "quorate.dev/epoch": "3"})
 
 
 class World(NamedTuple):

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.declared import DeclaredStore
-from reconciler.backends.kubernetes.fencing import Leading, signature
+from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.intents import Pods, members_of
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.jobs import Gang
@@ -170,7 +170,7 @@ class Promises:
             "metadata": {
                 "uid": pod.metadata.uid,
                 "resourceVersion": pod.metadata.resource_version,
-                "annotations": {names.PROMISE: value, **signature(self._leading)},
+                "annotations": {names.PROMISE: value, **self._leading.leadership().stamp},
             }
         }
 
