@@ -39,6 +39,7 @@ from reconciler.backends.kubernetes.together import together
 from reconciler.causes import why_evicted
 from reconciler.clock import Clock
 from solver.plan.plan import Evict, Release, Shrink, Withdraw
+from solver.plan.reason import count
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
@@ -224,8 +225,8 @@ class Evictor:
             return Outcome(gang.job, "evicting", gang.departure.why)
         now = self._clock.now()
         self._rests[gang.job] = now.after(RETRY)
-        late = f", past its deadline of {gang.intent.deadline}" if now > gang.intent.deadline else ""
-        return Outcome(gang.job, "failed", f"{len(refused)} pods were refused{late}: {refused[0]}")
+        late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
+        return Outcome(gang.job, "failed", f"{count(len(refused), 'pod')} refused{late}: {refused[0]}")
 
     async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False) -> str:
         """Asks for one pod to end; why it was refused, "" where it was not, or was gone."""
