@@ -61,9 +61,16 @@ async def view(api: Api, namespace: str) -> Seen:
 
 
 @asynccontextmanager
-async def evictor(api: Api, clock: Hands, leads: Leads | None = None) -> AsyncIterator[Evictor]:
+async def evictor(
+    api: Api, clock: Hands, leads: Leads | None = None, rest_s: float | None = None
+) -> AsyncIterator[Evictor]:
+    """`rest_s`: how long a hook that failed is let alone; None: as always."""
     log, leads = structlog.get_logger(), leads or Leads()
-    async with Hooks(clock, log, may_be=lambda _: True) as hooks:
+
+    async def rest(seconds: float) -> None:
+        await asyncio.sleep(seconds if rest_s is None else rest_s)
+
+    async with Hooks(api, clock, log, rest, may_be=lambda _: True) as hooks:
         yield Evictor(api, leads, Promises(api, leads, clock, log), hooks, clock, log)
 
 

@@ -96,6 +96,7 @@ class Evictor:
         known = list(leavings(seen.cluster, seen.pods, seen.budgets))
         self._rests = {gang.job: self._rests[gang.job] for gang in known if self._rests.get(gang.job, now) > now}
         outcomes = await together(self._guarded(gang, seen) for gang in known if gang.job not in self._rests)
+        self._hooks.forget_others({pod.metadata.uid for gang in known for pod in gang.pods})
         due = [at for gang in known if (at := wakes_at(gang, now))]
         self.wakes_at = min((*due, *self._rests.values()), default=None)
         return self._told(outcomes)

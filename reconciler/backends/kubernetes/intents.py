@@ -112,7 +112,10 @@ def departure_in(gang: Gang, pods: Pods) -> Departure | None:
 
 
 def _departure(job: Job, departures: Iterable[Departure]) -> Departure | None:
-    """What was asked of this attempt: that it stops, rather than that it shrinks; the newest, as far as it has come."""
+    """What was asked of this attempt: that it stops, rather than that it shrinks; the newest, as far as it has come.
+
+    Of several that say the same the first, in the order of the gang's pods.
+    """
     fitting = [
         known
         for known in departures
@@ -126,9 +129,9 @@ def _departure(job: Job, departures: Iterable[Departure]) -> Departure | None:
 _STAGES = ("waits-to-save", "saves", "ends")
 
 
-def _how_far(known: Departure) -> tuple[bool, int, int, str]:
+def _how_far(known: Departure) -> tuple[bool, int, int]:
     intent = known.intent
-    return intent.kind == "stop", intent.asked_at, _STAGES.index(intent.stage), known.uid
+    return intent.kind == "stop", intent.asked_at, _STAGES.index(intent.stage)
 
 
 def _asked(gang: Gang, job: Job, departures: Iterable[Departure]) -> Iterator[Intent]:

@@ -127,7 +127,7 @@ def next_moves(gang: Leaving, now: Instant) -> tuple[Move, ...]:
         return (Tell(untold),)
     unsaved = [pod for pod in gang.pods if _is_to_save(pod, gang.intent)]
     if unsaved and now < gang.intent.deadline:
-        calls = (Call(pod, hook) for pod in unsaved if (hook := hook_of(pod.metadata)) and not pod.spec.host_network)
+        calls = (Call(pod, hook) for pod in unsaved if (hook := hook_of(pod)))
         names_ = ", ".join(pod.metadata.name for pod in unsaved)
         return (*calls, Wait(f"until {gang.intent.deadline} {names_} may save their work"))
     late = f"has not saved its work by {gang.intent.deadline}" if unsaved else "has saved what it can"

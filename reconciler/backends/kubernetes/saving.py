@@ -1,9 +1,9 @@
-"""Asks pods by their own HTTP hooks to save their work: to the pod's own address alone, for as long as it has, and no longer."""
+"""Asks pods by their own hooks to save their work, for as long as they have: by HTTP at the pod's own address, or by a command."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import TracebackType
@@ -13,7 +13,9 @@ import aiohttp
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.backends.kubernetes.objects.saves import Hook
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.executing import CommandFailedError, execute
+from reconciler.backends.kubernetes.objects.saves import Hook, HttpHook, main_container
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.pace import Sleep
 from reconciler.backends.kubernetes.refusals import KubernetesError
@@ -29,13 +31,25 @@ CONNECT_S: Final = 5.0
 AT_ONCE_MAX: Final = 512
 """Connections to hooks at once: a save may take minutes, and all pods of a gang are to begin together."""
 
+_FAILURES = (
+    aiohttp.ClientError,
+    OSError,
+    TimeoutError,
+    ValueError,
+    CommandFailedError,
+    KubernetesError,
+    NotLeaderError,
+)
+
 
 def is_pod_address(address: Address) -> bool:
     """Whether a pod can have it: not this machine, a neighbour of it (such as a cloud's metadata service), or many at once."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return is_pod_address(address.ipv4_mapped)
     return not (address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified)
 
 
-def hook_url(pod: Pod, hook: Hook, may_be: Callable[[Address], bool] = is_pod_address) -> str:
+def hook_url(pod: Pod, hook: HttpHook, may_be: Callable[[Address], bool] = is_pod_address) -> str:
     """Where a pod's hook is. Of the pod's own words only the port and the path count; raises ValueError: it has no address yet."""
     address = ip_address(pod.status.pod_ip)
     if not may_be(address):
@@ -52,11 +66,13 @@ class Hooks:
 
     def __init__(
         self,
+        api: Api,
         clock: Clock,
         log: FilteringBoundLogger,
         sleep: Sleep = asyncio.sleep,
         may_be: Callable[[Address], bool] = is_pod_address,
     ) -> None:
+        self._api = api
         self._clock = clock
         self._log = log
         self._sleep = sleep
@@ -85,21 +101,29 @@ class Hooks:
         await self._open.aclose()
 
     def call(self, pod: Pod, hook: Hook, until: Instant, saved: Callable[[], Awaitable[None]]) -> None:
-        """Begins to ask, unless that goes on already; once it has answered with 2xx, `saved` writes it down."""
+        """Begins to ask, unless that goes on or was answered already; once it has answered with 2xx, or ended with 0, `saved`."""
         uid = pod.metadata.uid
         if uid not in self._calls:
-            task = asyncio.create_task(self._asked(pod, hook, until, saved))
-            self._calls[uid] = task
-            task.add_done_callback(lambda _: self._calls.pop(uid, None))
+            self._calls[uid] = asyncio.create_task(self._asked(pod, hook, until, saved))
+            self._calls[uid].add_done_callback(lambda done: self._over(uid, done))
 
     def forget(self, uid: str) -> None:
         """The pod need not save any more: nobody waits for its answer."""
         self.errors.pop(uid, None)
-        if call := self._calls.get(uid):
+        if call := self._calls.pop(uid, None):
             call.cancel()
 
+    def forget_others(self, uids: Collection[str]) -> None:
+        """Nobody waits for the answers of any but these pods."""
+        for uid in {*self._calls, *self.errors}.difference(uids):
+            self.forget(uid)
+
+    def _over(self, uid: str, call: asyncio.Task[None]) -> None:
+        if not call.cancelled() and (error := call.exception()):
+            self._log.error("checkpoint-hook-broken", pod=uid, error=repr(error))
+
     async def _asked(self, pod: Pod, hook: Hook, until: Instant, saved: Callable[[], Awaitable[None]]) -> None:
-        for deed in (lambda: self._posted(pod, hook, until), saved):
+        for deed in (lambda: self._once(pod, hook, until), saved):
             while not await self._done(pod, deed):
                 if self._clock.now() >= until:
                     return
@@ -109,15 +133,21 @@ class Hooks:
     async def _done(self, pod: Pod, deed: Callable[[], Awaitable[None]]) -> bool:
         try:
             await deed()
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KubernetesError, NotLeaderError) as error:
+        except _FAILURES as error:
             self.errors[pod.metadata.uid] = str(error) or type(error).__name__
             self._log.warning("checkpoint-hook", pod=pod.key, error=self.errors[pod.metadata.uid])
             return False
         return True
 
-    async def _posted(self, pod: Pod, hook: Hook, until: Instant) -> None:
-        left_s = max(0.001, (until - self._clock.now()) / 1000)
-        limits = aiohttp.ClientTimeout(total=left_s, sock_connect=CONNECT_S)
+    async def _once(self, pod: Pod, hook: Hook, until: Instant) -> None:
+        async with asyncio.timeout((until - self._clock.now()) / 1000):
+            if isinstance(hook, HttpHook):
+                await self._posted(pod, hook, until)
+            else:
+                await execute(self._api, pod.key, main_container(pod), hook.command)
+
+    async def _posted(self, pod: Pod, hook: HttpHook, until: Instant) -> None:
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
         body = msgspec.json.encode({"by": str(until)})
         # Nothing that it answers is read, and it leads nowhere else.
         async with self._session.post(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
@@ -21,11 +22,20 @@ TERMINATION: Final = Duration(30_000)
 _DECLARING: Final = (names.CHECKPOINT_INTERVAL, names.CHECKPOINT_GRACE, names.CHECKPOINT_HOOK)
 
 
-class Hook(NamedTuple):
-    """Where a pod is asked by HTTP to save its work: a port and a path of its own, and of nobody else."""
+class HttpHook(NamedTuple):
+    """A pod is asked by HTTP to save its work: at a port and a path of its own, and of nobody else."""
 
     port: int
     path: str
+
+
+class ExecHook(NamedTuple):
+    """A pod saves its work by a command, without a shell around it, in its main container."""
+
+    command: tuple[str, ...]
+
+
+Hook = HttpHook | ExecHook
 
 
 def saves(meta: Meta) -> bool:
@@ -33,14 +43,39 @@ def saves(meta: Meta) -> bool:
     return any(key in meta.annotations for key in _DECLARING)
 
 
-def hook_of(meta: Meta) -> Hook | None:
-    """The pod's hook, `http:PORT/PATH`; None: it has none, or one that is not followed (`save_remarks`)."""
-    kind, _, rest = meta.annotations.get(names.CHECKPOINT_HOOK, "").partition(":")
+def hook_of(pod: Pod) -> Hook | None:
+    """How the pod is to be asked; None: it is not, or in a way that is not followed (`save_remarks`)."""
+    kind, _, rest = pod.metadata.annotations.get(names.CHECKPOINT_HOOK, "").partition(":")
+    match kind:
+        case "http" if not pod.spec.host_network:
+            return _http(rest)
+        case "exec":
+            return _exec(rest)
+        case _:
+            return None
+
+
+def _http(rest: str) -> HttpHook | None:
     port, slash, path = rest.partition("/")
-    if kind != "http" or not slash or not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536):
+    if not slash or not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536):
         return None
     is_plain = all(sign.isascii() and (sign.isalnum() or sign in "/-._~") for sign in path)
-    return Hook(int(port), "/" + path) if is_plain else None
+    return HttpHook(int(port), "/" + path) if is_plain else None
+
+
+def _exec(rest: str) -> ExecHook | None:
+    try:
+        command = shlex.split(rest)
+    except ValueError:  # a quotation that does not end
+        return None
+    return ExecHook(tuple(command)) if command else None
+
+
+def main_container(pod: Pod) -> str:
+    """The one that kubectl takes: that of its annotation, if there is such a one, else the first."""
+    named = [one.name for one in pod.spec.containers]
+    said = pod.metadata.annotations.get(names.DEFAULT_CONTAINER, "")
+    return said if said in named else named[0]
 
 
 def checkpointed_at(meta: Meta) -> Instant | None:
@@ -86,12 +121,10 @@ def save_remarks(pods: Iterable[Pod]) -> Iterator[Remark]:
                 yield Remark("checkpoint-unreadable", f"{key} is not followed: it is no duration such as 5m")
         if names.CHECKPOINTED in meta.annotations and checkpointed_at(meta) is None:
             yield Remark("checkpoint-unreadable", f"{names.CHECKPOINTED} is not followed: it is no time with its zone")
-        if names.CHECKPOINT_HOOK in meta.annotations and hook_of(meta) is None:
-            message = f"{names.CHECKPOINT_HOOK} is not followed: it is not http:PORT/PATH, of letters, digits and -._~/"
-            yield Remark("checkpoint-hook", message)
-        elif names.CHECKPOINT_HOOK in meta.annotations and pod.spec.host_network:
-            message = f"{names.CHECKPOINT_HOOK} is not followed: with hostNetwork its address is that of its node"
-            yield Remark("checkpoint-hook", message)
+        if names.CHECKPOINT_HOOK in meta.annotations and hook_of(pod) is None:
+            message = f"{names.CHECKPOINT_HOOK} is not followed: it is neither exec:COMMAND nor http:PORT/PATH"
+            host = ", which a pod with hostNetwork can't have" if pod.spec.host_network else " (letters, digits, -._~/)"
+            yield Remark("checkpoint-hook", message + host)
 
 
 def _read(kind: type[Q], meta: Meta, key: str) -> Q | None:
