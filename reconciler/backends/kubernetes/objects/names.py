@@ -38,6 +38,7 @@ FENCED: Final = "quorate.dev/fenced"
 CHECKPOINT_INTERVAL: Final = "quorate.dev/checkpoint-interval"
 CHECKPOINT_GRACE: Final = "quorate.dev/checkpoint-grace"
 CHECKPOINT_HOOK: Final = "quorate.dev/checkpoint-hook"
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 CHECKPOINTED: Final = "quorate.dev/checkpointed"
 CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
 
