@@ -78,7 +78,11 @@ def parts_on_kubernetes(
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve = solver_with(optimiser)
-        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), log)
+        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), stalled, log)
+
+    def stalled() -> str:
+        conditions = git.standing.status().conditions
+        return next((found.message for found in conditions if found.type == "Stalled" and found.status), "")
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
