@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -19,6 +19,7 @@ from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import LEASES
+from reconciler.backends.kubernetes.telling.teller import Teller
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.hands import Hands
@@ -49,12 +50,16 @@ async def connected(
     memory: Memory,
     interventions: Interventions,
     policies: PolicySource,
+    stalled: Callable[[], str],
     solve: Solve,
     clock: Clock,
     chance: Random,
     log: FilteringBoundLogger,
 ) -> AsyncIterator[PodPlane]:
-    """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
+    """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block.
+
+    `stalled`: why a newer policy is not in force; "" where there is none.
+    """
     async with (
         Api(where.credentials, Pace(where.qps, where.burst, clock), chance) as api,
         Api(where.credentials, Pace(*LEASE_QPS, clock), chance) as of_lease,
@@ -62,23 +67,23 @@ async def connected(
         mirror = Mirror(Seams(api, clock, chance, log))
         path = LEASES.path(where.namespace, where.lease)
         election = None if where.observe else Election(of_lease, where.holder, clock, log, path=path)
-        async with _beside(mirror, election):
+        teller = Teller(api, election.leadership, clock, log, where.holder) if election else None
+        async with _beside(mirror, election, teller):
             await mirror.ready()
             hands = None
-            if election:
+            if election and teller:
                 binder = Binder(api, election.leadership, clock)
                 promises = Promises(api, election, clock, log, where.namespace)
-                hands = Hands(api, election, binder, promises, mirror, memory, log)
+                hands = Hands(api, election, binder, promises, mirror, memory, teller, stalled, log)
             yield PodPlane(mirror, hands, memory, interventions, policies, solve, clock)
 
 
 @asynccontextmanager
-async def _beside(mirror: Mirror, election: Election | None) -> AsyncIterator[None]:
+async def _beside(mirror: Mirror, *others: Election | Teller | None) -> AsyncIterator[None]:
     """While these work. The first that fails ends the block, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            working = [tasks.create_task(mirror.run())]
-            working += [tasks.create_task(election.run())] if election else []
+            working = [tasks.create_task(one.run()) for one in (mirror, *others) if one]
             try:
                 yield
             finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -18,11 +18,18 @@ from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, UnreachableError
 from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.telling.occurrences import of_bindings
+from reconciler.backends.kubernetes.telling.queues import Standing
+from reconciler.backends.kubernetes.telling.teller import Facts, Teller
 from reconciler.backends.kubernetes.watching import Key
+from reconciler.interventions.effects import about
+from reconciler.interventions.record import Intervention
 from reconciler.pods.memory import Memory
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
+from reconciler.store.protocols import RoundRecord
 from solver.plan.plan import Nominate, Plan, Reserve, Unreserve, Withdraw
+from solver.world.workload import QueueName
 
 BEHIND_S = 10.0
 """So long a watch may take to show what was done; a write is seen after some milliseconds."""
@@ -43,6 +50,8 @@ class Hands:
         promises: Promises,
         mirror: Mirror,
         memory: Memory,
+        teller: Teller,
+        stalled: Callable[[], str],
         log: FilteringBoundLogger,
     ) -> None:
         self._api = api
@@ -51,6 +60,8 @@ class Hands:
         self._promises = promises
         self._mirror = mirror
         self._memory = memory
+        self._teller = teller
+        self._stalled = stalled
         self._log = log
         self._unseen: dict[Key, str] = {}
         """Pods that were bound and are not seen to be, with their uids."""
@@ -93,10 +104,18 @@ class Hands:
         self._tell(outcomes)
         return len(unkept) + sum(not outcome.is_whole for outcome in outcomes)
 
+    def tell(self, record: RoundRecord, sight: Sight, by_hand: Collection[Intervention]) -> None:
+        """What the cluster is to say of a round that was acted on; it is written beside the next ones."""
+        held = {QueueName(queue): str(hold) for queue, hold in about(by_hand, "hold", "queue", record.time).items()}
+        standing = Standing(record.revision, self._stalled(), held)
+        facts = Facts(record.plan, sight.cluster, sight.pods, record.snapshot, record.policy, standing)
+        self._teller.note(facts)
+
     def _tell(self, outcomes: Iterable[GangOutcome]) -> None:
         for outcome in outcomes:
             gang = outcome.gang
             self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "bound"}
+            self._teller.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
             self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "unknown"}
             if outcome.is_whole:
                 nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))

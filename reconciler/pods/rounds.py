@@ -44,6 +44,8 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     number = plane.memory.keep_round(record)
     refused = await plane.hands.act(plan, sight) if plane.hands else 0
     laps.end("act")
+    if plane.hands:
+        plane.hands.tell(record, sight, by_hand)
     done = Pass(
         *(epoch, revision, policy, snapshot, plan, number, settled, refused),
         *(laps.phase_ms, Sighted({node.name: node for node in sight.nodes}, {}), by_hand),
