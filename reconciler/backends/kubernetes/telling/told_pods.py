@@ -22,7 +22,7 @@ from solver.world.quantities import Duration
 QUIET: Final = Duration(30_000)
 """A message that changes only in numbers and times is written again this long after it was written last."""
 WRITES_MAX: Final = 100
-"""Conditions written in one pass: bindings go the same way."""
+"""Conditions written in one go: bindings go the same way."""
 PAGE: Final = 500
 PENDING: Final = f"spec.schedulerName={names.SCHEDULER},spec.nodeName="
 """Field selector of the pods that may have something to be told."""
