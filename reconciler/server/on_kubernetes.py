@@ -81,8 +81,8 @@ def parts_on_kubernetes(
         return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), stalled, log)
 
     def stalled() -> str:
-        conditions = git.standing.status().conditions
-        return next((found.message for found in conditions if found.type == "Stalled" and found.status), "")
+        now = git.standing.status().condition("Stalled")
+        return now.message if now.status else ""
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
