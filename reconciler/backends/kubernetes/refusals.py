@@ -31,7 +31,7 @@ class RefusedError(KubernetesError):
 
 
 class ConflictError(RefusedError):
-    """409, or 422 for a uid: it is not as the request says (uid, resourceVersion), or is there already. The machine looks again."""
+    """409, or 422 of a patch's uid: it is not as the request says, or is there already. The machine acts: look again."""
 
 
 class GoneError(RefusedError):
@@ -63,6 +63,7 @@ class UnreadableError(KubernetesError):
 
 class _Cause(msgspec.Struct, frozen=True):
     reason: str = ""
+    message: str = ""
     field: str = ""
 
 
@@ -98,14 +99,13 @@ def refusal(request: str, status: int, body: bytes, retry_after: str | None = No
     reason = said.reason or "Unexplained"
     if status >= 500:
         return UnreachableError(f"{request}: {status} {reason}: {text}")
-    causes = (said.details and said.details.causes) or ()
     if status == 429:
-        budget = any(cause.reason == "DisruptionBudget" for cause in causes)
-        after_s = _seconds(retry_after, said.details)
-        return TooManyRequestsError(request, status, reason, text, retry_after_s=after_s, budget=budget)
-    if status == 422 and any(cause.field == "metadata.uid" for cause in causes):
-        # A patch that names a uid, where another object has the name by now, is taken for a change of the uid.
-        return ConflictError(request, status, reason, text)
+        causes = (said.details and said.details.causes) or ()
+        budgets = [cause.message for cause in causes if cause.reason == "DisruptionBudget"]
+        after_s, text = _seconds(retry_after, said.details), " ".join((text, *budgets))[:_SHOWN_MAX]
+        return TooManyRequestsError(request, status, reason, text, retry_after_s=after_s, budget=bool(budgets))
+    if status == 422 and any(cause.field == "metadata.uid" for cause in (said.details and said.details.causes) or ()):
+        return ConflictError(request, status, reason, text)  # a patch that names the uid of what was there before
     return _BY_STATUS.get(status, RefusedError)(request, status, reason, text)
 
 
