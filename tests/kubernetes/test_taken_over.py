@@ -1,4 +1,4 @@
-"""Gangs that an earlier leader left half bound, when `quorate run --kubernetes` begins: one in time, one too late."""
+"""Gangs that are half bound under `quorate run --kubernetes`: left so too long ago by an earlier leader, and just now."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import GangBinding, PodBinding, binding_of
 from reconciler.backends.kubernetes.journal import held, journal_of, written
-from reconciler.backends.kubernetes.leader import Leadership
+from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.resource import LEASES, PODS
 from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId, NodeName
@@ -29,18 +29,28 @@ pytestmark = REAL
 GONE = Leadership("gone", Epoch(1), 0.0)
 
 
-async def half_bound(api: Api, quorate: Api, space: str, name: str, node: str, begun_s_ago: float) -> GangBinding:
-    """A gang of two whose first pod has its node, and says where the second goes: its leader was gone before it sent that."""
-    pods = []
-    for index in range(2):
-        made = (await api.create(PODS.path(space), a_worker(f"{name}{index}", name, 2, gpus=2)))["metadata"]
-        devices = tuple(DeviceId(f"{node}/{gpu}") for gpu in (2 * index, 2 * index + 1))
-        pods.append(PodBinding(space, made["name"], made["uid"], made["resourceVersion"], NodeName(node), devices))
-    gang = GangBinding(JobName(f"{space}.gang.{name}"), 1, tuple(pods))
+async def half_bound(
+    api: Api, quorate: Api, space: str, name: str, node: str, lead: Leadership, begun_s_ago: float = 0
+) -> None:
+    """A gang of two whose first pod has its node, and says where the second goes: whoever led did not come to send that."""
+    made = (await api.create(PODS.path(space), a_worker(f"{name}0", name, 2, gpus=2)))["metadata"]
+    pods = tuple(
+        PodBinding(
+            space, f"{name}{index}", made["uid"] if index == 0 else "not made yet", made["resourceVersion"],
+            NodeName(node), (DeviceId(f"{node}/{2 * index}"), DeviceId(f"{node}/{2 * index + 1}")),
+        )
+        for index in range(2)
+    )  # fmt: skip
+    gang = GangBinding(JobName(f"{space}.gang.{name}"), 1, pods)
     journal = journal_of(gang, SystemClock().now().after(-int(begun_s_ago * 1000)))
-    said = {**held(pods[0], 1), names.GANG_PLAN: written(journal), **GONE.stamp}
+    said = {**held(pods[0], 1), names.GANG_PLAN: written(journal), **lead.stamp}
     await quorate.create(PODS.path(space, pods[0].name, "binding"), binding_of(pods[0], said))
-    return gang
+    await api.create(PODS.path(space), a_worker(f"{name}1", name, 2, gpus=2))
+
+
+async def leader_of_now(api: Api) -> Leadership:
+    spec = (await api.get(LEASES.path(NAMESPACE, LEASE), dict[str, Any]))["spec"]
+    return Leadership(spec["holderIdentity"], Epoch(spec["leaseTransitions"]), 0.0)
 
 
 def test_what_was_begun_in_time_is_finished_where_it_was_to_be_and_the_rest_released(
@@ -50,15 +60,16 @@ def test_what_was_begun_in_time_is_finished_where_it_was_to_be_and_the_rest_rele
         async with session(fenced) as api, as_quorate(fenced) as quorate, gpu_nodes(api, 2, "over") as nodes:
             space = await a_namespace(api)
             await led_by(fenced, GONE)
-            await half_bound(api, quorate, space, "late", nodes[0], 2 * ROLL_FORWARD_S)
-            await half_bound(api, quorate, space, "timely", nodes[1], 0)
+            await half_bound(api, quorate, space, "late", nodes[0], GONE, 2 * ROLL_FORWARD_S)
             await led_by(fenced, None)
-            async with running(plane, fenced, api):
-                async with asyncio.timeout(SOON_S):
-                    while await bound(api, space) != {"timely0": nodes[1], "timely1": nodes[1]}:
-                        await asyncio.sleep(0.05)
-                    while names.GANG_PLAN in (await notes(api, space, "timely0")):
-                        await asyncio.sleep(0.05)
+            async with running(plane, fenced, api), asyncio.timeout(SOON_S):
+                while await bound(api, space):
+                    await asyncio.sleep(0.05)
+                await half_bound(api, quorate, space, "timely", nodes[1], await leader_of_now(api))
+                while await bound(api, space) != {"timely0": nodes[1], "timely1": nodes[1]}:
+                    await asyncio.sleep(0.05)
+                while names.GANG_PLAN in (await notes(api, space, "timely0")):
+                    await asyncio.sleep(0.05)
                 assert (await notes(api, space, "timely1"))[names.DEVICES] == f"{nodes[1]}/2,{nodes[1]}/3"
                 # What made the pod makes it anew: the gang is whole again, and starts whole.
                 await api.create(PODS.path(space), a_worker("late0", "late", 2, gpus=2))
