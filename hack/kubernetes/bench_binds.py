@@ -69,10 +69,11 @@ class Run(NamedTuple):
 
 
 class Client(NamedTuple):
-    """As Quorate's user, with no limit of pace."""
+    """As Quorate's user, with no limit of pace: each kind with a session of its own, whose connections are kept between runs."""
 
     api: Api
-    credentials: Credentials
+    bare: aiohttp.ClientSession
+    server: str
 
 
 Bind = Callable[[Client, Sequence[GangBinding]], Awaitable[int]]
@@ -82,20 +83,18 @@ async def by_a_bare_loop(client: Client, gangs: Sequence[GangBinding]) -> int:
     """As many workers as connections, each of which sends the next Binding; how many were bound."""
     left = [(pod, gang.attempt) for gang in reversed(gangs) for pod in reversed(gang.pods)]
     bound = 0
-    connector = aiohttp.TCPConnector(ssl=client.credentials.tls, limit=AT_ONCE_MAX)
-    async with aiohttp.ClientSession(connector=connector, headers={"Content-Type": "application/json"}) as session:
 
-        async def work() -> None:
-            nonlocal bound
-            while left:
-                pod, attempt = left.pop()
-                body = msgspec.json.encode(binding_of(pod, {**held(pod, attempt), **LEADER.stamp}))
-                url = client.credentials.server + PODS.path(pod.namespace, pod.name, "binding")
-                async with session.post(url, data=body) as response:
-                    await response.read()
-                    bound += response.status == 201
+    async def work() -> None:
+        nonlocal bound
+        while left:
+            pod, attempt = left.pop()
+            body = msgspec.json.encode(binding_of(pod, {**held(pod, attempt), **LEADER.stamp}))
+            url = client.server + PODS.path(pod.namespace, pod.name, "binding")
+            async with client.bare.post(url, data=body) as response:
+                await response.read()
+                bound += response.status == 201
 
-        await asyncio.gather(*(work() for _ in range(AT_ONCE_MAX)))
+    await asyncio.gather(*(work() for _ in range(AT_ONCE_MAX)))
     return bound
 
 
@@ -135,10 +134,10 @@ async def measured(cluster: Cluster, pods: int, sizes: Sequence[int], rounds: in
     runs: list[Run] = []
     credentials = from_kubeconfig(cluster.kubeconfig(QUORATE, ("system:masters",)), CLOCK)
     admins = from_kubeconfig(cluster.kubeconfig("bench-admin", ("system:masters",)), CLOCK)
-    async with _api(admins) as admin, _api(credentials) as api:
+    async with _api(admins) as admin, _api(credentials) as api, _bare(credentials) as bare:
         await install(admin, api)
         await lead(admin, api, LEADER)
-        client = Client(api, credentials)
+        client = Client(api, bare, credentials.server)
         for kind, bind in KINDS.items():
             await bind(client, await pending(admin, f"warm-{kind}", WARM_PODS, 1))
         for turn in range(rounds):
@@ -168,6 +167,11 @@ def _clocks(cluster: Cluster) -> tuple[float, float, float]:
 
 def _api(credentials: Credentials) -> Api:
     return Api(credentials, Pace(1_000_000, 1_000_000, CLOCK), Random(1))
+
+
+def _bare(credentials: Credentials) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(ssl=credentials.tls, limit=AT_ONCE_MAX)
+    return aiohttp.ClientSession(connector=connector, headers={"Content-Type": "application/json"})
 
 
 def report(runs: Sequence[Run]) -> dict[str, object]:
