@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from random import Random
 from types import TracebackType
@@ -42,6 +42,7 @@ _JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
 _STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _LIMITS = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CONNECT_S)
+_WEBSOCKET = aiohttp.ClientWSTimeout(ws_close=2.0)
 
 
 class Api:
@@ -120,6 +121,23 @@ class Api:
                     if response.connection and response.connection.transport:
                         response.connection.transport.abort()
 
+    @asynccontextmanager
+    async def channels(
+        self, path: str, parameters: Sequence[tuple[str, str]], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A websocket, for as long as the block lasts. One try; what breaks inside the block is KubernetesError too."""
+        request = f"websocket {path}"
+        await self._pace.turn()
+        with _as_ours(request):
+            try:
+                async with self._session.ws_connect(
+                    self._credentials.server + path, params=parameters, protocols=(protocol,), headers=self._bearer(),
+                    server_hostname=self._credentials.server_name, timeout=_WEBSOCKET,
+                ) as channels:  # fmt: skip
+                    yield channels
+            except aiohttp.WSServerHandshakeError as error:
+                raise refusal(request, error.status, error.message.encode()) from error
+
     async def _done(
         self,
         method: Method,
@@ -176,9 +194,7 @@ class Api:
         limits: aiohttp.ClientTimeout,
         media: str | None = None,
     ) -> aiohttp.client._RequestContextManager:
-        headers = {}
-        if token := self._credentials.token.now():
-            headers["Authorization"] = f"Bearer {token}"
+        headers = self._bearer()
         if body is not None:
             headers["Content-Type"] = media or (_MERGE_PATCH if method == "PATCH" else _JSON)
         # A redirect would take the token to wherever it leads.
@@ -186,6 +202,10 @@ class Api:
             method, self._credentials.server + path, params=parameters, data=body, headers=headers, timeout=limits,
             allow_redirects=False, server_hostname=self._credentials.server_name,
         )  # fmt: skip
+
+    def _bearer(self) -> dict[str, str]:
+        token = self._credentials.token.now()
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 async def _whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -200,13 +220,19 @@ async def _whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def _never_again(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """aiohttp repeats a PUT or DELETE by itself when a kept connection breaks, uncounted; not an error of another class."""
+    """aiohttp repeats a PUT or DELETE by itself when a kept connection breaks, uncounted; not an error of another class.
+
+    And it follows where a websocket is sent on to, which can't be turned off otherwise.
+    """
     try:
-        return await send(request)
+        response = await send(request)
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise UnreachableError(f"{request.method} {request.url.raw_path}: {_why(error)}") from error
+    if "Upgrade" in request.headers and 300 <= response.status < 400:
+        raise refusal(f"websocket {request.url.raw_path}", response.status, b"it leads elsewhere")
+    return response
 
 
 @contextmanager
