@@ -76,13 +76,13 @@ def parts_on_kubernetes(
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
 
-    def stalled() -> str:
-        now = git.standing.status().condition("Stalled")
-        return f"{now.reason}: {now.message}" if now.status else ""
-
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve = solver_with(optimiser)
-        return connected(cluster, memory, store.interventions, git.standing, stalled, solve, clock, SystemRandom(), log)
+        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), stalled, log)
+
+    def stalled() -> str:
+        now = git.standing.status().condition("Stalled")
+        return now.message if now.status else ""
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))

@@ -130,6 +130,8 @@ def test_an_eviction_says_how_far_it_is_and_what_is_against_it() -> None:
         (the("a"), "EvictionWaits", "the budget pdb allows none of its pods to go", False),
         (the("serve"), "EvictionFailed", "no answer", True),
     ]
+    told_to_end = of_evictions([Outcome(TRAIN, "evicting", "its pods end")], gangs)
+    assert [(one.regarding, one.reason) for one in told_to_end] == [(the("a"), "Evicted"), (the("b"), "Evicted")]
     every = {event for event in get_args(Event) if list(of_evictions([Outcome(TRAIN, event, "why")], gangs))}
     assert every == set(get_args(Event))
 

@@ -119,12 +119,12 @@ _EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
 
 
 def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
-    """What became of evictions in a pass, told to the first pod of each gang."""
+    """What became of evictions in a pass: that they are told to end to all pods of a gang, all else to the first of them."""
     for outcome in outcomes:
-        gang = gangs.get(outcome.job)
-        if gang is not None and gang.members:
-            reason, warning = _EVICTIONS[outcome.event]
-            yield Occurrence(the_pod(gang.members[0]), reason, "Evict", outcome.why, warning)
+        members = gangs[outcome.job].members if outcome.job in gangs else ()
+        reason, warning = _EVICTIONS[outcome.event]
+        for member in members if outcome.event == "evicting" else members[:1]:
+            yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
 
 
 def of_releases(releases: Iterable[Releasing]) -> Iterator[Occurrence]:
