@@ -28,7 +28,7 @@ from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
 from tests.backends.kubernetes.samples import node
-from tests.kubernetes.installing import ACCOUNT, granted, rule, with_queues
+from tests.kubernetes.installing import ACCOUNT, emptied, granted, rule, with_queues
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 
 pytestmark = REAL
@@ -118,6 +118,7 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
             assert large["status"]["total"]["pending"] == 16
             again = await told(teller, await facts(admin, space))
             assert again == {"pods": Written(0, 0), "events": Written(0, 0)}  # queues are not counted as often
+            await emptied(admin, space)
 
     asyncio.run(story())
 
@@ -134,6 +135,7 @@ def test_what_may_not_be_told_holds_nothing_else_up(cluster: Cluster) -> None:
                 assert await told(teller, await facts(admin, space)) == {"pods": Written(0, 0)}
             assert sorted(line["part"] for line in logs) == ["events", "queues"]  # once: then they rest
             assert all("403" in line["error"] and line["takes"] for line in logs)
+            await emptied(admin, space)
 
     asyncio.run(story())
 
@@ -162,6 +164,7 @@ def test_who_leads_no_more_writes_nothing_and_begins_anew_once_it_leads_again(cl
                 while await scheduled(api, space) != {"lost": "Refused"}:
                     await asyncio.sleep(0.05)
             running.cancel()
+            await emptied(api, space)
 
     asyncio.run(story())
 
@@ -189,5 +192,6 @@ def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, mon
                     ):
                         await asyncio.sleep(0.05)
                 running.cancel()
+            await emptied(api, space)
 
     asyncio.run(story())
