@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,7 +18,7 @@ from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, UnreachableError
 from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.occurrences import Occurrence, evicted, of_bindings, the_pod
+from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bindings, of_evictions, of_releases
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
 from reconciler.pods.memory import EVICTED, Memory
@@ -76,6 +76,7 @@ class Hands:
     async def go_on(self, sight: Sight) -> int:
         """Finish or give up what is neither bound whole nor gone whole; how much was done."""
         finished = await self.finisher.finish(sight.pods.values(), {node.name for node in sight.cluster.nodes})
+        self.happened(of_releases(finished.released))
         for release in finished.released:
             self.memory.note("released", release.job, release.why, state="stopping", attempt=release.attempt)
         for found in finished.unreadable:
@@ -120,13 +121,10 @@ class Hands:
                     cause = "it did not become ready in time"
                     self.memory.note(EVICTED, step.job, cause, state="stopping", attempt=step.attempt)
 
-    def _tell_leaving(self, outcomes: Iterable[Outcome], sight: Sight) -> None:
-        gangs = sight.gangs
+    def _tell_leaving(self, outcomes: Collection[Outcome], sight: Sight) -> None:
+        self.happened(of_evictions(outcomes, sight.gangs))
         for outcome in outcomes:
-            if outcome.event == "evicting" and outcome.job in gangs:
-                members = gangs[outcome.job].members
-                self.happened(evicted(the_pod(member), outcome.why) for member in members)
-            elif outcome.event in ("refused", "failed", "called-off"):
+            if outcome.event in ("refused", "failed", "called-off"):
                 self.memory.note(f"eviction-{outcome.event}", outcome.job, outcome.why)
 
     def _tell_bound(self, outcomes: Iterable[GangOutcome]) -> None:
