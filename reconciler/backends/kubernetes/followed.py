@@ -141,7 +141,7 @@ class Followed(Generic[T]):
             self._forget()
         if self._problem != str(refused):
             self._problem = str(refused)
-            tell = self._seams.log.info if isinstance(refused, NotFoundError) else self._seams.log.warning
+            tell = self._seams.log.debug if isinstance(refused, NotFoundError) else self._seams.log.warning
             tell(
                 "kind-not-followed", resource=self._resource.plural, version=self._resource.version, error=str(refused)
             )

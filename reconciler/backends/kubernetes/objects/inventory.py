@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects.crowd import Crowd, PodKey
@@ -73,6 +73,10 @@ class Inventory:
         for name, task in _tasks_on_nodes(gang):
             self._tasks[name][task.pod.key] = task
             self._touched.add(name)
+
+    def pods_on(self, nodes: Iterable[NodeName]) -> Iterator[PodKey]:
+        """Quorate's pods that hold something on these nodes."""
+        return (pod for name in nodes for pod in self._tasks.get(name, ()))
 
     def renew(self, crowd: Crowd) -> Renewed:
         """Make anew what has changed since this was asked last."""
