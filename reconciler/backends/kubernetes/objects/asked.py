@@ -30,10 +30,6 @@ class Asked(Generic[W, Q]):
         """The answer is another."""
         self.stale |= self._askers.get(question, set())
 
-    def is_asked(self, question: Q) -> bool:
-        """Somebody went by the answer."""
-        return question in self._askers
-
     def dropped(self) -> set[Q]:
         """Questions that nobody asks any more, each said once: the answers need not be kept."""
         idle, self._idle = self._idle, set()
