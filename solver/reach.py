@@ -6,7 +6,7 @@ import numpy as np
 
 from solver.rules.options import Option
 from solver.world.cluster import GpuType
-from solver.world.node_sets import Mask
+from solver.world.masks import Mask
 from solver.world.room import Room
 from solver.world.shape import nodes_of
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.node_sets import Mask, NodeSet, masks_of
+from solver.world.masks import Mask, masks_of
+from solver.world.node_sets import NodeSet
 from solver.world.partitions import Partitions
 from solver.world.pledges import NOTHING, Pledged, pledges_in
 from solver.world.pool_rules import NO_RULES, PoolRules
@@ -92,7 +93,6 @@ class Room:
         devices = [
             [gpu.id for gpu in node.gpus if (gpu.healthy or counts_broken) and gpu.instances is None] for node in nodes
         ]
-        index = {node.name: number for number, node in enumerate(nodes)}
         return cls(
             nodes=nodes,
             topology=topology_of(nodes),
@@ -103,9 +103,9 @@ class Room:
             free_cpu=np.array([node.cpu for node in nodes], dtype=np.int64) * opened,
             free_memory=np.array([node.memory for node in nodes], dtype=np.int64) * opened,
             free_devices=devices,
-            index=index,
+            index={node.name: number for number, node in enumerate(nodes)},
             partitions=Partitions.of(nodes, mig, broken_too=counts_broken),
-            sets=masks_of(node_sets, index),
+            sets=masks_of(node_sets, nodes),
         )
 
     def copy(self) -> Self:

@@ -56,7 +56,7 @@ def a_definition(group: str, version: str, kind: str, plural: str) -> dict[str, 
     return {
         "metadata": {
             "name": f"{plural}.{group}",
-            # What ends with k8s.io is guarded: https://kubernetes.io, "Approval of API groups".
+            # What ends with k8s.io is guarded: KEP-1111, "API approval".
             "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"},
         },
         "spec": {

@@ -13,6 +13,7 @@ from reconciler.backends.kubernetes.objects.membership import GangKey, Membershi
 from reconciler.backends.kubernetes.objects.podgroups import Group, Source
 from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.backends.kubernetes.objects.saves import save_remarks
 from reconciler.backends.kubernetes.objects.wire import Pod
 
 OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
@@ -102,6 +103,7 @@ class Gathered:
     def remarks(self) -> Iterator[Remark]:
         """What is not followed whatever the nodes are."""
         yield from self.group.remarks if self.group else ()
+        yield from dict.fromkeys(save_remarks(task.pod for task in self.tasks))
         if any(
             volume.persistent_volume_claim or volume.ephemeral
             for task in self.tasks

@@ -14,6 +14,7 @@ from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.backends.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
 from solver.world.node_sets import NodeSet
@@ -235,7 +236,9 @@ def _job(
 ) -> Job:
     limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
     phase, limit = _phase(gang.tasks), min(limits, default=None)
-    started = [task.pod.status.start_time for task in gang.tasks]
+    pods = [task.pod for task in gang.tasks]
+    started = [pod.status.start_time for pod in pods]
+    started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
     return Job(
         name=gang.key.job,
         submitted_at=min(task.created for task in gang.tasks),
@@ -245,12 +248,16 @@ def _job(
             priority_class=gang.priority_class,
             topology=topology,
             time_limit=limit,
+            checkpoint=checkpoint_of(pods),
         ),
         phase=phase,
         attempt=max((task.attempt for task in gang.tasks if task.pod.holds), default=0),
-        started_at=max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None,
+        started_at=started_at,
         placement=placement,
         time_limit=limit if placement else None,
+        saved_at=saved_at(pods, started_at),
+        # What takes a pod's place is another one: of what the first was promised it knows nothing.
+        leaves="unpromised" if placement else "freely",
     )
 
 
