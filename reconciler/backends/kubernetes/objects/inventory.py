@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects.crowd import Crowd, PodKey
-from reconciler.backends.kubernetes.objects.declared import Headroom, joined
+from reconciler.backends.kubernetes.objects.declared import joined
 from reconciler.backends.kubernetes.objects.domains import Position, positions
 from reconciler.backends.kubernetes.objects.gangs import Gathered
-from reconciler.backends.kubernetes.objects.nodes import SeenNode, headroom_of, seen, shape_of, solver_node
+from reconciler.backends.kubernetes.objects.nodes import SeenNode, seen, shape_of, solver_node
 from reconciler.backends.kubernetes.objects.placed import Held, devices_on
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
@@ -28,11 +28,10 @@ class Renewed(NamedTuple):
 class Inventory:
     """Every node: as it is (`seen`) and as the solver is told of it (`nodes`), in no order; `held`: who has which devices."""
 
-    def __init__(self, headroom: Headroom = Headroom()) -> None:
+    def __init__(self) -> None:
         self.seen: dict[NodeName, SeenNode] = {}
         self.nodes: dict[NodeName, Node] = {}
         self.held: Held = {}
-        self._headroom = headroom
         self._declared: Mapping[NodeName, Node] = {}
         self._positions: dict[NodeName, Position] = {}
         self._tasks: dict[NodeName, dict[PodKey, PodTask]] = defaultdict(dict)
@@ -107,10 +106,8 @@ class Inventory:
         ours = devices_on(node, self._tasks[node.name].values())
         others = [pod for pod in there if pod.key not in ours]
         devices = [device for taken in ours.values() for device in taken]
-        declared = self._declared.get(node.name)
-        headroom = headroom_of(node, declared, self._headroom)
-        found = solver_node(node, self._positions[node.name], others, devices, len(there), headroom)
-        made = joined(declared, found)
+        found = solver_node(node, self._positions[node.name], others, devices, len(there))
+        made = joined(self._declared.get(node.name), found)
         if self.nodes.get(node.name) != made:
             self.nodes[node.name] = made
         if ours:

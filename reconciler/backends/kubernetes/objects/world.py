@@ -12,7 +12,6 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.constraints import Places
 from reconciler.backends.kubernetes.objects.controllers import Controller
 from reconciler.backends.kubernetes.objects.crowd import Crowd, Question
-from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.gathering import Gathering
 from reconciler.backends.kubernetes.objects.inventory import Inventory
 from reconciler.backends.kubernetes.objects.jobs import Gang, gang_of
@@ -37,12 +36,12 @@ class World:
     """Told of objects that came (`before` None), changed, and went (`after` None); `cluster()` says what they mean.
 
     What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
-    that is as it was is the same object as it was. `headroom`: what is kept for others on nodes with GPUs of which nobody says it.
+    that is as it was is the same object as it was.
     """
 
-    def __init__(self, headroom: Headroom = Headroom()) -> None:
+    def __init__(self) -> None:
         self._gathering = Gathering()
-        self._inventory = Inventory(headroom)
+        self._inventory = Inventory()
         self._asked: Asked[GangKey, Question] = Asked()
         self._crowd = Crowd(self._inventory.seen, self._asked)
         self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd, self._asked)
@@ -145,10 +144,9 @@ def cluster_of(
     groups: Iterable[Group] = (),
     controllers: Iterable[Controller] = (),
     declared: Iterable[SolverNode] = (),
-    headroom: Headroom = Headroom(),
 ) -> Cluster:
     """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
-    world = World(headroom)
+    world = World()
     world.declare(declared)
     for node in nodes:
         world.node(None, node)
