@@ -62,7 +62,7 @@ class Crowd:
         """A pod came, changed, or went; the nodes where that makes a difference to others."""
         was = before if before and before.holds else None
         now = after if after and after.holds else None
-        if was and now and was.key == now.key and was.spec == now.spec and was.metadata.labels == now.metadata.labels:
+        if was and now and was.spec == now.spec and was.metadata.labels == now.metadata.labels:
             self._put(now)
             return set()
         if was:
@@ -155,11 +155,11 @@ class Crowd:
 
     def _offers(self, node: NodeName, others: Others) -> bool:
         if node not in self._left:
-            left = dict(self._seen[node].offered)
             used: Requests = {}
             for pod in self.on(node):
                 used = plus(used, used_by(pod))
-            self._left[node] = {name: there - used.get(name, Fraction(0)) for name, there in left.items()}
+            offered = self._seen[node].offered
+            self._left[node] = {name: there - used.get(name, Fraction(0)) for name, there in offered.items()}
         return all(self._left[node].get(what, 0) >= number for what, number in others)
 
 

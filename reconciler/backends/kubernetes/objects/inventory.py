@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ class Inventory:
         self.held: Held = {}
         self._declared: Mapping[NodeName, Node] = {}
         self._positions: dict[NodeName, Position] = {}
-        self._tasks: dict[NodeName, dict[PodKey, PodTask]] = defaultdict(dict)
+        self._tasks: dict[NodeName, dict[PodKey, PodTask]] = {}
         self._held_on: dict[NodeName, Held] = {}
         self._touched: set[NodeName] = set()
         self._grounds_changed = False
@@ -65,12 +64,14 @@ class Inventory:
         """A gang is gone, or not as it was. Said of all such gangs before any is said to have `joined`: a pod may change gangs."""
         for name, task in _tasks_on_nodes(gang):
             del self._tasks[name][task.pod.key]
+            if not self._tasks[name]:
+                del self._tasks[name]
             self._touched.add(name)
 
     def joined(self, gang: Gathered | None) -> None:
         """A gang is new, or not as it was."""
         for name, task in _tasks_on_nodes(gang):
-            self._tasks[name][task.pod.key] = task
+            self._tasks.setdefault(name, {})[task.pod.key] = task
             self._touched.add(name)
 
     def pods_on(self, nodes: Iterable[NodeName]) -> Iterator[PodKey]:
@@ -103,7 +104,7 @@ class Inventory:
 
     def _node(self, node: SeenNode, crowd: Crowd) -> Held:
         there = crowd.on(node.name)
-        ours = devices_on(node, self._tasks[node.name].values())
+        ours = devices_on(node, self._tasks.get(node.name, {}).values())
         others = [pod for pod in there if pod.key not in ours]
         devices = [device for taken in ours.values() for device in taken]
         found = solver_node(node, self._positions[node.name], others, devices, len(there))
