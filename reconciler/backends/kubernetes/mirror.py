@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from reconciler.backends.kubernetes.followed import Followed, Seams, Standing
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
-from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
@@ -31,13 +30,12 @@ class Mirror:
     """All objects that matter, as the server has them.
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
-    read where they are installed and may be read. Further kinds are registered by `watch`, before `run`. `headroom`: what is kept
-    for others on nodes with GPUs of which neither Git nor an annotation says it.
+    read where they are installed and may be read. Further kinds are registered by `watch`, before `run`.
     """
 
-    def __init__(self, seams: Seams, headroom: Headroom = Headroom()) -> None:
+    def __init__(self, seams: Seams) -> None:
         self._seams = seams
-        self._world = World(headroom)
+        self._world = World()
         self._followed: list[Followed[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
