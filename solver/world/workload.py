@@ -44,6 +44,7 @@ class TaskGroup(Document, frozen=True):
     """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type.
 
     `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
+    `nodes`: the NodeSet of the snapshot that has the only nodes its tasks may be on; "": they may be on any.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TaskGroup(Document, frozen=True):
     topology: GroupTopology = GroupTopology()
     rejoin: bool = False
     launcher: bool = False
+    nodes: str = ""
 
     @property
     def least(self) -> int:
@@ -213,7 +215,7 @@ class JobSpec(Document, frozen=True):
 
     @property
     def gpus(self) -> MilliGpu:
-        """GPUs of the whole gang, an elastic one at its full size; those asked for by their memory are not counted."""
+        """GPUs of the whole gang at its full size; those asked for by memory are not counted: how many depends on the type."""
         return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property
@@ -277,10 +279,9 @@ class TaskPlacement(Document, frozen=True):
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
-    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it was
-    evicted, oldest first. `served_gpu_ms`: GPU-milliseconds that its ended attempts ran. `boosted`: it is to start before others
-    of its queue. `saved_at`: until when this attempt's work is known to be saved, its start at least; None: nobody knows.
-    `leaves`: `not`: others than policy forbid an eviction now; `unpromised`: it can't be moved, since promises end with its tasks.
+    `time_limit`: of this attempt; None: it may run for ever, or is not bound. `evicted_at`: oldest first. `boosted`: it is to start
+    before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
+    its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
     """
 
     name: JobName

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
+from tests.kubernetes.fencing import install
 
 LOGS = pytest.StashKey[Path]()
 
@@ -18,6 +20,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
     folder = tmp_path_factory.mktemp("cluster")
     pytestconfig.stash[LOGS] = folder
     with running(found(place()), folder) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def fenced(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """A cluster of its own with the fence in force: it would refuse what other tests write as an administrator."""
+    folder = tmp_path_factory.mktemp("fenced")
+    pytestconfig.stash[LOGS] = folder
+    with running(found(place()), folder) as cluster:
+        asyncio.run(install(cluster))
         yield cluster
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import wire
 from reconciler.backends.kubernetes.objects.cluster import Cluster, cluster_of
@@ -18,7 +19,8 @@ from tests.kubernetes.sessions import a_pod
 
 
 class _Leader(NamedTuple):
-    stamp: dict[str, str]
+    holder: str
+    epoch: Epoch
 
 
 @dataclass
@@ -30,7 +32,7 @@ class Leads:
     def leadership(self) -> _Leader:
         if not self.now:
             raise NotLeaderError("another", Instant(0))
-        return _Leader({"quorate.dev/leader": "here", "quorate.dev/epoch": "3"})
+        return _Leader("here", Epoch(3))
 
 
 class World(NamedTuple):

@@ -14,7 +14,7 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.budgets import by_namespace
 from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
-from reconciler.backends.kubernetes.intents import as_asked, in_flight_of
+from reconciler.backends.kubernetes.intents import in_flight_of
 from reconciler.backends.kubernetes.objects import wire
 from reconciler.backends.kubernetes.objects.disruption import Budget
 from reconciler.backends.kubernetes.promises import Promises
@@ -132,7 +132,6 @@ def test_a_gang_saves_its_work_and_leaves_whole(cluster: Cluster) -> None:
             found = in_flight_of(now.cluster, now.pods)
             (intent,) = found.intents
             assert (intent.id, intent.stage, intent.beneficiary) == (f"stop/{job}/1", "saves", taker)
-            assert {known.name: known.phase for known in as_asked(now.cluster.jobs, found.intents)}[job] == "stopping"
             by = {pod.metadata.annotations.get("quorate.dev/checkpoint-by") for pod in now.pods.values()}
             assert by == {"2026-11-21T08:05:00Z", None}
             for pod in ("runs-0", "runs-1"):
@@ -372,7 +371,7 @@ def test_killed_at_any_write_the_next_one_comes_to_the_same_end(cluster: Cluster
                 if not await _killed_after(cluster, admin, namespace, node, writes, heard=heard):
                     break
                 killed += 1
-            assert killed >= 3 + 3 + 1 + 3  # each pod told, each tried, the end begun, each evicted
+            assert killed >= 3 + 1 + 1 + 3  # each pod told, one of them tried, the end begun, each evicted
 
     asyncio.run(story())
 

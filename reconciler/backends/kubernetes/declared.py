@@ -8,7 +8,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.fencing import Leading
+from reconciler.backends.kubernetes.fencing import Leading, signature
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
 from reconciler.backends.kubernetes.resource import Resource
 from solver.world.document import decode, encode
@@ -55,12 +55,12 @@ class DeclaredStore:
                 await self._patch(data)
 
     async def _patch(self, data: dict[str, str | None]) -> None:
-        body = {"metadata": {"annotations": self._leading.leadership().stamp}, "data": data}
-        await self._api.patch(CONFIG_MAPS.path(self._namespace, NAME), body)
+        body = {"metadata": {"annotations": signature(self._leading)}, "data": data}
+        await self._api.patch(CONFIG_MAPS.path(self._namespace, NAME), body, self._leading.leadership)
 
     async def _create(self) -> None:
-        body = {"metadata": {"name": NAME, "annotations": self._leading.leadership().stamp}}
+        body = {"metadata": {"name": NAME, "annotations": signature(self._leading)}}
         try:
-            await self._api.create(CONFIG_MAPS.path(self._namespace), body)
+            await self._api.create(CONFIG_MAPS.path(self._namespace), body, self._leading.leadership)
         except ConflictError:
             self._log.debug("reservations-there", namespace=self._namespace)  # somebody was faster

@@ -49,7 +49,7 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     remarks: list[tuple[JobName, Remark]] = []
     promised: list[Intent] = []
     for gang in cluster.gangs:
-        if gang.job is None or not gang.is_askable:
+        if gang.job is None:
             continue
         read = _Read.of(gang, pods)
         remarks += [(gang.name, remark) for remark in read.remarks]
@@ -62,15 +62,6 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     remarks += [(intent.job, Remark("promised-twice", "what it was promised is another's")) for intent in twice]
     ordered = sorted((*intents, *kept), key=lambda intent: intent.id)
     return Found(tuple(ordered), tuple(sorted(reservations, key=lambda held: held.holder)), tuple(sorted(remarks)))
-
-
-def as_asked(jobs: Iterable[Job], intents: Iterable[Intent]) -> tuple[Job, ...]:
-    """The jobs, those `stopping` whose attempt was asked to: it holds what it has until its pods are gone."""
-    asked = {(intent.job, intent.attempt) for intent in intents if intent.kind == "stop"}
-    return tuple(
-        msgspec.structs.replace(job, phase="stopping") if job.placement and (job.name, job.attempt) in asked else job
-        for job in jobs
-    )
 
 
 class _Read(NamedTuple):

@@ -11,7 +11,7 @@ SCHEDULER: Final = "quorate"
 NAMESPACE: Final = "quorate-system"
 """Where Quorate's own objects are, unless it is told otherwise."""
 
-# Our own. People write the first six, as labels or annotations (a label wins); the last three are written with a binding.
+# Our own. People write the first six, as labels or annotations (a label wins).
 QUEUE: Final = "quorate.dev/queue"
 PRIORITY_CLASS: Final = "quorate.dev/priority-class"
 GANG: Final = "quorate.dev/gang"
@@ -19,10 +19,19 @@ GANG_SIZE: Final = "quorate.dev/gang-size"
 ROLE: Final = "quorate.dev/role"
 POOL: Final = "quorate.dev/pool"
 GPU_TYPE: Final = "quorate.dev/gpu-type"
+# Written by Quorate alone, with a binding: what a pod holds (docs/kubernetes-binding.md).
 DEVICES: Final = "quorate.dev/devices"
 SHARE: Final = "quorate.dev/share"
 SHARING: Final = "quorate.dev/sharing"
 ATTEMPT: Final = "quorate.dev/attempt"
+GANG_PLAN: Final = "quorate.dev/gang-plan"
+"""On the pod of a gang that was bound first: where all of them go; until all are there."""
+RELEASE: Final = "quorate.dev/release"
+"""On pods of a gang that could not be whole: why each is deleted."""
+EPOCH: Final = "quorate.dev/epoch"
+LEADER: Final = "quorate.dev/leader"
+FENCED: Final = "quorate.dev/fenced"
+"""A label of Bindings: the fence judges those that have it, so that what it does never touches another scheduler's."""
 
 # How a pod saves its work (objects/saves.py). People write the first three; the task or its sidecar the fourth once it has
 # saved, or Quorate for it when its hook has answered; Quorate the fifth, when it asks for it.
@@ -33,11 +42,9 @@ DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 CHECKPOINTED: Final = "quorate.dev/checkpointed"
 CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
 
-# What was asked of a gang, or promised to it (records.py), and who wrote it: the fence compares the last two with the Lease.
+# What was asked of a gang, or promised to it (records.py).
 EVICT: Final = "quorate.dev/evict"
 PROMISE: Final = "quorate.dev/promise"
-EPOCH: Final = "quorate.dev/epoch"
-LEADER: Final = "quorate.dev/leader"
 
 # NVIDIA: k8s-device-plugin (resources), gpu-feature-discovery (labels): docs/gpu-feature-discovery/README.md there.
 GPU: Final = "nvidia.com/gpu"

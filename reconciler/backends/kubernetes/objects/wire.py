@@ -218,6 +218,7 @@ class Condition(Wire, frozen=True):
 
     type: str
     status: str
+    last_transition_time: str | None = None
 
 
 class PodStatus(Wire, frozen=True):
