@@ -59,7 +59,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
 
 
 def _unlawful(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
-    for rule in (verdict_violations, size_violations, leave_violations, set_violations):
+    for rule in (verdict_violations, size_violations, set_violations, leave_violations):
         yield from rule(snapshot, plan)
     for judge in (
         fit_violations,

@@ -215,7 +215,7 @@ class JobSpec(Document, frozen=True):
 
     @property
     def gpus(self) -> MilliGpu:
-        """GPUs of the whole gang at its full size; those asked for by memory are not counted: how many depends on the type."""
+        """GPUs of the whole gang, an elastic one at its full size; those asked for by their memory are not counted."""
         return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property

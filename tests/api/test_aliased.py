@@ -21,7 +21,7 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from tests.solver.declared_worlds import declared_worlds
 from tests.solver.reserved_worlds import reserved_worlds
-from tests.solver.worlds import job, node, policies, snapshots
+from tests.solver.worlds import job, node, policies, snapshots, with_sets
 
 KEY = "k" * 43
 SECRET = "s3cret"
@@ -60,7 +60,7 @@ def same_decision(world: Snapshot, policy: Policy) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True).flatmap(with_sets), policies())
 def test_it_decides_the_same(world: Snapshot, policy: Policy) -> None:
     same_decision(world, policy)
 

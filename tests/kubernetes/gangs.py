@@ -8,19 +8,16 @@ from typing import Any, NamedTuple
 
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects import wire
-from reconciler.backends.kubernetes.objects.cluster import Cluster, cluster_of
+from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.world import cluster_of
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.store.protocols import NotLeaderError
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 from tests.kubernetes.sessions import a_pod
-
-
-class _Leader(NamedTuple):
-    holder: str
-    epoch: Epoch
 
 
 @dataclass
@@ -29,10 +26,10 @@ class Leads:
 
     now: bool = True
 
-    def leadership(self) -> _Leader:
+    def leadership(self) -> Leadership:
         if not self.now:
             raise NotLeaderError("another", Instant(0))
-        return _Leader("here", Epoch(3))
+        return Leadership("here", Epoch(3), 0)
 
 
 class World(NamedTuple):

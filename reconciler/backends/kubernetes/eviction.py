@@ -25,14 +25,13 @@ from reconciler.backends.kubernetes.leaving import (
     leavings,
     next_moves,
     uids_of,
-    wakes_at,
 )
 from reconciler.backends.kubernetes.leaving import Evict as EvictPods
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.pod_writes import PodWrites
+from reconciler.backends.kubernetes.pod_deeds import PodDeeds
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.records import Departure, UnreadableRecordError, departure_on, written
 from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError, NotFoundError
@@ -77,18 +76,12 @@ class Evictor:
         self, api: Api, leading: Leading, promises: Promises, hooks: Hooks, clock: Clock, log: FilteringBoundLogger
     ) -> None:
         self._api = api
-        self._writes = PodWrites(api, leading)
+        self._deeds = PodDeeds(api, leading)
         self._promises = promises
         self._hooks = hooks
         self._clock = clock
         self._log = log
         self._rests: dict[JobName, Instant] = {}
-        self.wakes_at: Instant | None = None
-        """When something follows though nothing has changed, as of the last `advance`."""
-
-    def unseen(self, pods: Pods) -> int:
-        """On how many pods a mirror does not show yet what was written: a round is better not decided before."""
-        return self._writes.unseen(pods)
 
     async def begin(self, steps: Iterable[Evict | Shrink | Release], seen: Seen) -> tuple[Outcome, ...]:
         """Asks for these, and goes on as far as it can now. Where budgets forbid it nothing is asked. Raises NotLeaderError."""
@@ -104,8 +97,6 @@ class Evictor:
             self._guarded(gang, self._carried_on(gang, seen)) for gang in known if gang.job not in self._rests
         )
         self._hooks.forget_others({pod.metadata.uid for gang in known for pod in gang.pods})
-        due = [at for gang in known if (at := wakes_at(gang, now))]
-        self.wakes_at = min((*due, *self._rests.values()), default=None)
         return self._told(outcomes)
 
     def _told(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
@@ -165,7 +156,7 @@ class Evictor:
         """
         bearer, *others = gang.pods
         try:
-            told = await self._writes.annotate(bearer, self._request(bearer, gang), bearer.metadata.resource_version)
+            told = await self._deeds.annotate(bearer, self._request(bearer, gang), bearer.metadata.resource_version)
         except ConflictError:
             fresh = await self._fresh(bearer)
             if tries == 1 or fresh is None:
@@ -191,7 +182,7 @@ class Evictor:
     async def _annotate(self, pod: Pod, annotations: dict[str, str | None]) -> Pod | None:
         """The pod with these (None: taken away); None: it is gone, or another has its name."""
         try:
-            return await self._writes.annotate(pod, annotations)
+            return await self._deeds.annotate(pod, annotations)
         except (NotFoundError, ConflictError):
             return None
 
@@ -246,7 +237,7 @@ class Evictor:
     async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False, tries: int = TRIES) -> str:
         """Asks for one pod to end; why it was refused, "" where it was not, or was gone."""
         try:
-            await self._writes.evict(pod, grace, dry=dry)
+            await self._deeds.evict(pod, grace, dry=dry)
         except NotFoundError:
             return ""
         except ConflictError as conflict:

@@ -163,11 +163,6 @@ def next_moves(gang: Leaving, now: Instant) -> tuple[Move, ...]:
     return (_refused(gang, now) or BeginEnding(gang.bearer, late),)
 
 
-def wakes_at(gang: Leaving, now: Instant) -> Instant | None:
-    """When something follows though nothing has changed: the deadline."""
-    return gang.intent.deadline if now < gang.intent.deadline else None
-
-
 def _ending(gang: Leaving, bearer: Pod, now: Instant) -> Move:
     if not gang.has_begun and (refused := _refused(gang, now)):
         return refused

@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.intents import Pods, members_of
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.pod_writes import PodWrites
+from reconciler.backends.kubernetes.pod_deeds import PodDeeds
 from reconciler.backends.kubernetes.records import Promise, UnreadableRecordError, promise_on, written
 from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError
 from reconciler.backends.kubernetes.resource import PODS
@@ -75,14 +75,10 @@ class Promises:
         self, api: Api, leading: Leading, clock: Clock, log: FilteringBoundLogger, namespace: str = names.NAMESPACE
     ) -> None:
         self._api = api
-        self._writes = PodWrites(api, leading)
+        self._deeds = PodDeeds(api, leading)
         self._clock = clock
         self._log = log
         self.declared = DeclaredStore(api, leading, namespace, log)
-
-    def unseen(self, pods: Pods) -> int:
-        """On how many pods a mirror does not show yet what was written: a round is better not decided before."""
-        return self._writes.unseen(pods)
 
     async def keep(
         self, steps: Iterable[Keeping], gangs: Mapping[JobName, Gang], pods: Pods, promised: Iterable[Intent] = ()
@@ -135,9 +131,11 @@ class Promises:
         if not there:
             return False
         tasks = next((step.tasks for step in reversed(steps) if isinstance(step, Nominate)), ())
+        target = (*bearers, *there)[0]
         if not tasks and any(isinstance(step, Withdraw) for step in steps):
-            await self._nominate(gang, pods, ())
-        await self._written((*bearers, *there)[0], steps, now)
+            cleared = await self._nominate(gang, pods, ())
+            target = next((pod for pod in cleared if pod.key == target.key), target)
+        await self._written(target, steps, now)
         await together(self._cleared(pod) for pod in bearers[1:])
         if tasks:
             await self._nominate(gang, pods, tasks)
@@ -162,10 +160,10 @@ class Promises:
 
     async def _patch(self, pod: Pod, promise: Promise) -> None:
         value = written(promise) if promise.intent or promise.reservation else None
-        await self._writes.annotate(pod, {names.PROMISE: value}, pod.metadata.resource_version)
+        await self._deeds.annotate(pod, {names.PROMISE: value}, pod.metadata.resource_version)
 
-    async def _nominate(self, gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> None:
-        await together(self._writes.nominate(pod, node) for pod, node in nominated(gang, pods, tasks))
+    async def _nominate(self, gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> list[Pod]:
+        return await together(self._deeds.nominate(pod, node) for pod, node in nominated(gang, pods, tasks))
 
 
 def _gives(steps: Iterable[Keeping]) -> bool:

@@ -11,7 +11,6 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
 from reconciler.backends.kubernetes.objects.constraints import Places, allowed_nodes, as_types, liking
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
-from reconciler.backends.kubernetes.objects.neighbours import Repelling
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
@@ -72,7 +71,7 @@ class _Part(NamedTuple):
     role: str
 
 
-def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Repelling]) -> Gang:
+def gang_of(gang: Gathered, places: Places, held: Held) -> Gang:
     """Everything about one gang."""
     parts = _parts(gang.pods)
     members = tuple(
@@ -84,7 +83,7 @@ def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Repe
     said = Gang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
     if refusals or (missing and not bound):
         return said
-    groups, apart, node_sets = _groups(gang, parts, places, repelling)
+    groups, apart, node_sets = _groups(gang, parts, places)
     topology, against, notes = _topology(gang, apart, places)
     refusals = tuple(dict.fromkeys((*against, *(one for found in apart for one in found.refusals))))
     notes = (*said.remarks, *notes, *(one for found in apart for one in found.remarks), *_least_remark(gang, parts))
@@ -114,7 +113,7 @@ def _signature(task: PodTask) -> bytes:
 
 
 def _groups(
-    gang: Gathered, parts: Sequence[_Part], places: Places, repelling: Sequence[Repelling]
+    gang: Gathered, parts: Sequence[_Part], places: Places
 ) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[NodeSet, ...]]:
     groups: list[TaskGroup] = []
     aparts: list[Apart] = []
@@ -125,7 +124,7 @@ def _groups(
         first = part.tasks[0]
         nodes, refusals = allowed_nodes(places, first)
         alike, fewest = [task.pod for task in part.tasks], least[part.name]
-        company = Company(places, everybody, alike, sum(least.values()), fewest, repelling)
+        company = Company(places, everybody, alike, sum(least.values()), fewest)
         apart = company.apart(nodes, places.selected(first.pod))
         liked, remarks = liking(places, first.pod)
         types, limited = as_types(places, apart.nodes, first.shape, liked)

@@ -46,6 +46,11 @@ CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
 EVICT: Final = "quorate.dev/evict"
 PROMISE: Final = "quorate.dev/promise"
 
+# Our own on nodes: annotations of what is kept for others, and the key of a taint that keeps everybody else away.
+HEADROOM_CPU: Final = "quorate.dev/headroom-cpu"
+HEADROOM_MEMORY: Final = "quorate.dev/headroom-memory"
+ONLY: Final = "quorate.dev/only"
+
 # NVIDIA: k8s-device-plugin (resources), gpu-feature-discovery (labels): docs/gpu-feature-discovery/README.md there.
 GPU: Final = "nvidia.com/gpu"
 GPU_SHARED: Final = "nvidia.com/gpu.shared"
