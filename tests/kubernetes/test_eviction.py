@@ -130,7 +130,7 @@ def test_a_gang_saves_its_work_and_leaves_whole(cluster: Cluster) -> None:
             taker = await a_gang(api, namespace, "waits", [""])
             await until_running(api, namespace)
             (asked,) = await work.begin([evict(job, taker)], await view(api, namespace))
-            assert asked == Outcome(job, "waits", "until 2026-11-21T08:05:00Z runs-0, runs-1 may save their work")
+            assert asked == Outcome(job, "waits", "2 pods may save their work until 2026-11-21T08:05:00Z")
             now = await view(api, namespace)
             found = in_flight_of(now.cluster, now.pods)
             (intent,) = found.intents

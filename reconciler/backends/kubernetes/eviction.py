@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -102,6 +102,8 @@ class Evictor:
     def _told(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
         told = tuple(sorted(outcomes))
         for outcome in told:
+            if outcome.event == "waits":
+                continue  # in every pass the same
             self._log.info("eviction", job=outcome.job, outcome=outcome.event, why=outcome.why)
         return told
 
@@ -193,7 +195,7 @@ class Evictor:
         self._hooks.call(call.pod, call.hook, gang.intent.deadline, saved)
 
     async def _begin_ending(self, gang: Leaving, move: BeginEnding, seen: Seen) -> Outcome:
-        errors = [f"the hook of {pod.metadata.name}: {error}" for pod, error in self._failed_hooks(gang)]
+        errors = [f"the hook of {name}: {error}" for name, error in self._unanswered(gang)]
         if against := await self._tried(gang):
             # What the server refuses in a trial is a fact like what budgets say: the gang waits for that, or stays.
             return await self._carried_on(gang._replace(forbidden=against), seen)
@@ -205,11 +207,10 @@ class Evictor:
         intent = msgspec.structs.replace(gang.intent, stage="ends", staged_at=self._clock.now())
         return gang._replace(departure=msgspec.structs.replace(gang.departure, intent=intent, count=len(gang.pods)))
 
-    def _failed_hooks(self, gang: Leaving) -> Iterator[tuple[Pod, str]]:
-        for pod in gang.pods:
-            if error := self._hooks.errors.get(pod.metadata.uid):
-                yield pod, error
-            self._hooks.forget(pod.metadata.uid)
+    def _unanswered(self, gang: Leaving) -> list[tuple[str, str]]:
+        """Nobody waits for its hooks any more; what they have answered instead, by the names of pods."""
+        errors = [(pod.metadata.name, self._hooks.forget(pod.metadata.uid)) for pod in gang.pods]
+        return [(name, error) for name, error in errors if error]
 
     async def _tried(self, gang: Leaving) -> str:
         """Why the server would refuse one of its pods, "": not; for of a gang all stay where one has to. The like are tried once.
@@ -259,7 +260,7 @@ class Evictor:
 
     async def _call_off(self, gang: Leaving, move: CallOff, seen: Seen) -> Outcome:
         """The gang goes on as if nothing had been; first nobody is promised any more what it keeps."""
-        list(self._failed_hooks(gang))
+        self._unanswered(gang)
         whom = gang.intent.beneficiary
         if move.in_vain and whom:
             gangs = {one.name: one for one in seen.cluster.gangs if one.name == whom}

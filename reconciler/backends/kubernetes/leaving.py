@@ -15,6 +15,7 @@ from reconciler.backends.kubernetes.records import Departure, UnreadableRecordEr
 from reconciler.causes import why_evicted
 from solver.plan.plan import Evict as EvictStep
 from solver.plan.plan import Release, Shrink
+from solver.plan.reason import count
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
@@ -157,8 +158,7 @@ def next_moves(gang: Leaving, now: Instant) -> tuple[Move, ...]:
         if untold := _untold(gang):
             return (Tell(untold),)
         calls = (Call(pod, hook) for pod in unsaved if (hook := hook_of(pod)))
-        names = ", ".join(pod.metadata.name for pod in unsaved)
-        return (*calls, Wait(f"until {gang.intent.deadline} {names} may save their work"))
+        return (*calls, Wait(f"{count(len(unsaved), 'pod')} may save their work until {gang.intent.deadline}"))
     late = f"has not saved its work by {gang.intent.deadline}" if unsaved else "has saved what it can"
     return (_refused(gang, now) or BeginEnding(gang.bearer, late),)
 

@@ -121,9 +121,9 @@ def test_who_saves_nothing_ends_at_once_the_bearer_last() -> None:
 
 def test_who_saves_is_waited_for_until_it_has_or_the_deadline() -> None:
     pods = pods_of(2, 2, notes=SAVES)
-    assert only(facts(pods)) == Wait("until 1970-01-01T00:01:10Z runs-0, runs-1 may save their work")
+    assert only(facts(pods)) == Wait("2 pods may save their work until 1970-01-01T00:01:10Z")
     saved(pods[0], "1970-01-01T00:00:10Z")  # the second in which it was asked
-    assert only(facts(pods)) == Wait("until 1970-01-01T00:01:10Z runs-1 may save their work")
+    assert only(facts(pods)) == Wait("1 pod may save their work until 1970-01-01T00:01:10Z")
     saved(pods[1], "1970-01-01T00:00:09.999Z")
     assert isinstance(only(facts(pods)), Wait)
     late = only(facts(pods), DEADLINE)
