@@ -1,7 +1,7 @@
 """What a cluster sees of the whole control plane: `python -m hack.bench_kubernetes`; here the cases in which pods are scheduled.
 
-A real `quorate run --kubernetes` process, a real API server with the fence in force, nodes that this process keeps as kubelets do. Pods
-are made before the scheduler is started where a case asks how fast it binds, and while it runs where one asks how long a user waits.
+A real `quorate run --kubernetes` process, a real API server with the fence in force, nodes that this process keeps as kubelets do.
+Pods are made before the scheduler is started where a case asks how fast it binds, else while it runs, as users make them.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _smaller(case: Case, by: int) -> Case:
         )
 
     return case._replace(
-        nodes=max(case.nodes // by, 1), asked=cut(case.asked), held=cut(case.held) if case.held else None
+        nodes=-(-case.nodes // by) + 1, asked=cut(case.asked), held=cut(case.held) if case.held else None
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.binding import Binder, GangOutcome, Leads
+from reconciler.backends.kubernetes.binding import Binder, GangOutcome, Leads, PodOutcome
 from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
 from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.mirror import Mirror
@@ -76,6 +76,8 @@ class Hands:
     async def go_on(self, sight: Sight) -> int:
         """Finish or give up what is neither bound whole nor gone whole; how much was done."""
         finished = await self.finisher.finish(sight.pods.values(), {node.name for node in sight.cluster.nodes})
+        for _, again in finished.again:
+            self._watch_for(again)
         self.happened(of_releases(finished.released))
         for release in finished.released:
             self.memory.note("released", release.job, release.why, state="stopping", attempt=release.attempt)
@@ -130,8 +132,7 @@ class Hands:
     def _tell_bound(self, outcomes: Iterable[GangOutcome]) -> None:
         for outcome in outcomes:
             gang = outcome.gang
-            self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "bound"}
-            self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "unknown"}
+            self._watch_for(outcome.pods)
             self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
             if outcome.is_whole:
                 nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
@@ -140,6 +141,10 @@ class Hands:
             else:
                 worst = next(pod for pod in outcome.pods if pod.answer != "bound")
                 self.memory.note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")
+
+    def _watch_for(self, outcomes: Collection[PodOutcome]) -> None:
+        self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "bound"}
+        self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "unknown"}
 
     async def _voided(self, key: Key, uid: str) -> None:
         """A Binding names the resourceVersion of its pod: with another one it is refused, should it arrive after all."""
