@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -11,7 +11,7 @@ import msgspec
 from reconciler.backend import StaleEpochError
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import FENCE, Leads, still
-from reconciler.backends.kubernetes.dra.standing import Key, Release
+from reconciler.backends.kubernetes.dra.standing import Allotment, Key, Release
 from reconciler.backends.kubernetes.dra.wire import CLAIMS, FINALIZER, Allocation, Consumer, ResourceClaim
 from reconciler.backends.kubernetes.objects.wire import read
 from reconciler.backends.kubernetes.refusals import (
@@ -23,6 +23,7 @@ from reconciler.backends.kubernetes.refusals import (
     UnreachableError,
     UnreadableError,
 )
+from reconciler.backends.kubernetes.together import together
 from reconciler.store.protocols import NotLeaderError
 
 Answer = Literal["done", "gone", "conflict", "stale-leader", "refused", "unsent", "unknown"]
@@ -31,14 +32,6 @@ we do not lead. `refused`: a person has to act. `unsent`: nothing was done. `unk
 
 TRIES_MAX = 4
 """A claim that others write to (drivers, labels) while it is written is read and written again so often."""
-
-
-class Allotment(NamedTuple):
-    """What a claim is to have, and for which pod. `allocation` None: it has its devices, and the pod is to use them too."""
-
-    claim: ResourceClaim
-    pod: Consumer
-    allocation: Mapping[str, Any] | None
 
 
 class ClaimOutcome(NamedTuple):
@@ -56,6 +49,22 @@ class Claims:
     def __init__(self, api: Api, leads: Leads) -> None:
         self._api = api
         self._leads = leads
+
+    async def allot_all(self, wanted: Iterable[Allotment]) -> tuple[ClaimOutcome, ...]:
+        """Several at once, those of one claim in the order they are given: what comes after one that is not done is not sent."""
+        by_claim: dict[Key, list[Allotment]] = {}
+        for one in wanted:
+            by_claim.setdefault(one.claim.key, []).append(one)
+        told = await together(self._in_turn(several) for several in by_claim.values())
+        return tuple(outcome for outcomes in told for outcome in outcomes)
+
+    async def _in_turn(self, wanted: Iterable[Allotment]) -> list[ClaimOutcome]:
+        outcomes: list[ClaimOutcome] = []
+        for one in wanted:
+            outcomes.append(await self.allot(one))
+            if outcomes[-1].answer != "done":
+                break
+        return outcomes
 
     async def allot(self, wanted: Allotment) -> ClaimOutcome:
         """The finalizer first, then devices and the pod in one write.
