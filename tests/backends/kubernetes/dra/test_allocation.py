@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from reconciler.backends.kubernetes.dra.allocation import allocation_of
 from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant, NoRoom
 from reconciler.backends.kubernetes.dra.check import violations
 from reconciler.backends.kubernetes.dra.expressions import Expressions
+from reconciler.backends.kubernetes.dra.usage import devices_of
 from reconciler.backends.kubernetes.dra.wanted import RefusedClaimError, wanted_of
+from reconciler.backends.kubernetes.dra.wire import ResourceClaim
 from tests.backends.kubernetes.dra.worlds import (
     ANY,
     CLASSES,
@@ -34,6 +37,10 @@ PLAIN = slices_of(devices.plain_slices("n1", gpus=4))
 TWO = a_slice(a_device("a", size=1), a_device("b", size=2))
 
 
+def _devices_of(claims: Iterable[ResourceClaim]) -> list[str]:
+    return [device.device for claim in claims for device in devices_of(claim)]
+
+
 def test_a_node_of_eight_gpus_publishes_all_placements_as_a_server_takes_them() -> None:
     parts = devices.mig_slices("n1")
     assert sum(len(part["spec"].get("devices", ())) for part in parts) == 152
@@ -43,14 +50,12 @@ def test_a_node_of_eight_gpus_publishes_all_placements_as_a_server_takes_them() 
 
 def test_a_gpu_is_given_once() -> None:
     claims = [a_claim(a_request(device_class=devices.DRIVER), name=f"c{number}") for number in range(5)]
-    done = []
+    done: list[ResourceClaim] = []
     for claim in claims[:4]:
         grant = given([claim], PLAIN, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    assert sorted(result.device for claim in done for result in claim.status.allocation.devices.results) == [
-        f"gpu-{index}" for index in range(4)
-    ]  # fmt: skip
+    assert sorted(_devices_of(done)) == [f"gpu-{index}" for index in range(4)]
     refused = given(claims[4:], PLAIN, done)
     assert str(refused) == "claim default/c4, request r: wants 1, 4 match and 0 are free"
     assert violations(done, PLAIN) == ()
@@ -58,13 +63,12 @@ def test_a_gpu_is_given_once() -> None:
 
 def test_instances_are_packed_so_that_others_still_fit() -> None:
     claims = [a_claim(profile("1g.10gb"), name="small"), a_claim(profile("4g.40gb"), name="large")]
-    done = []
+    done: list[ResourceClaim] = []
     for claim in claims:
         grant = given([claim], MIG, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    taken = [result.device for claim in done for result in claim.status.allocation.devices.results]
-    assert taken == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-4g40gb-5-0"]
+    assert _devices_of(done) == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-4g40gb-5-0"]
     assert violations(done, MIG) == ()
 
 

@@ -62,6 +62,13 @@ def written(allotment: Allotment) -> ResourceClaim:
     return ResourceClaim(claim.metadata, claim.spec, status)
 
 
+def allotted(stock: Stock, pod: Pod, node: NodeName) -> Allotment:
+    """What its only claim is to have."""
+    found = stock.allot(pod, needs(stock, pod), node, NOW)
+    assert not isinstance(found, NoRoom)
+    return found[0]
+
+
 def chosen(found: Any) -> list[str]:
     return [result["device"] for one in found if one.allocation for result in one.allocation["devices"]["results"]]
 
@@ -77,8 +84,7 @@ def test_what_was_decided_is_taken_until_it_is_seen_or_forgotten() -> None:
     assert chosen(stock.allot(other, needs(stock, other), N1, NOW)) == ["gpu-0-mig-7g80gb-0-0"]
     # Seen: it counts once, and is free when the claim has lost it.
     stock.forget(second.key)
-    (allotment,) = stock.allot(one, needs(stock, one), N1, NOW)
-    assert isinstance(allotment, Allotment)
+    allotment = allotted(stock, one, N1)
     stock.claim(first, written(allotment))
     assert stock.nodes_for(needs(stock, other)) == frozenset()
     stock.claim(written(allotment), first)
@@ -143,8 +149,7 @@ def test_pods_that_share_a_claim_go_where_it_is() -> None:
     assert isinstance(stock.allot_all([(pods[0], N1), (pods[1], N2)], NOW), NoRoom)
     # Nothing of what failed is held.
     assert stock.nodes_for(needs(stock, pods[0])) == {N1, N2}
-    (first,) = stock.allot(pods[0], needs(stock, pods[0]), N2, NOW)
-    assert isinstance(first, Allotment)
+    first = allotted(stock, pods[0], N2)
     stock.claim(claim, written(first))
     assert stock.nodes_for(needs(stock, pods[1])) == {N2}
     assert stock.allot(pods[0], needs(stock, pods[0]), N2, NOW) == ()
