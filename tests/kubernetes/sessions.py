@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -32,8 +32,6 @@ CONFIG_MAPS = Resource("v1", "configmaps")
 SOON_S = 60.0
 """A test that waits for longer hangs; nothing is judged by it."""
 
-A = TypeVar("A", bound=Api)
-
 _numbers = itertools.count(1)
 
 
@@ -46,8 +44,8 @@ async def session(
     kubeconfig: Path | None = None,
     pace: Pace | None = None,
     sleep: Sleep = asyncio.sleep,
-    kind: type[A] = Api,  # type: ignore[assignment]
-) -> AsyncIterator[A]:
+    kind: type[Api] = Api,
+) -> AsyncIterator[Api]:
     """As an administrator at full speed, unless stated."""
     clock = SystemClock()
     credentials = from_kubeconfig(kubeconfig or cluster.kubeconfig(user, groups), clock)

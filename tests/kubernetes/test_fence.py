@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.fence import QUORATE, policies
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
 from reconciler.backends.kubernetes.resource import LEASES, PODS, Resource
-from tests.kubernetes.fencing import CONTAINER, QUORATE, as_quorate, led_by, policies
+from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, session
 
 pytestmark = REAL
@@ -172,7 +173,10 @@ def test_quorates_annotations_of_pods_are_quorates_alone(fenced: Cluster) -> Non
                 await refused(admin.create(PODS.path(space), made), "Only Quorate writes its annotations")
             await admin.patch(PODS.path(space, "p"), {"metadata": {"annotations": {"quorate.dev/gang": "people's"}}})
             await refused(admin.create(PODS.path(space), a_pod("placed", "n1")), "gets its node from Quorate")
-            theirs = {"metadata": {"name": "theirs"}, "spec": {"nodeName": "n1", "containers": [CONTAINER]}}
+            theirs = {
+                "metadata": {"name": "theirs"},
+                "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]},
+            }
             await admin.create(PODS.path(space), theirs)
 
     asyncio.run(story())

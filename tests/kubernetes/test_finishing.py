@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.fence import QUORATE
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder, GangBinding
 from reconciler.backends.kubernetes.finishing import Finished, Finisher
@@ -27,7 +28,7 @@ from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S
 from reconciler.clock import SystemClock
 from solver.world.quantities import Instant
 from tests.kubernetes.candidate import Bind
-from tests.kubernetes.fencing import QUORATE, as_quorate, led_by
+from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import ADMINS, REAL, a_namespace, a_pod, audited, session
 from tests.kubernetes.test_binding import LEADER, OTHER, a_gang, lead
 
@@ -36,6 +37,8 @@ pytestmark = REAL
 NODES = frozenset(f"n{number}" for number in range(8))
 SEEDS = range(12)
 GANGS, SIZE = 5, 4
+STEPS = 2 * GANGS * SIZE
+"""For each pod one before its binding leaves, and one when it is answered."""
 
 
 class Later(SystemClock):
@@ -107,40 +110,41 @@ def bound_of(gang: GangBinding, pods: Sequence[Pod]) -> list[str]:
     return [pod.spec.node_name for pod in pods if pod.key in wanted and pod.spec.node_name]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_kill_9_in_the_middle_of_gangs_leaves_none_of_them_partial(fenced: Cluster, tmp_path: Path, seed: int) -> None:
+def test_kill_9_in_the_middle_of_gangs_leaves_none_of_them_partial(fenced: Cluster, tmp_path: Path) -> None:
     async def story() -> None:
-        by_s = (AGAIN_S, ROLL_FORWARD_S)[seed % 2]
-        async with scene(fenced, LEADER) as at:
-            gangs = [await a_gang(at.admin, at.space, f"g{number}", SIZE) for number in range(GANGS)]
-            # Two steps for each pod: before it leaves, when it is answered.
-            step = Random(seed).randint(2, 2 * GANGS * SIZE)
-            await asyncio.to_thread(killed_at, step, gangs, fenced, tmp_path)
-            await led_by(fenced, OTHER)
-            pods = await pods_of(at.admin, at.space)
-            begun = {gang.job: len(bound_of(gang, pods)) for gang in gangs}
-            assert sum(begun.values()) < GANGS * SIZE or step == 2 * GANGS * SIZE
-            passes = await at.finished(at.finisher(by_s))
-            pods = await pods_of(at.admin, at.space)
-            for gang in gangs:
-                whole = begun[gang.job] == SIZE or (by_s < ROLL_FORWARD_S and begun[gang.job] > 0)
-                expected = [pod.node for pod in gang.pods] if whole else []
-                assert bound_of(gang, pods) == expected, begun
-            partial = {job for job, count in begun.items() if 0 < count < SIZE}
-            assert {release.job for one in passes for release in one.released} == (
-                partial if by_s == ROLL_FORWARD_S else set()
-            )
-            assert len(passes) <= 4
-            assert not any(names.GANG_PLAN in pod.metadata.annotations for pod in pods)
+        partial = [await killed_and_followed(fenced, tmp_path, Random(seed)) for seed in SEEDS]
+        assert sum(count > 0 for count in partial) >= len(SEEDS) // 3, "otherwise nothing was tried"
 
     asyncio.run(story())
+
+
+async def killed_and_followed(cluster: Cluster, folder: Path, chance: Random) -> int:
+    """How many gangs were partial when their binder was killed, after all that was asserted of what became of them."""
+    by_s = chance.choice((AGAIN_S, ROLL_FORWARD_S))
+    async with scene(cluster, LEADER) as at:
+        gangs = [await a_gang(at.admin, at.space, f"g{number}", SIZE) for number in range(GANGS)]
+        await asyncio.to_thread(killed_at, chance.randint(2, STEPS), gangs, cluster, folder)
+        await led_by(cluster, OTHER)
+        pods = await pods_of(at.admin, at.space)
+        begun = {gang.job: len(bound_of(gang, pods)) for gang in gangs}
+        partial = {job for job, count in begun.items() if 0 < count < SIZE}
+        passes = await at.finished(at.finisher(by_s))
+        pods = await pods_of(at.admin, at.space)
+        for gang in gangs:
+            whole = begun[gang.job] == SIZE or (by_s == AGAIN_S and gang.job in partial)
+            assert bound_of(gang, pods) == ([pod.node for pod in gang.pods] if whole else []), begun
+        released = {release.job for one in passes for release in one.released}
+        assert released == (partial if by_s == ROLL_FORWARD_S else set())
+        assert len(passes) <= 4
+        assert not any(names.GANG_PLAN in pod.metadata.annotations for pod in pods)
+        return len(partial)
 
 
 def test_a_binder_that_is_not_killed_has_so_many_steps(fenced: Cluster, tmp_path: Path) -> None:
     async def story() -> None:
         async with scene(fenced, LEADER) as at:
             gangs = [await a_gang(at.admin, at.space, f"g{number}", SIZE) for number in range(GANGS)]
-            assert await asyncio.to_thread(killed_at, 0, gangs, fenced, tmp_path) == 2 * GANGS * SIZE
+            assert await asyncio.to_thread(killed_at, 0, gangs, fenced, tmp_path) == STEPS
 
     asyncio.run(story())
 

@@ -149,6 +149,7 @@ def test_a_renewal_counts_from_before_it_was_sent(cluster: Cluster) -> None:
         async with session(cluster) as api, session(cluster, kind=Slow) as slow:
             path = LEASES.path(await a_namespace(api), "quorate")
             a = Candidate(slow, "a", path)
+            assert isinstance(slow, Slow)
             slow.held_up(a.clock)
             await until(lambda: len(sent_s) > 2)
             lead = await a.election.elected()

@@ -12,11 +12,12 @@ import msgspec
 import structlog
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.fence import QUORATE
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.leader import Election, Timing
 from reconciler.clock import SystemClock
 from tests.kubernetes.candidate import Stand, Told
-from tests.kubernetes.fencing import QUORATE, as_quorate, led_by
+from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import ADMINS, REAL, a_namespace, session
 from tests.kubernetes.test_binding import a_gang, bindings_sent
 
