@@ -10,23 +10,18 @@ import msgspec
 
 from reconciler.backend import StaleEpochError
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import FENCE, Leads, still
+from reconciler.backends.kubernetes.binding import Failure, Leads, failure_of, still
 from reconciler.backends.kubernetes.dra.standing import Allotment, Key, Release
 from reconciler.backends.kubernetes.dra.wire import CLAIMS, FINALIZER, Allocation, Consumer, ResourceClaim
 from reconciler.backends.kubernetes.objects.wire import read
 from reconciler.backends.kubernetes.refusals import (
-    ConflictError,
     KubernetesError,
     NotFoundError,
-    RefusedError,
-    TooManyRequestsError,
-    UnreachableError,
-    UnreadableError,
 )
 from reconciler.backends.kubernetes.together import together
 from reconciler.store.protocols import NotLeaderError
 
-Answer = Literal["done", "gone", "conflict", "stale-leader", "refused", "unsent", "unknown"]
+Answer = Literal["done"] | Failure
 """What became of a claim. `gone`: this claim is no more, or is leaving. `conflict`: somebody gave it other devices. `stale-leader`:
 we do not lead. `refused`: a person has to act. `unsent`: nothing was done. `unknown`: look later."""
 
@@ -80,7 +75,7 @@ class Claims:
             try:
                 return ClaimOutcome(claim.key, "done", await self._given(claim, wanted))
             except (KubernetesError, NotLeaderError, StaleEpochError) as error:
-                outcome = ClaimOutcome(claim.key, _sorted(error), None, str(error))
+                outcome = ClaimOutcome(claim.key, failure_of(error), None, str(error))
             if outcome.answer not in ("conflict", "unknown"):
                 return outcome
             seen = await self._seen(claim)
@@ -106,7 +101,7 @@ class Claims:
         except NotFoundError:
             return ClaimOutcome(claim.key, "done")  # it was deleted, and waited for nothing else
         except (KubernetesError, NotLeaderError, StaleEpochError) as error:
-            return ClaimOutcome(claim.key, _sorted(error), None, str(error))
+            return ClaimOutcome(claim.key, failure_of(error), None, str(error))
         return ClaimOutcome(claim.key, "done", claim)
 
     async def _given(self, claim: ResourceClaim, wanted: Allotment) -> ResourceClaim:
@@ -166,23 +161,3 @@ def _judged(claim: ResourceClaim, wanted: Allotment) -> ClaimOutcome | None:
 def _written(consumer: Consumer) -> dict[str, Any]:
     built: dict[str, Any] = msgspec.to_builtins(consumer)
     return {key: value for key, value in built.items() if value}
-
-
-def _sorted(error: KubernetesError | NotLeaderError | StaleEpochError) -> Answer:
-    match error:
-        case NotLeaderError() | StaleEpochError():
-            return "stale-leader"
-        case RefusedError() if FENCE in error.message:
-            return "stale-leader"
-        case NotFoundError():
-            return "gone"
-        case ConflictError():
-            return "conflict"
-        case UnreadableError():
-            return "unknown"
-        case UnreachableError():
-            return "unknown" if error.sent else "unsent"
-        case TooManyRequestsError():
-            return "unsent"
-        case _:
-            return "refused"
