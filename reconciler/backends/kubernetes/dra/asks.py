@@ -49,6 +49,15 @@ def asked_of(claims: Sequence[Wanted], devices: Iterable[Device]) -> Asked | Ref
     return total
 
 
+def asked_of_given(given: Sequence[Published]) -> Asked | None:
+    """What devices that a pod has already come to; None: rounds can't say it."""
+    profiles = [found.instance.profile for found in given if found.instance]
+    whole = len(given) - len(profiles)
+    if len(profiles) > 1 or (profiles and whole):
+        return None
+    return Asked(whole, (), *profiles)
+
+
 def _request(
     claim: str, request: tuple[Alternative, ...], known: Sequence[tuple[Device, Published]], every: tuple[GpuType, ...]
 ) -> Asked | Refusal:

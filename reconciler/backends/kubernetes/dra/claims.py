@@ -84,6 +84,14 @@ class Claims:
             claim = seen
         return outcome
 
+    async def voided(self, key: Key) -> ClaimOutcome:
+        """The claim after a write that was not answered: should that still be on its way, it is refused from now on."""
+        try:
+            seen = await self._api.get(CLAIMS.path(*key), ResourceClaim)
+            return ClaimOutcome(key, "done", await self._finalizers(seen, list(seen.metadata.finalizers)))
+        except (KubernetesError, NotLeaderError, StaleEpochError) as error:
+            return ClaimOutcome(key, failure_of(error), None, str(error))
+
     async def release(self, wanted: Release) -> ClaimOutcome:
         """Pods that are over are taken off; with the last of them the devices, and then the finalizer.
 

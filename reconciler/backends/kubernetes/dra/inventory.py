@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from reconciler.backends.kubernetes.dra.pools import Device, DeviceId
+from reconciler.backends.kubernetes.dra.pools import Device
+from reconciler.backends.kubernetes.objects.nodes import PublishedGpus
 from reconciler.backends.kubernetes.objects.products import type_of_product
 from solver.world.cluster import DeviceId as GpuId
 from solver.world.cluster import Gpu, GpuType, MigInstance
@@ -36,12 +37,8 @@ class Published(NamedTuple):
         return self.instance.id_on(self.gpu) if self.instance else self.gpu
 
 
-class NodeGpus(NamedTuple):
-    """What a node has. `gpu_type` "": GPUs of several types, or none. `devices`: by the id that rounds use."""
-
-    gpu_type: GpuType
-    gpus: tuple[Gpu, ...]
-    devices: dict[GpuId, DeviceId]
+Use = Literal["ours", "others", ""]
+"""Who uses a device: claims that Quorate gave it to, others, or nobody."""
 
 
 def published(device: Device) -> Published | None:
@@ -58,24 +55,27 @@ def published(device: Device) -> Published | None:
     return None
 
 
-def gpus_of(devices: Iterable[Device], is_used: Callable[[Device], bool]) -> NodeGpus:
+def gpus_of(devices: Iterable[Device], use: Callable[[Device], Use]) -> PublishedGpus:
     """A node's GPUs, in the order they are published.
 
     A chip that is published as a whole and of which instances are used has these; one that is published in instances alone was
-    partitioned beforehand, and has all of them. One with a hard taint, which says that it is not well, is not healthy.
+    partitioned beforehand, and has all of them. One with a hard taint, which says that it is not well, is not healthy. One that
+    others use, or instances of it, is left out.
     """
     gpus: dict[GpuId, Gpu] = {}
     types: dict[GpuType, None] = {}
     instances: dict[GpuId, list[tuple[MigInstance, bool]]] = {}
-    known: dict[GpuId, DeviceId] = {}
+    of_others: set[GpuId] = set()
     for device in devices:
         found = published(device)
         if found is None:
             continue
         types[found.gpu_type] = None
-        known[found.id] = device.id
+        used = use(device)
+        if used == "others":
+            of_others.add(found.gpu)
         if found.instance:
-            instances.setdefault(found.gpu, []).append((found.instance, is_used(device)))
+            instances.setdefault(found.gpu, []).append((found.instance, used == "ours"))
         else:
             memory = Memory(int(device.capacity.get(_MEMORY, 0)))
             well = not any(taint.effect in ("NoSchedule", "NoExecute") for taint in device.taints)
@@ -86,7 +86,8 @@ def gpus_of(devices: Iterable[Device], is_used: Callable[[Device], bool]) -> Nod
         )
         gpu = gpus.get(name, Gpu(name, len(gpus)))
         gpus[name] = msgspec.structs.replace(gpu, instances=tuple(there)) if there else gpu
-    return NodeGpus(next(iter(types)) if len(types) == 1 else GpuType(""), tuple(gpus.values()), known)
+    left = tuple(gpu for gpu in gpus.values() if gpu.id not in of_others)
+    return PublishedGpus(next(iter(types)) if len(types) == 1 else GpuType(""), left)
 
 
 def _start(device: Device) -> int | None:

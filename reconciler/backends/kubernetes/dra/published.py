@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from reconciler.backends.kubernetes.dra.pools import Pool, pool_of
+from reconciler.backends.kubernetes.dra.pools import Device, DeviceId, Pool, pool_of
 from reconciler.backends.kubernetes.dra.prospects import NodeDevices, node_devices
 from reconciler.backends.kubernetes.dra.wire import ResourceSlice
 from reconciler.backends.kubernetes.objects.wire import Node
@@ -61,6 +61,12 @@ class Published:
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, sorted by name."""
         return tuple(self._nodes[name] for name in sorted(self._nodes))
+
+    def device(self, device: DeviceId) -> Device | None:
+        """What a device is; None for one that nobody publishes any more."""
+        self._renew()
+        pool = self._pools.get((device.driver, device.pool))
+        return next((one for one in pool.devices if one.id == device), None) if pool else None
 
     def on(self, node: str) -> NodeDevices | None:
         """What a node can use, the same object for as long as it is the same; None for a node that is not there."""

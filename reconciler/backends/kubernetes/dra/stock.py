@@ -6,14 +6,15 @@ Pure: it is told what there is, and says what is to be written.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 from reconciler.backends.kubernetes.dra.allocation import allocation_of
 from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant, NoRoom
 from reconciler.backends.kubernetes.dra.expressions import Expressions
+from reconciler.backends.kubernetes.dra.pools import DeviceId
 from reconciler.backends.kubernetes.dra.published import Published
-from reconciler.backends.kubernetes.dra.standing import Allotment, Key, claims_of, has_room_for
+from reconciler.backends.kubernetes.dra.standing import Allotment, Key, claims_of, has_room_for, is_ours
 from reconciler.backends.kubernetes.dra.usage import Usage, devices_of, usage_of
 from reconciler.backends.kubernetes.dra.wanted import RefusedClaimError, Wanted, wanted_of
 from reconciler.backends.kubernetes.dra.wire import Allocation, ClaimStatus, Consumer, DeviceClass, ResourceClaim
@@ -37,7 +38,8 @@ NotAllotted = NoRoom | Missing | Refusal
 class Stock:
     """Told of classes and claims that came (`before` None), changed, and went (`after` None); `published` of slices and nodes.
 
-    What `allot` gives is taken from then on. It is seen in the claim later, or `forget` says that it was not written.
+    What `allot` gives is taken from then on, and asked for again, until it is seen in the claim, or `forget` says that it was not
+    written and never will be.
     """
 
     def __init__(self) -> None:
@@ -49,7 +51,9 @@ class Stock:
         self._allocator = Allocator()
         self._usage = Usage(())
         self._version = 0
+        self._classes_version = 0
         self._given: dict[Key, ResourceClaim] = {}
+        self._allocations: dict[Key, dict[str, Any]] = {}
 
     @property
     def searches(self) -> int:
@@ -63,6 +67,7 @@ class Stock:
         if after:
             self._classes[after.metadata.name] = after
         self._wanted.clear()
+        self._classes_version += 1
 
     def claim(self, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
         """A claim."""
@@ -80,13 +85,56 @@ class Stock:
 
     def forget(self, claim: Key) -> None:
         """What was decided for a claim, and not written, or seen in it by now."""
+        self._allocations.pop(claim, None)
         given = self._given.pop(claim, None)
         if given:
             self._usage.give_back(devices_of(given))
 
+    @property
+    def claims(self) -> Collection[ResourceClaim]:
+        """All claims as they were seen."""
+        return self._claims.values()
+
+    def users(self) -> dict[DeviceId, Literal["ours", "others"]]:
+        """Every device that is used, with whether it is by claims that Quorate gave it to."""
+        found: dict[DeviceId, Literal["ours", "others"]] = {}
+        for claim in self._claims.values():
+            found |= dict.fromkeys(devices_of(claim), "ours" if is_ours(claim) else "others")
+        for claim in self._given.values():
+            found |= dict.fromkeys(devices_of(claim), "ours")
+        return found
+
+    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...] | Missing | Refusal:
+        """The claims that a pod needs, with what was decided for them."""
+        return claims_of(pod, ChainMap(self._given, self._claims))
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one once classes, or pools, are not as they were."""
+        return self._classes_version, self.published.version
+
+    def wishes(self, pod: Pod) -> tuple[Wanted, ...] | Missing | Refusal:
+        """What all claims of a pod want, those that have it too."""
+        claims = self.claims_of(pod)
+        if isinstance(claims, Missing | Refusal):
+            return claims
+        try:
+            return tuple(self._wants(claim) for claim in claims)
+        except RefusedClaimError as refused:
+            return refused.refusal
+
+    def nodes_ever(self, wishes: Sequence[Wanted]) -> frozenset[NodeName]:
+        """The nodes on which these would be met if nothing was used."""
+        nobody = usage_of(self.published.pools, ())
+        return frozenset(
+            NodeName(node.metadata.name)
+            for node in self.published.nodes
+            if (there := self.published.on(node.metadata.name)) and self._allocator.fits(there, wishes, nobody)
+        )
+
     def needs(self, pod: Pod) -> Needs | Missing | Refusal:
         """What a pod needs; what it waits for; or why it can't be had anywhere."""
-        claims = claims_of(pod, ChainMap(self._given, self._claims))
+        claims = self.claims_of(pod)
         if isinstance(claims, Missing | Refusal):
             return claims
         consumer = consumer_of(pod)
@@ -109,7 +157,7 @@ class Stock:
         return frozenset(
             NodeName(node.metadata.name)
             for node in self.published.nodes
-            if _may_have(needs, node) and self._fits(needs, node.metadata.name)
+            if may_use(needs.had, node) and self._fits(needs, node.metadata.name)
         )
 
     def allot_all(self, pods: Iterable[tuple[Pod, NodeName]], timestamp: str) -> tuple[Allotment, ...] | NotAllotted:
@@ -135,12 +183,17 @@ class Stock:
         grant = self._grant(needs, node)
         if isinstance(grant, NoRoom):
             return grant
-        allotments = [Allotment(claim, consumer, None) for claim in needs.had if not _uses(claim, consumer)]
+        allotments = [
+            Allotment(self._claims.get(claim.key, claim), consumer, self._allocations.get(claim.key))
+            for claim in needs.had
+            if claim.key in self._given or not _uses(claim, consumer)
+        ]
         for number, claim in enumerate(needs.claims):
             allocation = allocation_of(claim, grant.of(number), self._classes, node, timestamp)
             given = ResourceClaim(claim.metadata, claim.spec, ClaimStatus(read(allocation, Allocation), (consumer,)))
             self.forget(claim.key)
             self._given[claim.key] = given
+            self._allocations[claim.key] = allocation
             self._usage.take(devices_of(given))
             allotments.append(Allotment(claim, consumer, allocation))
         return tuple(allotments)
@@ -180,8 +233,9 @@ def _uses(claim: ResourceClaim, consumer: Consumer) -> bool:
     return any(each.uid == consumer.uid for each in claim.status.reserved_for)
 
 
-def _may_have(needs: Needs, node: Node) -> bool:
-    return all(_is_for(claim, node) for claim in needs.had)
+def may_use(claims: Iterable[ResourceClaim], node: Node) -> bool:
+    """Whether a node can use what these claims have."""
+    return all(_is_for(claim, node) for claim in claims)
 
 
 def _is_for(claim: ResourceClaim, node: Node) -> bool:

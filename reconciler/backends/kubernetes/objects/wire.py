@@ -219,6 +219,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
+    unmet_claims: tuple[str, str, str] | None = None  # said by dra/seen.py, never by the server: a Refusal's fields
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False

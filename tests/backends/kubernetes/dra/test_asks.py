@@ -93,15 +93,15 @@ def test_what_has_no_cost_that_can_be_said_is_refused(claims: list[ResourceClaim
 
 def test_gpus_are_whole_until_instances_of_them_are_used() -> None:
     there = _devices(*devices.mig_slices("n1", 2))
-    free = gpus_of(there, lambda _: False)
+    free = gpus_of(there, lambda _: "")
     assert (free.gpu_type, [gpu.id for gpu in free.gpus]) == (H100, ["GPU-n1-0", "GPU-n1-1"])
     assert all(gpu.instances is None and gpu.healthy and gpu.memory == 81152 * 2**20 for gpu in free.gpus)
     used = {"gpu-1-mig-3g40gb-9-4", "gpu-1-mig-1g10gb-19-2"}
-    some = gpus_of(there, lambda device: device.id.device in used)
+    some = gpus_of(there, lambda device: "ours" if device.id.device in used else "")
     assert some.gpus[0] == free.gpus[0]
     assert some.gpus[1].instances == (MigInstance("1g.10gb", 2), MigInstance("3g.40gb", 4))
-    known = {some.devices[one.id_on(some.gpus[1].id)].device for one in some.gpus[1].instances}
-    assert known == used
+    others = gpus_of(there, lambda device: "others" if device.id.device in used else "")
+    assert others.gpus == free.gpus[:1]
 
 
 def test_gpus_that_were_partitioned_beforehand_have_all_their_instances() -> None:
@@ -109,7 +109,7 @@ def test_gpus_that_were_partitioned_beforehand_have_all_their_instances() -> Non
         said = a_device(f"i{start}", type="mig", parentUUID="GPU-x", profile="1g.6gb", productName="NVIDIA A30")
         return {**said, "capacity": {"memory": {"value": "6Gi"}, f"memorySlice{start}": {"value": "1"}}}
 
-    found = gpus_of(_devices(devices.slice_of("n1", 0, 1, {"devices": [instance(0), instance(2)]})), lambda _: False)
+    found = gpus_of(_devices(devices.slice_of("n1", 0, 1, {"devices": [instance(0), instance(2)]})), lambda _: "")
     assert found.gpu_type == A30
     assert [gpu.instances for gpu in found.gpus] == [(MigInstance("1g.6gb", 0), MigInstance("1g.6gb", 2))]
 
@@ -118,5 +118,5 @@ def test_a_tainted_gpu_is_not_well_and_what_says_nothing_is_no_gpu() -> None:
     (part,) = devices.plain_slices("n1", 1)
     part["spec"]["devices"][0]["taints"] = [{"key": "unhealthy", "effect": "NoExecute"}]
     part["spec"]["devices"].append(a_device("what", type="gpu"))
-    found = gpus_of(_devices(part, A_NIC), lambda _: False)
+    found = gpus_of(_devices(part, A_NIC), lambda _: "")
     assert [(gpu.id, gpu.healthy) for gpu in found.gpus] == [("GPU-n1-0", False)]
