@@ -21,6 +21,7 @@ from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bindings, of_evictions, of_releases
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
+from reconciler.pods.devices import Devices
 from reconciler.pods.memory import EVICTED, Memory
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
@@ -49,6 +50,7 @@ class Hands:
     finisher: Finisher
     promises: Promises
     evictor: Evictor
+    devices: Devices
     mirror: Mirror
     memory: Memory
     happened: Happened
@@ -85,8 +87,10 @@ class Hands:
             self.log.warning("journal-unreadable", pod="/".join(found.pod), reason=found.why)
         outcomes = await self.evictor.advance(_known(sight))
         self._tell_leaving(outcomes, sight)
+        freed = await self.devices.give_back(sight.pods)
         return (
-            len(finished.again)
+            freed
+            + len(finished.again)
             + len(finished.released)
             + sum(one.event in ("evicting", "called-off") for one in outcomes)
         )
@@ -105,9 +109,12 @@ class Hands:
         asked = await self.evictor.begin(leaving, _known(sight))
         self._note_asked(leaving, {one.job for one in asked if one.event not in ("refused", "failed")})
         self._tell_leaving(asked, sight)
-        outcomes = await self.binder.bind(bindings_of(plan.steps, gangs))
+        wanted = bindings_of(plan.steps, gangs)
+        ready = await self.devices.given(wanted, sight.pods)
+        outcomes = await self.binder.bind(ready)
         self._tell_bound(outcomes)
         undone = sum(one.event in ("refused", "failed") for one in asked)
+        undone += len(wanted) - len(ready)
         return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
 
     def _note_asked(self, steps: Iterable[Evict | Shrink | Release], asked: set[JobName]) -> None:
