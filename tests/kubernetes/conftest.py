@@ -1,7 +1,8 @@
-"""A real API server for all tests of a run."""
+"""Real API servers for all tests of a run: one with nothing in it, one where Quorate is installed."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
+from tests.kubernetes.sessions import session
+from tests.kubernetes.shipping import install
 
 LOGS = pytest.StashKey[Path]()
 
@@ -18,6 +21,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
     folder = tmp_path_factory.mktemp("cluster")
     pytestconfig.stash[LOGS] = folder
     with running(found(place()), folder) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One of its own where all of deploy/kubernetes is installed: what the fence keeps out there, other tests need."""
+    with running(found(place()), tmp_path_factory.mktemp("shipped")) as cluster:
+
+        async def story() -> None:
+            async with session(cluster) as admin:
+                await install(admin)
+
+        asyncio.run(story())
         yield cluster
 
 

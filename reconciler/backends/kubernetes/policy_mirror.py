@@ -1,0 +1,94 @@
+"""Keeps a copy of the policy in force in the cluster, for people and programs to read; the policy itself stays in Git."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.policy_parts import INDEX, MIRROR, REVISION, Copy
+from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
+from reconciler.backends.kubernetes.resource import Resource
+
+CONFIG_MAPS = Resource("v1", "configmaps")
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class _ConfigMap(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    data: dict[str, str] = {}
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: tuple[_ConfigMap, ...]
+
+
+class PolicyMirror:
+    """Writes copies into one namespace; one call at a time.
+
+    `leading` is asked before each write, and raises where another leads by now: NotLeaderError, of an election.
+    """
+
+    def __init__(self, api: Api, namespace: str, leading: Callable[[], object]) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._leading = leading
+        self._there = ""
+
+    async def show(self, copy: Copy) -> int:
+        """Make the copy be there, and no older one; how many writes that took: 0 where it was there already.
+
+        The server is asked nothing while the revision stays the same. Killed anywhere, the next call goes on: parts first, then the
+        index, then what is older goes. Raises KubernetesError, and what `leading` raises.
+        """
+        commit = copy.listing["data"]["revision"]
+        if commit == self._there:
+            return 0
+        found = {each.metadata.name: each for each in await self._found()}
+        wanted = {part["metadata"]["name"]: part for part in copy.parts}
+        writes = 0
+        for name, part in wanted.items():
+            if name not in found:
+                await self._create(part)
+                writes += 1
+        writes += await self._point(copy, found.get(INDEX))
+        for name in sorted(found.keys() - wanted.keys() - {INDEX}):
+            await self._delete(name)
+            writes += 1
+        self._there = commit
+        return writes
+
+    async def _found(self) -> tuple[_ConfigMap, ...]:
+        path = CONFIG_MAPS.path(self._namespace)
+        return (await self._api.get(path, _List, {"labelSelector": MIRROR})).items
+
+    async def _create(self, part: dict[str, object]) -> None:
+        self._leading()
+        try:
+            await self._api.create(CONFIG_MAPS.path(self._namespace), part)
+        except ConflictError:  # the one before us wrote it after we looked; its name says its content
+            return
+
+    async def _point(self, copy: Copy, there: _ConfigMap | None) -> int:
+        """Write the index, if it says something else."""
+        index = copy.listing
+        if there and there.data == index["data"] and there.metadata.labels.get(REVISION) == index["data"]["revision"]:
+            return 0
+        self._leading()
+        if there:
+            await self._api.patch(CONFIG_MAPS.path(self._namespace, INDEX), index)
+        else:
+            await self._api.create(CONFIG_MAPS.path(self._namespace), index)
+        return 1
+
+    async def _delete(self, name: str) -> None:
+        self._leading()
+        try:
+            await self._api.delete(CONFIG_MAPS.path(self._namespace, name))
+        except NotFoundError:  # somebody else has done it
+            return

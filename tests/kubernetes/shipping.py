@@ -1,0 +1,55 @@
+"""The shipped manifests on the test cluster: objects applied as kubectl does, and sessions with the rights they give."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from urllib.parse import urlencode
+
+from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.shipped import ACCOUNT, GROUPS, NAMESPACE, base_objects
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.refusals import NotAllowedError
+from reconciler.backends.kubernetes.resource import Resource
+from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
+
+PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
+
+
+def path_of(written: Mapping[str, Any], **parameters: str) -> str:
+    """Where such an object is made; a field that the server does not know is an error, not a warning."""
+    kind = written["kind"]
+    resource = Resource(written["apiVersion"], PLURALS.get(kind, f"{kind.lower()}s"))
+    query = urlencode({"fieldValidation": "Strict", **parameters})
+    return f"{resource.path(written['metadata'].get('namespace', ''))}?{query}"
+
+
+async def install(api: Api) -> None:
+    """All that deploy/kubernetes has, each tried without effect first; returns once what keeps others out is in force."""
+    objects = base_objects()
+    (namespace,) = (each for each in objects if each["kind"] == "Namespace")
+    await api.create(path_of(namespace), namespace)
+    for each in objects:
+        if each is not namespace:
+            await api.create(path_of(each, dryRun="All"), each)
+            await api.create(path_of(each), each)
+    await _guarded(api)
+
+
+async def _guarded(api: Api) -> None:
+    """Admission policies are in force a moment after they were made."""
+    forged = {"metadata": {"name": "quorate-policy-0"}}
+    async with asyncio.timeout(SOON_S):
+        while True:
+            try:
+                await api.create(f"{CONFIG_MAPS.path(NAMESPACE)}?dryRun=All", forged)
+            except NotAllowedError:
+                return
+            await asyncio.sleep(0.05)
+
+
+def as_quorate(cluster: Cluster) -> AbstractAsyncContextManager[Api]:
+    """As the service account that is shipped, with the rights it was given there and no others."""
+    return session(cluster, ACCOUNT, GROUPS)
