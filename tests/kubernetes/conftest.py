@@ -37,6 +37,12 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def fenced(shipped: Cluster) -> Cluster:
+    """The same, for what the fence is about."""
+    return shipped
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     if exitstatus and (folder := config.stash.get(LOGS, None)):
         terminalreporter.write_line(f"Logs of etcd and the API server, and its audit log: {folder}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from random import Random
@@ -24,6 +24,8 @@ from reconciler.backends.kubernetes.refusals import (
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Check = Callable[[], object]
+"""Called when a request is about to leave, before each try: what it raises is raised, and nothing leaves."""
 
 TRIES_MAX = 5
 BACKOFF_S = 0.2
@@ -46,6 +48,7 @@ class Api:
 
     A 429 was not done, so that it is asked again for whatever it was, but for evictions that a budget forbids. Where no
     answer comes, or 5xx, a read is asked again, and what never left; else UnreachableError says that the outcome is unknown.
+    A write may wait for its turn for long; what has to be so when it leaves is said by its `check`.
     """
 
     def __init__(self, credentials: Credentials, pace: Pace, chance: Random, sleep: Sleep = asyncio.sleep) -> None:
@@ -75,21 +78,21 @@ class Api:
         """One object, or one page of a list, decoded as `kind`."""
         return _decoded(path, await self._done("GET", path, parameters=parameters), kind)
 
-    async def create(self, path: str, body: object) -> dict[str, Any]:
+    async def create(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
         """POST. What the server made of it."""
-        return _decoded(path, await self._done("POST", path, body), dict[str, Any])
+        return _decoded(path, await self._done("POST", path, body, check=check), dict[str, Any])
 
-    async def replace(self, path: str, body: object) -> dict[str, Any]:
+    async def replace(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
         """PUT. ConflictError unless `body` has the newest resourceVersion."""
-        return _decoded(path, await self._done("PUT", path, body), dict[str, Any])
+        return _decoded(path, await self._done("PUT", path, body, check=check), dict[str, Any])
 
-    async def patch(self, path: str, body: object) -> dict[str, Any]:
+    async def patch(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
         """A merge patch (RFC 7396): what it names becomes so, null is taken away, lists are replaced whole."""
-        return _decoded(path, await self._done("PATCH", path, body), dict[str, Any])
+        return _decoded(path, await self._done("PATCH", path, body, check=check), dict[str, Any])
 
-    async def delete(self, path: str, body: object = None) -> dict[str, Any]:
+    async def delete(self, path: str, body: object = None, check: Check | None = None) -> dict[str, Any]:
         """DELETE, with `body` as DeleteOptions."""
-        return _decoded(path, await self._done("DELETE", path, body), dict[str, Any])
+        return _decoded(path, await self._done("DELETE", path, body, check=check), dict[str, Any])
 
     async def stream(self, path: str, parameters: Mapping[str, str], silence_s: float) -> AsyncGenerator[bytes]:
         """Whole lines as they come, several at a time, until the server ends it; to be closed by who stops reading.
@@ -112,13 +115,18 @@ class Api:
                         response.connection.transport.abort()
 
     async def _done(
-        self, method: Method, path: str, body: object = None, parameters: Mapping[str, str] | None = None
+        self,
+        method: Method,
+        path: str,
+        body: object = None,
+        parameters: Mapping[str, str] | None = None,
+        check: Check | None = None,
     ) -> bytes:
         encoded = None if body is None else msgspec.json.encode(body)
         backoff_s = BACKOFF_S
         for tries_left in range(TRIES_MAX - 1, -1, -1):
             try:
-                return await self._once(method, path, encoded, parameters)
+                return await self._once(method, path, encoded, parameters, check)
             except TooManyRequestsError as busy:
                 if busy.budget or busy.retry_after_s > RETRY_AFTER_MAX_S or not tries_left:
                     raise
@@ -131,10 +139,19 @@ class Api:
             await self._sleep(rest_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _once(self, method: Method, path: str, body: bytes | None, parameters: Mapping[str, str] | None) -> bytes:
+    async def _once(
+        self,
+        method: Method,
+        path: str,
+        body: bytes | None,
+        parameters: Mapping[str, str] | None,
+        check: Check | None,
+    ) -> bytes:
         request = f"{method} {path}"
         async with self._at_once:
             await self._pace.turn()
+            if check:
+                check()
             with _as_ours(request):
                 async with self._sent(method, path, parameters, body, _LIMITS) as response:
                     answer = await response.read()

@@ -22,3 +22,4 @@ class Resource:
 
 PODS = Resource("v1", "pods")
 NODES = Resource("v1", "nodes")
+LEASES = Resource("coordination.k8s.io/v1", "leases")

@@ -9,7 +9,7 @@ from reconciler.backends.kubernetes.objects.wire import Meta
 SCHEDULER: Final = "quorate"
 """`spec.schedulerName` of the pods that are Quorate's."""
 
-# Our own. People write the first six, as labels or annotations (a label wins); the last three are written with a binding.
+# Our own. People write the first six, as labels or annotations (a label wins).
 QUEUE: Final = "quorate.dev/queue"
 PRIORITY_CLASS: Final = "quorate.dev/priority-class"
 GANG: Final = "quorate.dev/gang"
@@ -17,10 +17,19 @@ GANG_SIZE: Final = "quorate.dev/gang-size"
 ROLE: Final = "quorate.dev/role"
 POOL: Final = "quorate.dev/pool"
 GPU_TYPE: Final = "quorate.dev/gpu-type"
+# Written by Quorate alone, with a binding: what a pod holds (docs/kubernetes-binding.md).
 DEVICES: Final = "quorate.dev/devices"
 SHARE: Final = "quorate.dev/share"
 SHARING: Final = "quorate.dev/sharing"
 ATTEMPT: Final = "quorate.dev/attempt"
+GANG_PLAN: Final = "quorate.dev/gang-plan"
+"""On the pod of a gang that was bound first: where all of them go; until all are there."""
+RELEASE: Final = "quorate.dev/release"
+"""On pods of a gang that could not be whole: why each is deleted."""
+EPOCH: Final = "quorate.dev/epoch"
+LEADER: Final = "quorate.dev/leader"
+FENCED: Final = "quorate.dev/fenced"
+"""A label of Bindings: the fence judges those that have it, so that what it does never touches another scheduler's."""
 
 # NVIDIA: k8s-device-plugin (resources), gpu-feature-discovery (labels): docs/gpu-feature-discovery/README.md there.
 GPU: Final = "nvidia.com/gpu"

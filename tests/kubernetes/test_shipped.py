@@ -1,0 +1,174 @@
+"""What deploy/ installs: the chart and the base say the same, a real API server takes it, and it is no more than it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.components import ComponentMissingError
+from hack.kubernetes.shipped import ACCOUNT, BASE, CHART, DEPLOY, NAMESPACE, base_objects, charted, keyed, kustomized
+from reconciler.backends.kubernetes.refusals import NotAllowedError
+from reconciler.backends.kubernetes.resource import PODS
+from tests.kubernetes.sessions import CONFIG_MAPS, REAL, session
+from tests.kubernetes.shipping import as_quorate, path_of
+
+REPOSITORY = "https://git.example.com/cluster/policy.git"
+Objects = dict[tuple[str, str, str], dict[str, Any]]
+
+
+def chart(**values: object) -> Objects:
+    """As helm renders it; the test is skipped where there is no helm."""
+    try:
+        return keyed(
+            charted({"policies.repo": REPOSITORY, **{key.replace("__", "."): each for key, each in values.items()}})
+        )
+    except ComponentMissingError as missing:
+        pytest.skip(str(missing))
+
+
+def base(folder: Path = BASE) -> Objects:
+    """As kustomize renders it; the test is skipped where there is no kustomize."""
+    try:
+        return keyed(kustomized(folder))
+    except ComponentMissingError as missing:
+        pytest.skip(str(missing))
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    (each,) = objects["Deployment", NAMESPACE, "quorate"]["spec"]["template"]["spec"]["containers"]
+    return dict(each)
+
+
+def without_namespace(objects: Objects) -> Objects:
+    """Helm makes that by itself (--create-namespace)."""
+    return {key: each for key, each in objects.items() if key[0] != "Namespace"}
+
+
+@pytest.mark.kubernetes
+def test_kustomize_changes_nothing_of_the_base() -> None:
+    assert base() == keyed(base_objects())
+
+
+@pytest.mark.kubernetes
+def test_the_chart_says_the_same_as_the_base() -> None:
+    assert chart() == without_namespace(base())
+
+
+@pytest.mark.kubernetes
+def test_observing_the_chart_says_the_same_as_the_overlay_and_both_only_read() -> None:
+    observing = chart(observe=True)
+    assert observing == without_namespace(base(DEPLOY / "observe"))
+    assert "--observe" in container(observing)["args"]
+    rules = [rule for each in observing.values() for rule in each.get("rules", ())]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.kubernetes
+def test_each_value_of_the_chart_does_what_it_says() -> None:
+    plain = container(chart())
+    assert plain["image"] == "quorate:0.1.0"
+    digest = f"sha256:{'a' * 64}"
+    assert container(chart(image__digest=digest))["image"] == f"quorate@{digest}"
+    assert container(chart(policies__cluster="berlin"))["args"] == [*plain["args"], "--cluster=berlin"]
+    assert container(chart(extraArgs=["--poll=10s"]))["args"] == [*plain["args"], "--poll=10s"]
+    assert "--allow-host=quorate.example" in container(chart(api__hosts=["quorate.example"]))["args"]
+    signed = container(chart(policies__allowedSignersConfigMap="signers"))
+    assert "--allowed-signers=/etc/quorate/signers/allowed-signers" in signed["args"]
+    assert {"name": "signers", "mountPath": "/etc/quorate/signers", "readOnly": True} in signed["volumeMounts"]
+    assert ("NetworkPolicy", NAMESPACE, "quorate") not in chart(networkPolicy__enabled=False)
+    deployment = chart(state__existingClaim="history", replicas=1)["Deployment", NAMESPACE, "quorate"]
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    assert {"name": "state", "persistentVolumeClaim": {"claimName": "history"}} in deployment["spec"]["template"][
+        "spec"
+    ]["volumes"]
+
+
+@pytest.mark.kubernetes
+def test_the_chart_knows_its_own_namespace() -> None:
+    try:
+        elsewhere = charted({"policies.repo": REPOSITORY}, "gpus")
+    except ComponentMissingError as missing:
+        pytest.skip(str(missing))
+    assert NAMESPACE not in str(elsewhere)
+    assert {each["metadata"].get("namespace", "gpus") for each in elsewhere} == {"gpus"}
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"policies__repo": ""}, "/policies/repo"),
+        ({"policies__repo": "https://token@git.example.com/policy.git"}, "/policies/repo"),
+        ({"image__digest": "latest"}, "/image/digest"),
+        ({"obzerve": True}, "obzerve"),
+        ({"state__existingClaim": "history"}, "state.existingClaim: one pod can use it"),
+    ],
+)
+def test_the_chart_refuses(values: dict[str, object], said: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        chart(**values)
+    assert said in refused.value.stderr
+
+
+class TestInstalled:
+    pytestmark = REAL
+
+    def test_the_server_takes_the_pod_too_under_the_rules_of_its_namespace(self, shipped: Cluster) -> None:
+        async def story() -> None:
+            async with session(shipped) as api:
+                template = keyed(base_objects())["Deployment", NAMESPACE, "quorate"]["spec"]["template"]
+                pod = {"apiVersion": "v1", "kind": "Pod", **template}
+                pod["metadata"] = {**template["metadata"], "name": "quorate-1", "namespace": NAMESPACE}
+                made = await api.create(path_of(pod), pod)
+                assert made["spec"]["priority"] == 2_000_000_000
+                loose = {**pod, "metadata": {**pod["metadata"], "name": "loose"}}
+                loose["spec"] = {**template["spec"], "hostNetwork": True}
+                with pytest.raises(NotAllowedError, match="restricted"):
+                    await api.create(path_of(loose), loose)
+
+        asyncio.run(story())
+
+    def test_it_reads_what_it_has_rights_to_and_nothing_else(self, shipped: Cluster) -> None:
+        async def story() -> None:
+            async with as_quorate(shipped) as quorate:
+                assert (await quorate.get(PODS.path(), dict[str, Any]))["kind"] == "PodList"
+                for path in ("/api/v1/secrets", "/api/v1/configmaps", "/apis/apps/v1/deployments"):
+                    with pytest.raises(NotAllowedError, match=ACCOUNT):
+                        await quorate.get(path, dict[str, Any])
+
+        asyncio.run(story())
+
+    def test_nobody_else_writes_the_copy_of_the_policy(self, shipped: Cluster) -> None:
+        labelled = {"labels": {"quorate.dev/policy-mirror": "part"}}
+
+        async def story() -> None:
+            async with session(shipped) as admin, as_quorate(shipped) as quorate:
+                there = CONFIG_MAPS.path(NAMESPACE)
+                await admin.create(there, {"metadata": {"name": "free"}, "data": {"a": "b"}})
+                copy = {"metadata": {"name": "quorate-policy-1", **labelled}, "data": {"a": "b"}}
+                for forged in (
+                    copy,
+                    {"metadata": {"name": "mine", **labelled}},
+                    {"metadata": {"name": "quorate-policy"}},
+                ):
+                    with pytest.raises(NotAllowedError, match="Change the policy in its Git repository"):
+                        await admin.create(there, forged)
+                await quorate.create(there, copy)
+                for change in ({"data": {"a": "c"}}, {"metadata": {"labels": None}}):
+                    with pytest.raises(NotAllowedError, match="Change the policy in its Git repository"):
+                        await admin.patch(f"{there}/quorate-policy-1", change)
+                with pytest.raises(NotAllowedError, match="Change the policy in its Git repository"):
+                    await admin.patch(f"{there}/free", {"metadata": labelled})
+                await admin.delete(f"{there}/quorate-policy-1")
+
+        asyncio.run(story())
+
+
+def test_files_are_where_the_chart_looks_for_them() -> None:
+    """The chart has the base's files by a link, which is a file with a path where links are not known."""
+    assert (CHART / "base").resolve() == BASE
