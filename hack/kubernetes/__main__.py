@@ -1,14 +1,18 @@
-"""`python -m hack.kubernetes [NAME...]`: gets what the tests need, and those named besides, and says where they are."""
+"""`python -m hack.kubernetes [--with NAME,NAME]`: gets what the tests need, and those named besides, and says where they are."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from hack.kubernetes.components import API_SERVER, ETCD, OPTIONAL, ComponentMissingError, completed, place
 
 
-def main(wanted: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Exit code 0 if all are there, 1 with a message if not, 64 for a name that is none of theirs."""
+    parser = argparse.ArgumentParser(prog="python -m hack.kubernetes", description=__doc__)
+    parser.add_argument("--with", dest="more", metavar="NAME,NAME", default="", help=f"also {', '.join(OPTIONAL)}")
+    wanted = [name for name in parser.parse_args(arguments).more.split(",") if name]
     if unknown := set(wanted) - {ETCD, API_SERVER, *OPTIONAL}:
         print(f"{', '.join(sorted(unknown))}: not built here. There are {', '.join(OPTIONAL)}", file=sys.stderr)
         return 64

@@ -13,13 +13,30 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 MODULE = re.compile(r"^\s*k8s\.io/kubernetes (v\S+)", re.MULTILINE)
 GO_OLDEST = (1, 26)
 USUAL_GO = Path("/usr/local/go/bin/go")
 ETCD, API_SERVER = "etcd", "kube-apiserver"
-OPTIONAL = ("kube-scheduler", "kube-controller-manager")
+
+
+class Built(NamedTuple):
+    """A component that Go builds. `module`: the folder beside this file with its go.mod, "" for the one of the API server."""
+
+    package: str
+    module: str = ""
+
+
+BUILT = {
+    API_SERVER: Built("k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-controller-manager": Built("k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kube-scheduler": Built("k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubectl": Built("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+}
+OPTIONAL = tuple(sorted(BUILT.keys() - {API_SERVER}))
+"""Built when they are named; tests that want one are skipped where it is not."""
 
 FIX = (
     "Set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver (setup-envtest makes one), "
@@ -39,8 +56,11 @@ class Place:
     may_fill: bool
 
     def path(self, name: str) -> Path:
-        """Where a component is, or would be."""
-        return self.folder / name
+        """Where a component is, or would be; in the cache those of another module lie in a folder of that module's hash."""
+        module = BUILT[name].module if name in BUILT else ""
+        if not module or not self.may_fill:
+            return self.folder / name
+        return self.folder / f"{module}-{_digest((HERE / module / 'go.sum').read_bytes())}" / name
 
     def has(self, name: str) -> bool:
         """Whether it is there."""
@@ -52,15 +72,21 @@ def place(environment: Mapping[str, str] = os.environ) -> Place:
     if assets := environment.get("KUBEBUILDER_ASSETS"):
         return Place(Path(assets), may_fill=False)
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256((HERE / "go.sum").read_bytes() + (HERE / "wheels.txt").read_bytes()).hexdigest()
-    return Place(cache / "quorate" / "kubernetes" / digest[:16], may_fill=True)
+    digest = _digest((HERE / "go.sum").read_bytes() + (HERE / "wheels.txt").read_bytes())
+    return Place(cache / "quorate" / "kubernetes" / digest, may_fill=True)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def found(where: Place, names: tuple[str, ...] = (ETCD, API_SERVER)) -> Place:
     """The place, if all of these are there. Raises ComponentMissingError."""
     missing = [name for name in names if not where.has(name)]
     if missing:
-        fix = "Run `make test-kubernetes`, which gets them" if where.may_fill else FIX
+        more = ",".join(name for name in missing if name in OPTIONAL)
+        how = f"python -m hack.kubernetes --with {more}" if more else "make test-kubernetes"
+        fix = f"Run `{how}`, which gets them" if where.may_fill else FIX
         raise ComponentMissingError(f"{where.folder}: no {' and no '.join(missing)}. {fix}")
     return where
 
@@ -85,17 +111,21 @@ def _make(name: str, where: Place) -> None:
             target.chmod(0o755)
         else:
             _build(name, target, where)
+        where.path(name).parent.mkdir(exist_ok=True)
         target.replace(where.path(name))
 
 
 def _build(name: str, target: Path, where: Place) -> None:
     version = kubernetes_version()
     go = str(_go(where))
-    print(f"Building {name} {version}: ten minutes or more of CPU time and 3 GiB of disk, once.", file=sys.stderr)
+    print(
+        f"Building {name}: minutes of CPU time, ten or more where nothing is cached, and 3 GiB of disk, once.",
+        file=sys.stderr,
+    )
     flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={version}"]
-    command = ["nice", "-n", "15", go, "build", *flags, "-o", str(target), f"k8s.io/kubernetes/cmd/{name}"]
+    command = ["nice", "-n", "15", go, "build", *flags, "-o", str(target), BUILT[name].package]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
-    if subprocess.run(command, cwd=HERE, env=environment, check=False).returncode:
+    if subprocess.run(command, cwd=HERE / BUILT[name].module, env=environment, check=False).returncode:
         raise ComponentMissingError(f"{name}: Go could not build it, as it says above. {FIX}")
 
 

@@ -25,6 +25,8 @@ def test_the_cache_lies_outside_and_changes_with_what_is_built(tmp_path: Path, m
     assert before.folder.is_relative_to(tmp_path)
     with pytest.raises(ComponentMissingError, match="make test-kubernetes"):
         found(before)
+    with pytest.raises(ComponentMissingError, match="--with kubectl`, which"):
+        found(before, ("etcd", "kubectl"))
     for name in ("go.sum", "wheels.txt"):
         (tmp_path / name).write_text("another")
     monkeypatch.setattr(components, "HERE", tmp_path)
@@ -46,14 +48,35 @@ def test_a_build_that_fails_says_what_to_install_and_leaves_nothing(
     assert list(where.folder.iterdir()) == []
 
 
-def test_all_modules_of_kubernetes_have_the_same_version() -> None:
+@pytest.mark.parametrize("module", ["", "kubectl"])
+def test_all_modules_of_kubernetes_have_the_same_version(module: str) -> None:
     """They are released together, v1.X.Y and v0.X.Y."""
     staged = kubernetes_version().replace("v1.", "v0.")
-    replaced = [line for line in (components.HERE / "go.mod").read_text().splitlines() if "=>" in line]
+    written = (components.HERE / module / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {kubernetes_version()}" in written
+    replaced = [line for line in written.splitlines() if "=>" in line]
     assert len(replaced) > 30
     assert [line for line in replaced if not line.endswith(staged)] == []
 
 
+def test_a_module_of_its_own_changes_nothing_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = place({"XDG_CACHE_HOME": str(tmp_path)})
+    before = where.path("kubectl"), where.path("kube-apiserver")
+    assert before[0].parent.parent == before[1].parent
+    sums = components.HERE / "kubectl" / "go.sum"
+    (tmp_path / "kubectl").mkdir()
+    (tmp_path / "kubectl" / "go.sum").write_bytes(sums.read_bytes() + b"another")
+    monkeypatch.setattr(components, "HERE", tmp_path)
+    assert where.path("kubectl") != before[0]
+    assert where.path("kube-apiserver") == before[1]
+
+
+def test_in_a_folder_of_others_all_lie_side_by_side(tmp_path: Path) -> None:
+    assert place({"KUBEBUILDER_ASSETS": str(tmp_path)}).path("kubectl") == tmp_path / "kubectl"
+
+
 def test_a_name_that_is_no_component_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["kubelet"]) == 64
-    assert "kube-scheduler" in capsys.readouterr().err
+    assert main(["--with", "kubectl,kubelet"]) == 64
+    assert (
+        "kubelet: not built here. There are kube-controller-manager, kube-scheduler, kubectl" in capsys.readouterr().err
+    )
