@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from hack.kubernetes.components import ComponentMissingError, place
+from hack.kubernetes.components import found, place
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BASE = DEPLOY / "kubernetes"
@@ -52,21 +52,19 @@ def objects_in(text: str) -> tuple[dict[str, Any], ...]:
 
 def keyed(objects: Iterable[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Objects by kind, namespace and name. Raises ValueError where two have the same."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    by_key: dict[tuple[str, str, str], dict[str, Any]] = {}
     for each in objects:
         key = (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"])
-        if key in found:
+        if key in by_key:
             raise ValueError(f"{' '.join(key)} is there twice")
-        found[key] = each
-    return found
+        by_key[key] = each
+    return by_key
 
 
 def _program(name: str) -> str:
     where = place()
-    found = str(where.path(name)) if where.has(name) else shutil.which(name)
-    if not found:
-        raise ComponentMissingError(f"{name} is not here. Run `python -m hack.kubernetes {name}`, or install it")
-    return found
+    on_path = None if where.has(name) else shutil.which(name)
+    return on_path or str(found(where, (name,)).path(name))
 
 
 def _output(command: list[str]) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
-from tests.kubernetes.sessions import session
 from tests.kubernetes.shipping import install
 
 LOGS = pytest.StashKey[Path]()
@@ -28,12 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One of its own where all of deploy/kubernetes is installed: what the fence keeps out there, other tests need."""
     with running(found(place()), tmp_path_factory.mktemp("shipped")) as cluster:
-
-        async def story() -> None:
-            async with session(cluster) as admin:
-                await install(admin)
-
-        asyncio.run(story())
+        asyncio.run(install(cluster))
         yield cluster
 
 
@@ -41,6 +35,11 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def fenced(shipped: Cluster) -> Cluster:
     """The same, for what the fence is about."""
     return shipped
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What looks back on all others comes last."""
+    items.sort(key=lambda item: item.path.name == "test_rights.py")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from pathlib import Path
-from typing import Any
-
-import yaml
+from contextlib import AbstractAsyncContextManager
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.shipped import ACCOUNT, GROUPS
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import NAMESPACE
 from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import LEASES, PODS
-from tests.kubernetes.sessions import ADMINS, NAMESPACES, SOON_S, session
-
-FENCE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fence.yaml"
-QUORATE = "system:serviceaccount:quorate-system:quorate"
-"""With an administrator's rights: what is tested here is the fence, not RBAC."""
+from reconciler.backends.kubernetes.resource import PODS
+from tests.kubernetes.sessions import SOON_S, session
 
 
 def as_quorate(cluster: Cluster) -> AbstractAsyncContextManager[Api]:
-    return session(cluster, QUORATE, ADMINS)
+    """As the service account that is shipped, with the rights it was given there and no others."""
+    return session(cluster, ACCOUNT, GROUPS)
 
 
-def policies() -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(FENCE.read_text()))
-
-
-async def install(cluster: Cluster) -> None:
-    """Returns when all of it is in force: the API server looks at new policies about once a second."""
-    async with session(cluster) as api:
-        await api.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
-        for policy in policies():
-            plural = re.sub(r"y$", "ie", policy["kind"].lower()) + "s"
-            await api.create(f"/apis/{policy['apiVersion']}/{plural}", policy)
-        async with asyncio.timeout(SOON_S), as_quorate(cluster) as quorate:
-            while not await _is_in_force(api, quorate):
-                await asyncio.sleep(0.1)
+async def until_in_force(cluster: Cluster) -> None:
+    """The API server looks at new policies about once a second."""
+    async with session(cluster) as api, as_quorate(cluster) as quorate, asyncio.timeout(SOON_S):
+        while not await _is_in_force(api, quorate):
+            await asyncio.sleep(0.1)
 
 
 async def _is_in_force(api: Api, quorate: Api) -> bool:

@@ -1,18 +1,18 @@
-"""The shipped manifests on the test cluster: objects applied as kubectl does, and sessions with the rights they give."""
+"""The shipped manifests on a cluster for tests: each object is tried strictly, then made, until what keeps others out does so."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import urlencode
 
 from hack.kubernetes.cluster import Cluster
-from hack.kubernetes.shipped import ACCOUNT, GROUPS, NAMESPACE, base_objects
+from hack.kubernetes.shipped import NAMESPACE, base_objects
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.refusals import NotAllowedError
 from reconciler.backends.kubernetes.resource import Resource
+from tests.kubernetes.fencing import until_in_force
 from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
 
 PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
@@ -26,16 +26,18 @@ def path_of(written: Mapping[str, Any], **parameters: str) -> str:
     return f"{resource.path(written['metadata'].get('namespace', ''))}?{query}"
 
 
-async def install(api: Api) -> None:
+async def install(cluster: Cluster) -> None:
     """All that deploy/kubernetes has, each tried without effect first; returns once what keeps others out is in force."""
     objects = base_objects()
     (namespace,) = (each for each in objects if each["kind"] == "Namespace")
-    await api.create(path_of(namespace), namespace)
-    for each in objects:
-        if each is not namespace:
-            await api.create(path_of(each, dryRun="All"), each)
-            await api.create(path_of(each), each)
-    await _guarded(api)
+    async with session(cluster) as api:
+        await api.create(path_of(namespace), namespace)
+        for each in objects:
+            if each is not namespace:
+                await api.create(path_of(each, dryRun="All"), each)
+                await api.create(path_of(each), each)
+        await _guarded(api)
+    await until_in_force(cluster)
 
 
 async def _guarded(api: Api) -> None:
@@ -48,8 +50,3 @@ async def _guarded(api: Api) -> None:
             except NotAllowedError:
                 return
             await asyncio.sleep(0.05)
-
-
-def as_quorate(cluster: Cluster) -> AbstractAsyncContextManager[Api]:
-    """As the service account that is shipped, with the rights it was given there and no others."""
-    return session(cluster, ACCOUNT, GROUPS)

@@ -16,8 +16,8 @@ from reconciler.backends.kubernetes.refusals import RefusedError
 from reconciler.documents.files import Files
 from reconciler.store.protocols import NotLeaderError
 from solver.world.quantities import Instant
+from tests.kubernetes.fencing import as_quorate
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, audited, session
-from tests.kubernetes.shipping import as_quorate
 
 pytestmark = REAL
 

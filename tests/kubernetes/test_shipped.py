@@ -11,22 +11,35 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.components import ComponentMissingError
-from hack.kubernetes.shipped import ACCOUNT, BASE, CHART, DEPLOY, NAMESPACE, base_objects, charted, keyed, kustomized
+from hack.kubernetes.shipped import (
+    ACCOUNT,
+    BASE,
+    CHART,
+    DEPLOY,
+    GROUPS,
+    NAMESPACE,
+    base_objects,
+    charted,
+    keyed,
+    kustomized,
+    objects_in,
+)
 from reconciler.backends.kubernetes.refusals import NotAllowedError
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.resource import Resource
+from tests.kubernetes.fencing import as_quorate
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, session
-from tests.kubernetes.shipping import as_quorate, path_of
+from tests.kubernetes.shipping import path_of
 
 REPOSITORY = "https://git.example.com/cluster/policy.git"
+REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews")
 Objects = dict[tuple[str, str, str], dict[str, Any]]
 
 
-def chart(**values: object) -> Objects:
-    """As helm renders it; the test is skipped where there is no helm."""
+def chart(namespace: str = NAMESPACE, **values: object) -> Objects:
+    """As helm renders it, `image__digest` being image.digest; the test is skipped where there is no helm."""
+    given = {"policies.repo": REPOSITORY, **{key.replace("__", "."): value for key, value in values.items()}}
     try:
-        return keyed(
-            charted({"policies.repo": REPOSITORY, **{key.replace("__", "."): each for key, each in values.items()}})
-        )
+        return keyed(charted(given, namespace))
     except ComponentMissingError as missing:
         pytest.skip(str(missing))
 
@@ -81,21 +94,13 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     assert "--allowed-signers=/etc/quorate/signers/allowed-signers" in signed["args"]
     assert {"name": "signers", "mountPath": "/etc/quorate/signers", "readOnly": True} in signed["volumeMounts"]
     assert ("NetworkPolicy", NAMESPACE, "quorate") not in chart(networkPolicy__enabled=False)
+    unfenced = set(chart()) - set(chart(fence__enabled=False))
+    assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
     deployment = chart(state__existingClaim="history", replicas=1)["Deployment", NAMESPACE, "quorate"]
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     assert {"name": "state", "persistentVolumeClaim": {"claimName": "history"}} in deployment["spec"]["template"][
         "spec"
     ]["volumes"]
-
-
-@pytest.mark.kubernetes
-def test_the_chart_knows_its_own_namespace() -> None:
-    try:
-        elsewhere = charted({"policies.repo": REPOSITORY}, "gpus")
-    except ComponentMissingError as missing:
-        pytest.skip(str(missing))
-    assert NAMESPACE not in str(elsewhere)
-    assert {each["metadata"].get("namespace", "gpus") for each in elsewhere} == {"gpus"}
 
 
 @pytest.mark.kubernetes
@@ -109,10 +114,17 @@ def test_the_chart_knows_its_own_namespace() -> None:
         ({"state__existingClaim": "history"}, "state.existingClaim: one pod can use it"),
     ],
 )
-def test_the_chart_refuses(values: dict[str, object], said: str) -> None:
+def test_the_chart_refuses_values(values: dict[str, Any], said: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         chart(**values)
     assert said in refused.value.stderr
+
+
+@pytest.mark.kubernetes
+def test_the_chart_refuses_another_namespace() -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        chart(namespace="gpus")
+    assert "add --namespace quorate-system" in refused.value.stderr
 
 
 class TestInstalled:
@@ -133,13 +145,14 @@ class TestInstalled:
 
         asyncio.run(story())
 
-    def test_it_reads_what_it_has_rights_to_and_nothing_else(self, shipped: Cluster) -> None:
+    @pytest.mark.parametrize("resource", ["secrets", "configmaps", "serviceaccounts", "clusterroles"])
+    def test_it_may_not_read_what_it_does_not_need(self, shipped: Cluster, resource: str) -> None:
         async def story() -> None:
-            async with as_quorate(shipped) as quorate:
-                assert (await quorate.get(PODS.path(), dict[str, Any]))["kind"] == "PodList"
-                for path in ("/api/v1/secrets", "/api/v1/configmaps", "/apis/apps/v1/deployments"):
-                    with pytest.raises(NotAllowedError, match=ACCOUNT):
-                        await quorate.get(path, dict[str, Any])
+            async with session(shipped) as api:
+                for verb, namespace in (("get", ""), ("list", "default")):
+                    asked = {"verb": verb, "resource": resource, "namespace": namespace}
+                    review = {"spec": {"user": ACCOUNT, "groups": list(GROUPS), "resourceAttributes": asked}}
+                    assert not (await api.create(REVIEWS.path(), review))["status"]["allowed"]
 
         asyncio.run(story())
 
