@@ -111,13 +111,6 @@ def test_the_shipped_roles_name_what_they_grant_and_reach_no_secret() -> None:
     assert everywhere.isdisjoint({"configmaps", "leases", "deployments", "namespaces"})
 
 
-def test_each_file_of_the_base_is_listed() -> None:
-    from hack.kubernetes.shipped import BASE
-
-    (listed,) = objects_in((BASE / "kustomization.yaml").read_text())
-    assert sorted(listed["resources"]) == sorted({path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"})
-
-
 def objects_of(kind: str) -> list[dict[str, Any]]:
     return [each for each in base_objects() if each["kind"] == kind]
 

@@ -14,7 +14,6 @@ from hack.kubernetes.components import ComponentMissingError
 from hack.kubernetes.shipped import (
     ACCOUNT,
     BASE,
-    CHART,
     DEPLOY,
     GROUPS,
     NAMESPACE,
@@ -180,8 +179,3 @@ class TestInstalled:
                 await admin.delete(f"{there}/quorate-policy-1")
 
         asyncio.run(story())
-
-
-def test_files_are_where_the_chart_looks_for_them() -> None:
-    """The chart has the base's files by a link, which is a file with a path where links are not known."""
-    assert (CHART / "base").resolve() == BASE
