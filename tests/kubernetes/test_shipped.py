@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,9 +27,9 @@ from hack.kubernetes.shipped import (
     objects_in,
 )
 from reconciler.backends.kubernetes.refusals import NotAllowedError
-from reconciler.backends.kubernetes.resource import Resource
+from reconciler.backends.kubernetes.resource import NODES, Resource
 from tests.kubernetes.fencing import as_quorate
-from tests.kubernetes.sessions import CONFIG_MAPS, REAL, session
+from tests.kubernetes.sessions import CONFIG_MAPS, REAL, a_namespace, session
 from tests.kubernetes.shipping import path_of
 
 REPOSITORY = "https://git.example.com/cluster/policy.git"
@@ -126,8 +129,45 @@ def test_the_chart_refuses_another_namespace() -> None:
     assert "add --namespace quorate-system" in refused.value.stderr
 
 
+def documented(file: str) -> str:
+    """What docs/kubernetes-install.md writes into a file of that name."""
+    page = (DEPLOY.parent / "docs" / "kubernetes-install.md").read_text()
+    (content,) = re.findall(rf"^cat > {re.escape(file)} <<'EOF'\n(.*?)^EOF$", page, re.MULTILINE | re.DOTALL)
+    return str(content)
+
+
+@pytest.mark.kubernetes
+def test_the_overlay_of_the_documentation_does_what_it_says(tmp_path: Path) -> None:
+    overlay, link = documented("kustomization.yaml"), "https://github.com/you/quorate//deploy/kubernetes"
+    assert link in overlay
+    (tmp_path / "kustomization.yaml").write_text(
+        overlay.replace(link, os.path.relpath(BASE, tmp_path)).replace("...", "a" * 64)
+    )
+    plain, changed = container(base()), container(base(tmp_path))
+    assert changed["image"] == f"registry.example/quorate@sha256:{'a' * 64}"
+    assert changed["args"] == [*plain["args"], "--cluster=berlin"]
+    assert [each["name"] for each in changed["env"]] == [each["name"] for each in plain["env"]]
+    assert changed["env"][0]["value"] == REPOSITORY
+
+
 class TestInstalled:
     pytestmark = REAL
+
+    def test_the_server_takes_what_the_walkthrough_writes(self, shipped: Cluster) -> None:
+        page = (DEPLOY.parent / "docs" / "kubernetes-install.md").read_text()
+        (patch,) = re.findall(r"patch node \$node --subresource=status --type=merge \\\n    -p '(.*?)'", page)
+        (job,) = objects_in(documented("gang.yaml"))
+
+        async def story() -> None:
+            async with session(shipped) as api:
+                job["metadata"]["namespace"] = await a_namespace(api)
+                await api.create(path_of(job), job)
+                await api.create(NODES.path(), {"metadata": {"name": "quorate-worker"}})
+                await api.patch(NODES.path("", "quorate-worker", "status"), json.loads(patch))
+                node = await api.get(NODES.path("", "quorate-worker"), dict[str, Any])
+                assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+
+        asyncio.run(story())
 
     def test_the_server_takes_the_pod_too_under_the_rules_of_its_namespace(self, shipped: Cluster) -> None:
         async def story() -> None:
