@@ -27,7 +27,8 @@ from reconciler.operations import Operations
 from reconciler.partition import Partitioner
 from reconciler.settled import Settler
 from reconciler.store.checkpoints import CheckpointGoneError
-from reconciler.store.protocols import Claim, ClaimRefusedError, PastUse
+from reconciler.store.past_use import PastUse
+from reconciler.store.protocols import Claim, ClaimRefusedError
 from solver.plan.plan import (
     Bind,
     Evict,

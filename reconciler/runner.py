@@ -9,12 +9,14 @@ from typing import Literal
 
 from reconciler.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.control import ControlPlane, NoPolicyError
-from reconciler.loop import Pass, PlanRefusedError, one_pass
+from reconciler.loop import one_pass
+from reconciler.passes import Pass, PlanRefusedError
 from reconciler.store.protocols import NotLeaderError, StoreUnusableError
 
 Condition = Literal[
-    "beginning", "leading", "standing-by", "no-policy", "backend-unreachable", "plan-refused", "store-unusable", "ended"
-]
+    "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused",
+    "store-unusable", "ended",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

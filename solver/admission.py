@@ -168,7 +168,7 @@ class Gate:
         fits = [(self._tasks_that_fit(spec, option, number, level), number) for number in range(len(spec.task_groups))]
         tasks, number = min(fits, key=lambda fit: fit[0] / spec.task_groups[fit[1]].least)
         group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
-        usable = self.empty.open_nodes if gpu_type is None else self.empty.of_type(gpu_type)
+        usable = self.empty.usable(shape, gpu_type)
         return NeverFits(
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
@@ -178,6 +178,8 @@ class Gate:
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
             profile=shape.mig or "",
+            node_set=group.nodes,
+            nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
         )
 
     def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:

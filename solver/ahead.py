@@ -13,6 +13,7 @@ from solver.declared import declared_in, kept_by, kept_from
 from solver.greedy import greedy
 from solver.holds import Ends, Holder, held_back, is_live, kept_for
 from solver.plan.estimates import EarliestStart, EndUnknown
+from solver.reach import reach
 from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.durations import Expected, expected, expected_of
@@ -269,7 +270,6 @@ def has_gpus(candidate: Candidate, room: Room) -> bool:
 
 
 def _milli_free(room: Room, option: Option, gpu_type: GpuType) -> int:
-    of_type = room.of_type(gpu_type)
     divided = room.shared or any(room.nodes[node].gpu_type == gpu_type for node in room.partitions.rules)
     free = room.milli_free(option.shapes) if divided else room.free_gpus * MILLI_PER_GPU
-    return int(free[of_type].sum())
+    return int(free[reach(room, option, gpu_type)].sum())

@@ -97,7 +97,8 @@ def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy
     if not intents:
         return snapshot
     in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*snapshot.in_flight.intents, *intents))
-    return shrinking_apart(snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, in_flight))
+    world = snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, in_flight, snapshot.node_sets)
+    return shrinking_apart(world)
 
 
 def _asked(known: Concession, now: Instant, policy: Policy) -> Intent:

@@ -11,11 +11,13 @@ import numpy as np
 
 from solver.fit import Fit
 from solver.greedy import greedy
+from solver.hints import Hints
 from solver.placement import Mask, Placed, least_tasks
 from solver.program.capacity import Circles, Opened
-from solver.program.cells import Cell, Cells
+from solver.program.cells import Cell, Cells, bare
 from solver.program.formulate import Formulation
 from solver.program.optimiser import Floats, Program
+from solver.program.split import Portion
 from solver.program.ways import Growth, Kind, Way
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Shares
@@ -76,8 +78,8 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
         values[formulation.ways[way]] += 1
         for growth, column in _growth_of(way, formulation):
             values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
-        for kind, domain in _flows_of(start, way, formulation, room):
-            values[formulation.flows[kind][domain]] += 1
+        for column in _flow_columns(start, way, formulation, room):
+            values[column] += 1
         for opened in _opened(start, formulation, divided):
             values[formulation.opened[opened]] += 1
         for segment, count in segments_of(start.candidate, start.option, start.charge):
@@ -148,10 +150,10 @@ def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterab
         shape, node = shapes[task.group], cells.room.index[task.node]
         if isinstance(shape, SharedShape) and not divided.issuperset(task.devices):
             divided.update(task.devices)
-            domain = cells.domain_of(node)
-            local = cells.local(shape, domain)
+            cell = cells.cell_of(node)
+            local = cells.local(shape, cell)
             if isinstance(local, SharedShape):
-                yield Cell(domain, cells.room.nodes[node].gpu_type), local.circles
+                yield cell, local.circles
 
 
 def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
@@ -170,6 +172,14 @@ def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> 
 
 def _pool_of(placed: Placed, room: Room) -> int:
     return int(room.topology["pool"].of_node[room.index[placed.tasks[0].node]])
+
+
+def _flow_columns(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[int]:
+    """The columns that count what flows into cells, and into parts of these: once for each that it sends there."""
+    for kind, domain in _flows_of(start, way, formulation, room):
+        yield formulation.flows[kind][domain]
+    for portion in _portions_of(start, way, formulation, room):
+        yield formulation.split.columns[portion]
 
 
 def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[tuple[Kind, int]]:
@@ -195,6 +205,34 @@ def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> I
                 first += kind.parts[0][2]
 
 
+def _portions_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[Portion]:
+    """Its tasks in cells that are split, each by what it flows in with."""
+    if not formulation.cells.parts:
+        return
+    for number, group in enumerate(start.candidate.job.spec.task_groups):
+        gpu_type = start.option.gpu_types[number]
+        if gpu_type is None:
+            continue
+        shape, tasks = bare(start.option.shapes[number]), [t for t in start.placed.tasks if t.group == group.name]
+        kinds = list(_kinds_of_tasks(way, number, group.least, formulation))
+        for place, task in enumerate(sorted(tasks, key=lambda task: task.index)):
+            cell = formulation.cells.cell_of(room.index[task.node])
+            if cell.part is not None:
+                kind = kinds[place] if place < group.least else formulation.kind_of_growth(Growth(way, number))
+                names = [(known, other) for known, other, _ in kind.parts]
+                yield Portion(kind, names.index((shape, gpu_type)), cell)
+
+
+def _kinds_of_tasks(way: Way, number: int, least: int, formulation: Formulation) -> Iterable[Kind]:
+    """For each of the least tasks of a group, in order, what it flows in with."""
+    if formulation.kept_at(way):
+        ((kind, _),) = formulation.kinds_of(way)
+        yield from [kind] * least
+    else:
+        for kind, times in formulation.kinds_of_group(way, number):
+            yield from [kind] * times * kind.parts[0][2]
+
+
 def _first_with_gpus(start: Start) -> int:
     return next(number for number, group in enumerate(start.candidate.job.spec.task_groups) if group.shape.uses_gpus)
 
@@ -208,11 +246,7 @@ def _growth_of(way: Way, formulation: Formulation) -> list[tuple[Growth, int]]:
 
 
 def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
-    domains = {
-        kind: [domain for domain, column in columns.items() for _ in range(round(values[column]))]
-        for kind, columns in formulation.flows.items()
-        if kind.level is not None
-    }
+    hints = Hints(formulation, values)
     for number, job_class in enumerate(formulation.classes):
         members = iter(job_class.members)
         for way in formulation.ways_of_class(number):
@@ -220,7 +254,7 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
             growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
             for candidate in served:
                 tasks = _share_of(growing, candidate.job.spec)
-                yield Decided(candidate, way.option, way.level, _hint(way, formulation, domains), tasks)
+                yield Decided(candidate, way.option, way.level, hints.of(way), tasks)
 
 
 def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
@@ -231,16 +265,6 @@ def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
         growing[number] = growing.get(number, 0) - more
         tasks.append(group.least + more)
     return tuple(tasks)
-
-
-def _hint(way: Way, formulation: Formulation, domains: dict[Kind, list[int]]) -> Mask | None:
-    if way.pool is not None:
-        mask: Mask = formulation.cells.room.topology["pool"].of_node == way.pool
-        return mask
-    for kind, _ in formulation.kinds_of(way) if formulation.kept_at(way) else ():
-        if domains.get(kind):
-            return formulation.cells.nodes_of(domains[kind].pop(0))
-    return None
 
 
 def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:

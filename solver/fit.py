@@ -18,7 +18,7 @@ from solver.fragmentation import Expected
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
-from solver.world.shape import Shape, SharedShape, TrustDomain
+from solver.world.shape import Shape, SharedShape, TrustDomain, nodes_of
 from solver.world.shared_gpus import SharedGpus
 
 Floats = npt.NDArray[np.float64]
@@ -127,7 +127,7 @@ class Fit:
         self._follow(room)
         spots = []
         for numbers in _alike(ways):
-            nodes = np.flatnonzero(_usable(room, [ways[number][1] for number in numbers]))
+            nodes = np.flatnonzero(np.logical_or.reduce([room.usable(*ways[number]) for number in numbers]))
             states = self._state_of_node[nodes]
             known = self._costs_of(ways[numbers[0]][0], states)
             costs = known.cost[states]
@@ -211,23 +211,16 @@ class Fit:
 
 
 def _alike(ways: Sequence[tuple[Shape, GpuType | None]]) -> list[list[int]]:
-    """Ways by what they take: only the type may differ."""
+    """Ways by what they take and the nodes they are limited to: only the type may differ."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, (shape, gpu_type) in enumerate(ways):
-        alike.setdefault((_key(shape), gpu_type is None), []).append(number)
+        alike.setdefault((_key(shape), nodes_of(shape), gpu_type is None), []).append(number)
     return list(alike.values())
 
 
 def _key(shape: Shape) -> tuple[object, ...]:
     circles = shape.circles if isinstance(shape, SharedShape) else ()
     return (shape.gpus, int(shape.cost), shape.cpu, shape.memory, circles)
-
-
-def _usable(room: Room, gpu_types: Sequence[GpuType | None]) -> Mask:
-    if None in gpu_types:
-        return room.open_nodes
-    of_type = np.array([gpu_type in gpu_types for gpu_type in room.gpu_types], dtype=bool)
-    return np.asarray(room.open_nodes & of_type[room.type_of_node], dtype=np.bool_)
 
 
 def _parts(gpus: SharedGpus) -> tuple[_Part, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from solver.movers import Mover, movers_in
 from solver.placement import Mask, Placed, place
+from solver.reach import reach
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Shares
 from solver.rules.options import Option
@@ -137,7 +138,7 @@ def _cheapest(mover: Mover) -> tuple[float, int, str]:
 def _enough_is_free(option: Option, soon: Room) -> bool:
     """Moving frees nothing: what the taker needs has to be free already, wherever it is."""
     free = soon.milli_free(option.shapes)
-    return all(free[soon.of_type(gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
+    return all(free[reach(soon, option, gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
 
 
 def _still(room: Room, soon: Room) -> Mask:
@@ -221,6 +222,7 @@ class _Search:
         """Nodes in the order of what is lost until a task of the taker fits: nothing, then as little as possible."""
         need = max((shape.gpus for shape in self.option.shapes), default=0) or 1
         lost = np.where(self.soon.free_gpus >= need, 0.0, np.inf)
+        wanted = np.logical_or.reduce([reach(self.soon, self.option, gpu_type) for gpu_type in self.option.charge])
         on_node: dict[int, list[Mover]] = defaultdict(list)
         for mover in able:
             for node in mover.gpus_on:
@@ -233,5 +235,6 @@ class _Search:
                 free += mover.gpus_on[node]
                 if free >= need:
                     lost[node] = sum(known.lost_gpu_s for known in movers[:count])
+        lost[~wanted] = np.inf
         order = np.argsort(lost, kind="stable")
         return order[: int((lost == 0).sum()) + NODES_MAX]

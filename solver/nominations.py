@@ -17,6 +17,7 @@ from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import QueueTree
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
+from solver.world.node_sets import outside
 from solver.world.pledges import NOTHING, Pledged, beside, gpus_of
 from solver.world.shape import SharedShape
 from solver.world.snapshot import Snapshot
@@ -109,6 +110,8 @@ def _holds(
     """Whether the devices are all there and well, or can be made, and the job may still have them."""
     tree, queue = shares.tree, job.spec.queue
     if not tree.is_leaf(queue) or on_hold(tree, queue):
+        return False
+    if any(outside(job.spec, intent.tasks, snapshot.node_sets)):
         return False
     there = [beside(task, pledged) for task in intent.tasks]
     if any(usable.get(device) != task.node for task in there for device in task.devices):

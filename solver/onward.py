@@ -222,7 +222,7 @@ class _Future(Replay):
             self.broken[line] = None if over else (since or now)
 
     def _seen(self, now: Instant) -> Snapshot:
-        return snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
+        return snapshot_of(now, self.nodes, self._live.values(), self._in_flight(), self.before.node_sets)
 
     def _in_flight(self) -> InFlight:
         return msgspec.structs.replace(

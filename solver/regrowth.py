@@ -157,4 +157,4 @@ def with_grown(snapshot: Snapshot, grown: Sequence[Growth]) -> Snapshot:
         return snapshot
     more = {growth.job.name: growth.tasks for growth in grown}
     jobs = [msgspec.structs.replace(job, placement=(*job.placement, *more.get(job.name, ()))) for job in snapshot.jobs]
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, snapshot.in_flight)
+    return snapshot_of(snapshot.time, snapshot.nodes, jobs, snapshot.in_flight, snapshot.node_sets)

@@ -14,7 +14,7 @@ from solver.rules.options import Option
 from solver.world.cluster import GpuType, Level, SpreadLevel
 from solver.world.held import NOBODY, Against, seen
 from solver.world.room import Room
-from solver.world.shape import MigShape, Shape, SharedShape
+from solver.world.shape import MigShape, Shape, SharedShape, nodes_of
 from solver.world.workload import Spread
 
 Hosts = tuple[tuple[int, ...], ...]
@@ -156,12 +156,15 @@ class Search:
     def _candidates(
         self, gang: Sought, tasks: Sequence[_Task], before: tuple[int, ...], domain: Sequence[int]
     ) -> Iterator[int]:
-        """Nodes that type, bundle and spreads allow; alike tasks in ascending order, since it doesn't matter who is where."""
+        """Nodes that type, set, bundle and spreads allow; alike tasks in ascending order, since it doesn't matter who is where."""
         task, alike = tasks[len(before)], [(t, n) for t, n in zip(tasks, before, strict=False)]
         mates = [node for other, node in alike if (other.group, other.bundle) == (task.group, task.bundle)]
         of_node = self.room.topology[task.within].of_node if task.within and mates else None
+        allowed = self.room.sets.get(nodes_of(task.shape))
         for node in domain:
             if (task.gpu_type not in (None, self.room.nodes[node].gpu_type)) or (mates and node < mates[-1]):
+                continue
+            if allowed is not None and not allowed[node]:
                 continue
             if of_node is not None and of_node[node] != of_node[mates[0]]:
                 continue

@@ -93,7 +93,8 @@ def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, 
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
-    empty = Room.empty(snapshot.nodes, mig=pool_rules(policy, snapshot).unlimited())
+    unlimited = pool_rules(policy, snapshot).unlimited()
+    empty = Room.empty(snapshot.nodes, mig=unlimited, node_sets=snapshot.node_sets)
     gate = Gate(policy, shares, empty, sharing)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     waiting = competing(snapshot, admissions)

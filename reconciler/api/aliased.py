@@ -77,7 +77,8 @@ def aliases_for(snapshot: Snapshot, key: str, users_in_git: Collection[str] = ()
 def exported(snapshot: Snapshot, aliases: Aliases) -> Snapshot:
     """Without what no round reads, under other names."""
     jobs = (_job(job, aliases) for job in snapshot.jobs)
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, _in_flight(snapshot.in_flight, aliases))
+    in_flight = _in_flight(snapshot.in_flight, aliases)
+    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets)
 
 
 def _job(job: Job, aliases: Aliases) -> Job:

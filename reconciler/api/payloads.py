@@ -13,12 +13,13 @@ from reconciler.interventions.record import Intervention
 from reconciler.jobs.eligible import Block
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import ArrayElement, JobOutcome, JobState
+from reconciler.queue_use import QueueLine
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Event, RoundSummary
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, GpuType, Node
+from solver.world.cluster import DeviceId, Node
 from solver.world.document import API_VERSION, Document
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
@@ -97,25 +98,6 @@ class Why(Payload, frozen=True, kw_only=True):
     state: JobState
     verdict: Verdict | None
     words: tuple[str, ...]
-
-
-class QueueLine(Document, frozen=True, omit_defaults=False):
-    """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
-
-    `fair_share`: what the queue would hold if idle capacity were divided by weight among those that want it now.
-    `waiting`: asked for by pending jobs that name the type first. `past_gpu_hours`: decayed past use, 0 where it does not count.
-    `lendable`: the most of `guaranteed` that others may borrow; null: all of it.
-    """
-
-    gpu_type: GpuType
-    guaranteed: MilliGpu
-    max: MilliGpu | None
-    fair_share: MilliGpu
-    held: MilliGpu
-    borrowed: MilliGpu
-    waiting: MilliGpu
-    past_gpu_hours: float = 0.0
-    lendable: MilliGpu | None = None
 
 
 class QueueView(Document, frozen=True, omit_defaults=False):

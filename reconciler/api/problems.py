@@ -19,7 +19,7 @@ from reconciler.api.payloads import ApiProblem
 from reconciler.backend import BackendUnreachableError
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.store.job_source import DuplicateJobError
+from reconciler.store.job_source import DuplicateJobError, JobsAreElsewhereError
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.token_file import TokenFileError
 from solver.plan.reasons import AnyReason
@@ -64,6 +64,7 @@ def install(app: FastAPI) -> None:
         RequestValidationError: _invalid_parameter,
         WebSocketRequestValidationError: _invalid_parameter,
         HTTPException: _by_status,
+        JobsAreElsewhereError: _elsewhere,
         **{kind: _always(status, code, fix) for kind, status, code, fix in _ALWAYS},
     }
     for kind, answered in answers.items():
@@ -110,6 +111,10 @@ def _always(status: int, code: str, fix: str) -> Callable[[HTTPConnection, Excep
 def _refused(request: HTTPConnection, error: RefusedError) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == HTTPStatus.UNAUTHORIZED else {}
     return problem_answer(request, error.problem, error.status, headers)
+
+
+def _elsewhere(request: HTTPConnection, error: JobsAreElsewhereError) -> Response:
+    return problem_answer(request, ApiProblem(code="jobs-are-elsewhere", detail=str(error), fix=error.fix), 409)
 
 
 def _invalid_document(request: HTTPConnection, error: InvalidDocumentsError) -> Response:

@@ -19,7 +19,7 @@ from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import History, Ledger
+from reconciler.store.protocols import History, Holdings
 from reconciler.terminals import NO_TERMINALS, Terminals
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
@@ -41,7 +41,7 @@ class Services:
     """
 
     jobs: JobSource
-    ledger: Ledger
+    ledger: Holdings
     history: History
     logs: Logs
     clock: Clock

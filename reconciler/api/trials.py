@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.services import Services
 from reconciler.api.submission import bare_spec, require_known_dependencies, require_startable
-from reconciler.api.views import verdict_words
 from reconciler.jobs.groups import Batch, NewJob
 from reconciler.store.job_source import DuplicateJobError
+from reconciler.verdict_words import verdict_words
 from solver.plan.plan import Bind, Evict, Plan, Shrink
 from solver.plan.reasons import AnyReason
 from solver.solve import solve
@@ -66,7 +66,7 @@ def _plan(services: Services, snapshot: Snapshot, jobs: Iterable[NewJob], user: 
     """Without the optimiser, which belongs to the loop: quick, and the same every time; a round may find better places."""
     _, policy = services.policy()
     asked = (Job(job.name, snapshot.time, bare_spec(job.spec), user) for job in jobs)
-    world = snapshot_of(snapshot.time, snapshot.nodes, (*snapshot.jobs, *asked), snapshot.in_flight)
+    world = snapshot_of(snapshot.time, snapshot.nodes, (*snapshot.jobs, *asked), snapshot.in_flight, snapshot.node_sets)
     return solve(world, policy, None)
 
 

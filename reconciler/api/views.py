@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import msgspec
 
-from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueLine, QueueView
+from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueView
 from reconciler.api.services import Services
 from reconciler.backend import Activity
 from reconciler.checkpoints.unread import unread
@@ -19,19 +19,16 @@ from reconciler.jobs.idleness import activity_of, idle_for
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
+from reconciler.queue_use import queue_uses
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
+from reconciler.verdict_words import verdict_words
 from solver.extent import extent_of
 from solver.plan.extent import Extent
-from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
-from solver.rules.options import options_of
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.sharing import sharing_of
-from solver.rules.tree import Line, QueueTree
-from solver.rules.type_weights import weights_of
-from solver.solve import standing
-from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.quantities import Cpu, Memory, MilliGpu
+from solver.plan.plan import Verdict
+from solver.rules.policy import Policy, policy_of
+from solver.world.cluster import DeviceId, Node, NodeName
+from solver.world.quantities import Cpu, Memory
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
@@ -136,22 +133,6 @@ def _warned_words(view: JobView) -> Iterator[str]:
         yield f"its time limit is over at {view.running_since.after(view.time_limit)}; its tasks were told at {marks.warned_at}"
 
 
-def verdict_words(verdict: Verdict) -> tuple[str, ...]:
-    """What a round says of a job, as sentences."""
-    match verdict:
-        case Starts(gpus=gpus, entitled=entitled, extent=extent):
-            where = f", {extent}" if extent else ""
-            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
-        case Runs():
-            return ("it holds its devices and keeps them",)
-        case Yields() | Departs() | Moves():
-            return (f"it {verdict}",)
-        case Waits(reasons=reasons, estimate=estimate):
-            return tuple(map(str, (*reasons, estimate) if estimate else reasons))
-        case Inadmissible(reasons=reasons):
-            return tuple(map(str, reasons))
-
-
 def node_views(snapshot: Snapshot, cordons: Mapping[str, Intervention]) -> tuple[NodeView, ...]:
     """Every node with what runs on it. `cordons`: those by hand, by node."""
     on_node: dict[NodeName, list[tuple[Job, TaskPlacement]]] = {node.name: [] for node in snapshot.nodes}
@@ -195,69 +176,15 @@ def _shape_of(job: Job, task: TaskPlacement) -> Shape:
 
 def queue_views(snapshot: Snapshot, policy: Policy, holds: Mapping[str, Intervention]) -> tuple[QueueView, ...]:
     """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue."""
-    tree = QueueTree.of(policy)
-    shares, _ = standing(snapshot, policy)
-    gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
-    waiting = _waiting(snapshot, tree, gpu_types, policy)
-    past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
-
-    def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
-        at = Line(queue.name, gpu_type)
-        guaranteed, held = MilliGpu(shares.guaranteed.get(at, 0)), MilliGpu(shares.used.get(at, 0))
-        ceiling, entry = shares.ceiling.get(at), queue.quota_for(gpu_type)
-        return QueueLine(
-            gpu_type,
-            guaranteed,
-            None if ceiling is None else MilliGpu(ceiling),
-            fair_share=MilliGpu(shares.fair.get(at, 0)),
-            held=held,
-            borrowed=MilliGpu(max(0, held - guaranteed)),
-            waiting=MilliGpu(waiting.get(at, 0)),
-            past_gpu_hours=round(past.get(at, 0.0), 3),
-            lendable=entry.lendable if entry else None,
-        )
-
-    def jobs(queue: Queue, pending: bool) -> int:
-        return sum(
-            queue.name in tree.path(job.spec.queue) for job in snapshot.jobs if (job.phase == "pending") == pending
-        )
-
     return tuple(
         QueueView(
             queue.name,
             queue.parent,
             queue.weight,
-            running=jobs(queue, pending=False),
-            pending=jobs(queue, pending=True),
-            gpus=tuple(line(queue, gpu_type) for gpu_type in gpu_types),
+            running=use.running,
+            pending=use.pending,
+            gpus=use.gpus,
             hold=holds.get(queue.name),
         )
-        for queue in policy.queues
+        for queue, use in queue_uses(snapshot, policy)
     )
-
-
-def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
-    """GPU-hours, of each queue with those below it."""
-    past: dict[Line, float] = {}
-    for used in snapshot.in_flight.usage:
-        for line in tree.lines(used.queue, used.gpu_type):
-            past[line] = past.get(line, 0.0) + used.gpu_hours
-    return past
-
-
-def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy) -> dict[Line, int]:
-    wanted: dict[Line, int] = {}
-    for line, milli in _wishes(snapshot, tree, gpu_types, policy):
-        wanted[line] = wanted.get(line, 0) + milli
-    return wanted
-
-
-def _wishes(
-    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy
-) -> Iterator[tuple[Line, int]]:
-    """What each pending job would be charged under its first choice, on every queue of its path."""
-    sharing, weights = sharing_of(policy, tree, snapshot.nodes), weights_of(policy.scheduling.gpu_types)
-    for job in snapshot.pending:
-        for option in options_of(job.spec, gpu_types, sharing, weights=weights)[:1]:
-            for gpu_type, milli in option.wanted.items():
-                yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

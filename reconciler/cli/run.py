@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
 from solver.world.quantities import Duration
@@ -72,6 +74,7 @@ from solver.world.quantities import Duration
     metavar="FILE",
     help="Hear webhooks of GitHub, GitLab or Gitea that are signed with the secret in this file (mode 0600).",
 )
+@kubernetes_options
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
     policies_repo: str,
@@ -88,14 +91,16 @@ def run(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
+    **kubernetes: Any,
 ) -> None:
-    """Follow a policy repository, decide rounds, and run jobs as processes of this machine on its declared GPUs.
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine, or as pods of a Kubernetes cluster.
 
-    Stop it with Ctrl-C or SIGTERM: tasks that run go on, and the next start on the same state folder finds them.
+    Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
     from reconciler.server.folder import StateFolder
     from reconciler.server.logs import configure_logs, logger
-    from reconciler.server.serve import Settings, serve
+    from reconciler.server.serve import serve
+    from reconciler.server.settings import Settings
     from reconciler.token_file import default_state_folder
 
     settings = Settings(
@@ -113,6 +118,7 @@ def run(
         accounts=_accounts(run_as_submitter, accounts),
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
+        kubernetes=kubernetes_settings(**kubernetes),
     )
     configure_logs()
     try:
@@ -145,6 +151,7 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.gitsource.errors import GitSourceError
     from reconciler.server.folder import FolderUnusableError
+    from reconciler.server.on_kubernetes import KubernetesFailedError
     from reconciler.server.serve import ServerEndedError
     from reconciler.server.terms import IdentityError
     from reconciler.server.webhook_secret import WebhookSecretError
@@ -157,6 +164,7 @@ def _failures() -> tuple[type[Exception], ...]:
         GitSourceError,
         IdentityError,
         InsecureBindingError,
+        KubernetesFailedError,
         ServerEndedError,
         StateFolderError,
         StoreUnusableError,

@@ -14,6 +14,9 @@ from reconciler.jobs.indices import read_indices
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec
 
+LIMITED = "sets of nodes are in snapshots alone: no job can name one"
+LIMITED_FIX = "Delete nodes, and say with gpuTypes and topology what the tasks need."
+
 
 class NamedJob(NamedTuple):
     """A job as its owner wrote it."""
@@ -82,6 +85,8 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             yield job.problem((*at, "name"), "duplicate-task-group", message, "Give each role a name of its own.")
         seen.add(group.name)
         yield from _gpu_problems(job, (*at, "shape"), group.shape)
+        if group.nodes:
+            yield job.problem((*at, "nodes"), "nodes-in-snapshots", LIMITED, LIMITED_FIX)
         if group.least > group.replicas:
             message = f"the task group {group.name} starts with at least {group.least} tasks and has {group.replicas}"
             yield job.problem(

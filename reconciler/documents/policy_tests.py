@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.inventory import Pools
+from reconciler.documents.job import LIMITED, LIMITED_FIX
 from reconciler.documents.problem import Path, Problem, did_you_mean
 from reconciler.documents.statements import statement_problems
 from reconciler.policytests.document import GivenJob, PolicyTest
@@ -170,6 +171,8 @@ def _task_problems(test: _Test, at: Path, job: GivenJob, known: Collection[str] 
         if group.least > group.replicas:
             message = f"it starts with at least {group.least} tasks and has {group.replicas}"
             yield test.problem((*inside, "minReplicas"), "min-above-replicas", message, "Lower it, or raise replicas.")
+        if group.nodes:
+            yield test.problem((*inside, "nodes"), "nodes-in-snapshots", LIMITED, LIMITED_FIX)
         if job.running and (group.shape.is_shared or group.shape.mig):
             message = "only jobs of whole GPUs may run already"
             yield test.problem((*at, "running"), "parts-run", message, "Let it be submitted when the test begins.")

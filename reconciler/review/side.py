@@ -16,6 +16,7 @@ from solver.rules.entitlement import Shares
 from solver.rules.policy import Policy
 from solver.solve import solve, standing
 from solver.world.cluster import Node, NodeName
+from solver.world.node_sets import narrowed
 from solver.world.snapshot import Snapshot, snapshot_of
 
 
@@ -62,7 +63,8 @@ def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], by_base: Collec
     """
     seen = {node.name: node for node in snapshot.nodes}
     nodes = [_as_seen(node, seen.get(node.name), by_base) for node in declared] if declared else snapshot.nodes
-    return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight)
+    node_sets = narrowed(snapshot.node_sets, {node.name for node in nodes})
+    return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight, node_sets)
 
 
 def _as_seen(declared: Node, seen: Node | None, by_base: Collection[NodeName]) -> Node:

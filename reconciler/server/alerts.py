@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Event as Signal
@@ -10,9 +11,16 @@ from threading import Event as Signal
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.alerts.courier import Courier, Errand
+from reconciler.alerts.desk import AlertDesk
+from reconciler.alerts.sender import Sender
 from reconciler.alerts.standing import Standing
 from reconciler.backend import Epoch, StaleEpochError
+from reconciler.clock import SystemClock
 from reconciler.control import NoPolicyError, PolicyInForce, PolicySource
+from reconciler.server.folder import StateFolder
+from reconciler.store.job_source import JobSource
+from reconciler.store.protocols import History
+from reconciler.store.sql.store import SqlStore
 
 
 @dataclass
@@ -111,3 +119,21 @@ def _errands(current: PolicyInForce) -> dict[str, Errand]:
         if policy.enabled
         for webhook in policy.webhooks
     }
+
+
+def alerting(
+    folder: StateFolder,
+    store: SqlStore,
+    jobs: JobSource,
+    history: History,
+    holder: str,
+    policies: PolicySource,
+    epoch: Callable[[], Epoch | None],
+    log: FilteringBoundLogger,
+) -> tuple[AlertDesk, AlertSending]:
+    """What the API knows of webhooks, and the thread that tells them."""
+    clock = SystemClock()
+    desk = AlertDesk(store.alerts, Sender(folder.alert_secrets, clock))
+    chance = secrets.SystemRandom().random
+    courier = Courier(store.alerts, history, jobs, clock, desk.sender.send, chance, holder)
+    return desk, AlertSending(courier, policies, epoch, log)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 
@@ -49,3 +50,14 @@ class Crew:
             thread.join()
         if self._failures:
             raise self._failures[0]
+
+
+@contextmanager
+def told_by_signals(tell: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT tell; after the block, and so while the parts stop, another one ends the process at once."""
+    before = {number: signal.signal(number, lambda *_: tell()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

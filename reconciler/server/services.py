@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
@@ -10,15 +11,21 @@ from reconciler.api.following import Following
 from reconciler.api.payloads import LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
-from reconciler.backend import Epoch, Unstartable
+from reconciler.backend import Epoch, Logs, Unstartable
 from reconciler.broken_limits import BrokenLimit, broken_limits
-from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce
+from reconciler.clock import Clock
+from reconciler.control import NoPolicyError, PolicyInForce
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
-from reconciler.loop import Pass
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
-from reconciler.runner import Runner
+from reconciler.passes import Pass
+from reconciler.runner import LoopStatus
+from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
+from reconciler.store.job_source import JobSource
+from reconciler.store.protocols import History, Holdings
+from reconciler.terminals import Terminals
 from solver.admission import Gate
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
@@ -32,10 +39,61 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec
 
 
+class Plane(Protocol):
+    """What is read of a control plane, whatever it runs jobs on."""
+
+    @property
+    def holder(self) -> str:
+        """Who it is to others."""
+
+    @property
+    def jobs(self) -> JobSource:
+        """What wants to run."""
+
+    @property
+    def ledger(self) -> Holdings:
+        """Who holds what."""
+
+    @property
+    def history(self) -> History:
+        """What happened."""
+
+    @property
+    def logs(self) -> Logs:
+        """Where output can be read."""
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+
+    @property
+    def checkpoints(self) -> CheckpointRegistry:
+        """What is saved."""
+
+    @property
+    def interventions(self) -> Interventions:
+        """What people do by hand."""
+
+    @property
+    def terminals(self) -> Terminals:
+        """The way to tasks that have one."""
+
+
+class Loop(Protocol):
+    """Whatever takes its passes."""
+
+    @property
+    def status(self) -> LoopStatus:
+        """How it fares."""
+
+    def wake(self) -> None:
+        """There is something new."""
+
+
 def services_of(
-    plane: ControlPlane,
+    plane: Plane,
     standing: StandingPolicy,
-    runner: Runner,
+    runner: Loop,
     metrics: Metrics,
     alerts: AlertDesk,
     following: Following,
@@ -73,7 +131,7 @@ def services_of(
 class Watch:
     """Looks at the parts of a control plane while they work. Any thread may ask."""
 
-    def __init__(self, plane: ControlPlane, standing: StandingPolicy, runner: Runner, following: Following) -> None:
+    def __init__(self, plane: Plane, standing: StandingPolicy, runner: Loop, following: Following) -> None:
         self._plane = plane
         self._standing = standing
         self._runner = runner

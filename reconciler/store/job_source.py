@@ -21,8 +21,16 @@ class UnknownJobError(KeyError):
     """There is no job of that name."""
 
 
+class JobsAreElsewhereError(Exception):
+    """Jobs of this source are only read here; `fix` says how what was wanted is done where they are."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
 class JobSource(Protocol):
-    """What wants to run."""
+    """What wants to run. Where jobs are somebody else's to change, what would change one raises JobsAreElsewhereError."""
 
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""

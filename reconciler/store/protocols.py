@@ -13,11 +13,12 @@ from typing import Protocol
 from reconciler.backend import Epoch
 from reconciler.store.marks import Marks
 from reconciler.store.partitionings import Partitionings
+from reconciler.store.past_use import PastUse
 from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.document import Document, digest
-from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation, Usage
+from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, TaskPlacement
@@ -42,13 +43,6 @@ class ClaimRefusedError(Exception):
     def __init__(self, reason: str, devices: tuple[DeviceId, ...] = ()) -> None:
         super().__init__(reason)
         self.devices = devices
-
-
-class PastUse(Document, frozen=True):
-    """What queues have held, decayed, as of an instant."""
-
-    usage: tuple[Usage, ...] = ()
-    at: Instant = Instant(0)
 
 
 class Claim(Document, frozen=True):
@@ -146,7 +140,23 @@ class KeptEvent(Document, frozen=True):
     event: Event
 
 
-class Ledger(Partitionings, Protocol):
+class Holdings(Protocol):
+    """Who holds which device, to be read."""
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Every hold, sorted by job."""
+
+    def intents(self) -> tuple[Intent, ...]:
+        """Every intent not yet confirmed and every promise not yet kept, sorted by id."""
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What is kept for gangs that wait and by documents, sorted by holder."""
+
+    def attempts(self) -> dict[JobName, int]:
+        """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
+
+
+class Ledger(Holdings, Partitionings, Protocol):
     """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
@@ -201,9 +211,6 @@ class Ledger(Partitionings, Protocol):
     def unreserve(self, epoch: Epoch, holder: JobName) -> None:
         """Nothing is kept for a gang, or by a document, any more. Idempotent. Raises StaleEpochError."""
 
-    def reservations(self) -> tuple[Reservation, ...]:
-        """What is kept for gangs that wait and by documents, sorted by holder."""
-
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
 
@@ -239,17 +246,8 @@ class Ledger(Partitionings, Protocol):
         `at`: until when it counts as having run, if it ever did.
         """
 
-    def claims(self) -> tuple[Claim, ...]:
-        """Every hold, sorted by job."""
-
-    def intents(self) -> tuple[Intent, ...]:
-        """Every intent not yet confirmed and every promise not yet kept, sorted by id."""
-
     def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
         """When each live job was evicted, the oldest first; jobs that never were are left out."""
-
-    def attempts(self) -> dict[JobName, int]:
-        """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
 
     def served(self) -> dict[JobName, int]:
         """GPU-milliseconds that released attempts of each live job have run, since all their tasks did; 0 may be left out."""

@@ -25,6 +25,7 @@ from solver.plan.check_order import order_violations
 from solver.plan.check_parts import size_violations, with_parts_apart
 from solver.plan.check_pledges import pledge_violations
 from solver.plan.check_reservations import reservation_violations
+from solver.plan.check_sets import set_violations
 from solver.plan.check_sharing import Owners, sharing_violations
 from solver.plan.check_turns import turn_violations
 from solver.plan.check_verdicts import verdict_violations
@@ -57,7 +58,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
 
 
 def _unlawful(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
-    for rule in (verdict_violations, size_violations):
+    for rule in (verdict_violations, size_violations, set_violations):
         yield from rule(snapshot, plan)
     for judge in (
         fit_violations,

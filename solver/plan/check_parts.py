@@ -87,7 +87,7 @@ def with_parts_apart(snapshot: Snapshot, plan: Plan) -> tuple[Snapshot, Plan]:
             steps.append(Bind(joins.name, step.attempt + 1, step.tasks, step.deadline, _left_of(job, world.time)))
     intents = tuple(i for i in world.in_flight.intents if i.kind not in ("shrink", "grow"))
     in_flight = msgspec.structs.replace(world.in_flight, intents=intents)
-    apart = snapshot_of(world.time, world.nodes, jobs.values(), in_flight)
+    apart = snapshot_of(world.time, world.nodes, jobs.values(), in_flight, world.node_sets)
     return apart, msgspec.structs.replace(plan, steps=tuple(steps))
 
 

@@ -28,3 +28,8 @@ def did_you_mean(nearest: tuple[str, ...]) -> str:
 def part_of(gpus: MilliGpu, keeps: MilliGpu) -> str:
     """The GPUs that a job gives up, `keeps` beside them."""
     return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else count(gpus.number, "GPU")
+
+
+def among(node_set: str, nodes: int) -> str:
+    """The nodes that a task is limited to, if it is."""
+    return f" on the {count(nodes, 'node')} that it may be on ({node_set})" if node_set else ""

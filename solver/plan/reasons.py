@@ -6,7 +6,7 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 from __future__ import annotations
 
 from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers
-from solver.plan.reason import Reason, at, count
+from solver.plan.reason import Reason, among, at, count
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -71,34 +71,37 @@ class Held(Reason, frozen=True, tag="held"):
 
 
 class Capacity(Reason, frozen=True, tag="capacity"):
-    """Fewer GPUs of the type are free than the gang needs."""
+    """Fewer GPUs of the type are free than the gang needs, on the nodes of a `node_set` where it is limited to that."""
 
     gpu_type: GpuType
     free: MilliGpu
     wanted: MilliGpu
+    node_set: str = ""
+    nodes_allowed: int = 0
 
     def __str__(self) -> str:
-        return f"needs {self.wanted} {self.gpu_type}, {self.free} free"
+        return f"needs {self.wanted} {self.gpu_type}, {self.free} free{among(self.node_set, self.nodes_allowed)}"
 
 
 class NoRoom(Reason, frozen=True, tag="no-room"):
-    """Enough GPUs are free, but scattered: too few nodes can take a task of this shape."""
+    """Enough GPUs are free, but scattered: too few nodes, or too few of a `node_set`, can take a task of this shape."""
 
     group: str
     gpu_type: GpuType
     tasks: int
     gpus_per_task: MilliGpu
     tasks_that_fit: int
+    node_set: str = ""
+    nodes_allowed: int = 0
 
     def __str__(self) -> str:
-        return (
-            f"group {self.group} needs room for {self.tasks} x {self.gpus_per_task} {self.gpu_type}, "
-            f"room for {self.tasks_that_fit}: the free GPUs are scattered"
-        )
+        wanted = f"group {self.group} needs room for {self.tasks} x {self.gpus_per_task} {self.gpu_type}"
+        there = f"room for {self.tasks_that_fit}{among(self.node_set, self.nodes_allowed)}"
+        return f"{wanted}, {there}: the free GPUs are scattered"
 
 
 class HostResources(Reason, frozen=True, tag="host-resources"):
-    """GPUs would do, but CPU or memory beside them does not."""
+    """GPUs would do, but CPU or memory beside them does not, on the nodes of a `node_set` where it is limited to that."""
 
     group: str
     gpu_type: GpuType
@@ -106,11 +109,14 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
     memory: Memory
     tasks: int
     tasks_that_fit: int
+    node_set: str = ""
+    nodes_allowed: int = 0
 
     def __str__(self) -> str:
+        where = among(self.node_set, self.nodes_allowed) or f" on {self.gpu_type or 'CPU-only'} nodes"
         return (
             f"group {self.group} needs {self.cpu} cores and {self.memory or 0} memory beside each task's GPUs; "
-            f"{self.tasks_that_fit} of {self.tasks} tasks fit on {self.gpu_type or 'CPU-only'} nodes"
+            f"{self.tasks_that_fit} of {self.tasks} tasks fit{where}"
         )
 
 

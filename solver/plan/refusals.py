@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.plan.reason import Reason, at, count, did_you_mean
+from solver.plan.reason import Reason, among, at, count, did_you_mean
 from solver.world.cluster import GpuType, Level
 from solver.world.quantities import Memory, MilliGpu
 from solver.world.workload import QueueName
@@ -99,7 +99,7 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
 class NeverFits(Reason, frozen=True, tag="never-fits"):
     """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
 
-    `profile`: the MIG profile that each task asks for.
+    `profile`: the MIG profile that each task asks for. `node_set`: the only nodes that its tasks may be on, if it is limited.
     """
 
     group: str
@@ -110,12 +110,15 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     largest_task: MilliGpu
     level: Level | None = None
     profile: str = ""
+    node_set: str = ""
+    nodes_allowed: int = 0
 
     def __str__(self) -> str:
+        there = among(self.node_set, self.nodes_allowed)
         wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else count(self.tasks, "task")
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
         if self.profile:
             wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"
         elif self.gpus_per_task > self.largest_task:
-            return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}"
-        return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks"
+            return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
+        return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks{there}"

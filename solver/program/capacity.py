@@ -10,11 +10,12 @@ from typing import NamedTuple
 from solver.program.builder import ProgramBuilder, summed
 from solver.program.cells import Cell, Cells, bare, cost_in_slots, gpus_alone, reference_shapes
 from solver.program.classes import Group
+from solver.program.split import Portion
 from solver.program.ways import Kind
 from solver.world.cluster import GpuType, is_wider
 from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.shape import Circle, MigShape, Shape, SharedShape
+from solver.world.shape import Circle, MigShape, Shape, SharedShape, kept_to, nodes_of
 
 Flows = list[tuple[int, tuple[Group, ...]]]
 """Columns that flow into one cell, with the tasks that one of each brings."""
@@ -36,12 +37,16 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapacityRows:
-    """Rows over `flows`: for each kind, its column per domain. `cells`: the room that all of them see, `view`."""
+    """Rows over `flows`: for each kind, its column per domain, and over `portions` of these in parts of cells.
+
+    `cells`: the room that all of them see, `view`.
+    """
 
     builder: ProgramBuilder
     view: Against
     cells: Cells
     flows: Mapping[Kind, Mapping[int, int]]
+    portions: Mapping[Portion, int] = field(default_factory=dict)
     opened: dict[Opened, int] = field(default_factory=dict)
 
     def state(self) -> None:
@@ -103,12 +108,17 @@ class CapacityRows:
         for kind, columns in self.flows.items():
             for gpu_type in sorted({gpu_type for _, gpu_type, _ in kind.parts}):
                 for domain, column in columns.items():
-                    mine = tuple(
-                        (self.cells.local(shape, domain), count)
-                        for shape, other, count in kind.parts
-                        if other == gpu_type
-                    )
-                    by_cell[Cell(domain, gpu_type)].append((column, mine))
+                    cell = Cell(domain, gpu_type)
+                    if cell not in self.cells.parts:
+                        mine = tuple(
+                            (self.cells.local(shape, cell), count)
+                            for shape, other, count in kind.parts
+                            if other == gpu_type
+                        )
+                        by_cell[cell].append((column, mine))
+        for (kind, number, cell), column in self.portions.items():
+            if kind in self.flows:
+                by_cell[cell].append((column, ((self.cells.local(kind.parts[number][0], cell), 1),)))
         return by_cell
 
     def _bundle_rows(self) -> None:
@@ -119,6 +129,7 @@ class CapacityRows:
             if kind.level is not None and is_wider(self.cells.level, kind.level)
             for part in kind.parts
         }
+        together |= {(level, (kept_to(part[0], ""), *part[1:])): None for level, part in together if nodes_of(part[0])}
         for level, (shape, gpu_type, count) in together:
             per_domain: dict[int, list[tuple[int, float]]] = defaultdict(list)
             for kind, columns in self.flows.items():

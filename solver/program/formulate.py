@@ -3,7 +3,8 @@
 Columns: `a` gangs of a class served one way (GPU types, topology variant); `g` tasks by which these grow; `w` tasks, or whole
 gangs where the level is no wider than a cell, of one kind in one cell; `e` and `f` GPUs of a segment inside guarantees and
 inside fair shares; `y` whether all of a class that stands in line start; `o` whole GPUs of a cell that are divided for one
-trust domain; `x` what a queue weighs above what it does not lend. There is no column per node or per alike job.
+trust domain; `x` what a queue weighs above what it does not lend; `u` tasks in parts of split cells. There is no column per
+node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
 guarantee and fair share of every queue on the path; what is not lent; in strict queues nobody before those ahead of it.
 Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit; then the weights of
@@ -23,7 +24,8 @@ from solver.program.classes import JobClass
 from solver.program.lending import LendingRows
 from solver.program.lines import LineRows
 from solver.program.optimiser import Program
-from solver.program.ways import Growth, Kind, Part, Taker, Way
+from solver.program.split import Split
+from solver.program.ways import Growth, Kind, Part, Taker, Way, by_segment
 from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.options import Option
@@ -54,11 +56,13 @@ class Formulation:
     fair: dict[Segment, int] = field(default_factory=dict)
     all_started: dict[int, int] = field(default_factory=dict)
     lending: LendingRows = field(init=False)
+    split: Split = field(init=False)
     _seen: dict[Against, Cells] = field(default_factory=dict)
     _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self.lending = LendingRows(self.builder, self.shares)
+        self.split = Split(self.builder, self.cells, self._cells_of)
 
     def state(self) -> Program:
         """Write all columns, rows and layers."""
@@ -67,10 +71,11 @@ class Formulation:
             self.flows[kind] = self._columns_for_flow(kind)
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
             self.builder.equal(summed([*takers, *flowing]), 0.0)
+        self.split.state(self.flows)
         self._growth_near_its_gangs()
         for view, cells in self.views():
             flows = {kind: columns for kind, columns in self.flows.items() if kind.against >= view}
-            CapacityRows(self.builder, view, cells, flows, self.opened).state()
+            CapacityRows(self.builder, view, cells, flows, self.split.columns, self.opened).state()
         self._quota_rows()
         self.lending.state(self._takers())
         self.all_started = LineRows(self.builder, self.classes, self.ways).state()
@@ -121,7 +126,8 @@ class Formulation:
 
     def _cells_of(self, view: Against) -> Cells:
         if view not in self._seen:
-            self._seen[view] = Cells(seen(self.cells.room, view), self.cells.level) if view else self.cells
+            cells = self.cells
+            self._seen[view] = Cells(seen(cells.room, view), cells.level, cells.parts) if view else cells
         return self._seen[view]
 
     def kept_at(self, way: Way) -> Level | None:
@@ -255,7 +261,7 @@ class Formulation:
         """
         columns: dict[Segment, int] = {}
         inside: dict[Line, list[tuple[int, float]]] = defaultdict(list)
-        for segment, takers in sorted(self._takers_by_segment().items()):
+        for segment, takers in sorted(by_segment(self._takers()).items()):
             lines = self.shares.tree.lines(segment.queue, segment.gpu_type)
             room = min(room_of(line) for line in lines)
             must = binds and not segment.may_borrow
@@ -272,15 +278,6 @@ class Formulation:
         for line, terms in inside.items():
             self.builder.at_most(summed(terms), room_of(line) / MILLI_PER_GPU)
         return columns
-
-    def _takers_by_segment(self) -> dict[Segment, list[tuple[int, float]]]:
-        takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
-        for taker in self._takers():
-            for gpu_type, milli in taker.charge.items():
-                known = taker.job_class
-                segment = Segment(not taker.inside_only, taker.layer, known.band, known.queue, gpu_type)
-                takers[segment].append((taker.column, milli / MILLI_PER_GPU))
-        return takers
 
     def _layers(self) -> None:
         takers = tuple(self._takers())

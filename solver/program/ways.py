@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from solver.program.classes import JobClass
 from solver.rules.demand import SubLayer
 from solver.rules.entitlement import Charge
 from solver.rules.options import Option
+from solver.starts import Segment
 from solver.world.cluster import GpuType, Level
 from solver.world.held import NOBODY, Against
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import Shape
 
 Part = tuple[Shape, GpuType, int]
@@ -64,3 +68,14 @@ class Taker:
     misfit: float
     excess_weight: float
     inside_only: bool
+
+
+def by_segment(takers: Iterable[Taker]) -> dict[Segment, list[tuple[int, float]]]:
+    """For each segment the columns that take GPUs of it, with the GPUs that one of each takes."""
+    segments: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
+    for taker in takers:
+        for gpu_type, milli in taker.charge.items():
+            known = taker.job_class
+            segment = Segment(not taker.inside_only, taker.layer, known.band, known.queue, gpu_type)
+            segments[segment].append((taker.column, milli / MILLI_PER_GPU))
+    return segments

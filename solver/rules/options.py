@@ -13,7 +13,7 @@ from solver.rules.sharing import Sharing
 from solver.rules.type_weights import TypeWeights, above_lightest
 from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.shape import Shape
+from solver.world.shape import Shape, kept_to
 from solver.world.workload import Job, JobSpec, TaskGroup
 
 OPTIONS_MAX = 16
@@ -122,7 +122,7 @@ def _option(
     slo_class: SloClass,
 ) -> Option:
     shapes = tuple(
-        sharing.served(group.shape, gpu_type, spec.queue, slo_class)
+        kept_to(sharing.served(group.shape, gpu_type, spec.queue, slo_class), group.nodes)
         for group, gpu_type in zip(spec.task_groups, gpu_types, strict=True)
     )
     least = charge_of(shapes, gpu_types, [group.least for group in spec.task_groups])

@@ -82,7 +82,7 @@ def shrinking_apart(snapshot: Snapshot) -> Snapshot:
         for intent in snapshot.in_flight.intents
     )
     in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*asked, *stops))
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight)
+    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets)
 
 
 def leaving_part(job: JobName) -> JobName:

@@ -10,18 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.masks import Mask, masks_of
+from solver.world.node_sets import NodeSet
 from solver.world.partitions import Partitions
 from solver.world.pledges import NOTHING, Pledged, pledges_in
 from solver.world.pool_rules import NO_RULES, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
-from solver.world.shape import MigShape, Shape, SharedShape, TrustDomain
-from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
+from solver.world.shape import MigShape, Shape, SharedShape, TrustDomain, nodes_of
+from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, share_slots, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot, held_in
 from solver.world.topology import Topology, topology_of
 from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
 
 Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 DomainOf = Callable[[str, QueueName], TrustDomain]
 """The trust domain of a queue in a pool."""
@@ -39,6 +40,7 @@ class Room:
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
     (`partitions`), or somebody's. Nodes that take no new work have no room. Mutable: `copy` first to try things out.
     `reserved`: what is kept for each holder of a reservation from those whom it holds back (`solver/world/held`).
+    `sets`: which nodes are in each set that task groups may be limited to.
     """
 
     nodes: tuple[Node, ...]
@@ -54,6 +56,7 @@ class Room:
     shared: dict[int, SharedGpus] = field(default_factory=dict)
     partitions: Partitions = field(default_factory=Partitions)
     reserved: Reserved = field(default_factory=dict)
+    sets: Mapping[str, Mask] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -65,7 +68,8 @@ class Room:
         """
         queues = {job.name: job.spec.queue for job in snapshot.jobs}
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        room = cls.empty(snapshot.nodes, [node.schedulable for node in snapshot.nodes], mig)
+        opened = [node.schedulable for node in snapshot.nodes]
+        room = cls.empty(snapshot.nodes, opened, mig, snapshot.node_sets)
         for job, task in held_in(snapshot, leaving):
             node = room.index.get(task.node)
             if node is not None:  # else its node has left the inventory: nothing of it can be given away
@@ -76,7 +80,11 @@ class Room:
 
     @classmethod
     def empty(
-        cls, nodes: tuple[Node, ...], open_nodes: Sequence[bool] | None = None, mig: PoolRules = NO_RULES
+        cls,
+        nodes: tuple[Node, ...],
+        open_nodes: Sequence[bool] | None = None,
+        mig: PoolRules = NO_RULES,
+        node_sets: Iterable[NodeSet] = (),
     ) -> Self:
         """The room of a cluster where nothing runs; by default every node counts, broken or not."""
         counts_broken = open_nodes is None
@@ -85,6 +93,7 @@ class Room:
         devices = [
             [gpu.id for gpu in node.gpus if (gpu.healthy or counts_broken) and gpu.instances is None] for node in nodes
         ]
+        index = {node.name: number for number, node in enumerate(nodes)}
         return cls(
             nodes=nodes,
             topology=topology_of(nodes),
@@ -95,8 +104,9 @@ class Room:
             free_cpu=np.array([node.cpu for node in nodes], dtype=np.int64) * opened,
             free_memory=np.array([node.memory for node in nodes], dtype=np.int64) * opened,
             free_devices=devices,
-            index={node.name: number for number, node in enumerate(nodes)},
+            index=index,
             partitions=Partitions.of(nodes, mig, broken_too=counts_broken),
+            sets=masks_of(node_sets, index),
         )
 
     def copy(self) -> Self:
@@ -117,7 +127,7 @@ class Room:
         `fresh` False: without dividing a GPU that is still whole, or changing how one is partitioned. `within`: so that these
         nodes take as many together; None: each node by itself, as if changes of partitions were not counted.
         """
-        usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
+        usable = self.usable(shape, gpu_type)
         count = np.full(len(self.nodes), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
         for free, need in ((self.free_cpu, shape.cpu), (self.free_memory, shape.memory)):
             if need:
@@ -129,23 +139,17 @@ class Room:
 
     def _gpu_slots(self, shape: Shape, fresh: bool, within: Mask | None, usable: Mask) -> Ints:
         if isinstance(shape, SharedShape):
-            return self._share_slots(shape, fresh)
+            return share_slots(shape, self.free_gpus, self.topology["pool"], self.shared, fresh=fresh)
         if isinstance(shape, MigShape):
             return self.partitions.instance_slots(shape, self.free_devices, fresh=fresh, within=within)
         if fresh and any(usable[node] for node in self.partitions.rules):
             return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
         return np.asarray(np.maximum(self.free_gpus, 0) // max(1, shape.gpus))
 
-    def _share_slots(self, shape: SharedShape, fresh: bool) -> Ints:
-        pools = self.topology["pool"]
-        allowed = np.array([shape.circle(name) is not None for name in pools.names], dtype=bool)[pools.of_node]
-        per_gpu = MILLI_PER_GPU // shape.milli if fresh else 0
-        count: Ints = np.maximum(self.free_gpus, 0) * allowed * per_gpu
-        for node, gpus in self.shared.items():
-            domain = shape.domain(self.nodes[node].pool)
-            if domain is not None:
-                count[node] += sum(gpu.slots(shape.milli, domain) for gpu in gpus)
-        return count
+    def usable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
+        """The nodes that take new work and are of a type (None: any), of those that a shape may be on."""
+        usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
+        return usable & self.sets[nodes_of(shape)] if nodes_of(shape) else usable
 
     def of_type(self, gpu_type: GpuType) -> npt.NDArray[np.bool_]:
         """Which nodes have this GPU type; none where the cluster has not heard of it."""
@@ -153,11 +157,6 @@ class Room:
             return np.zeros(len(self.nodes), dtype=bool)
         matches: npt.NDArray[np.bool_] = self.type_of_node == self.gpu_types.index(gpu_type)
         return matches
-
-    def changes_left(self, gpu_type: GpuType | None) -> int:
-        """How many GPUs of a type may still be partitioned anew in this round."""
-        pools = {node.pool for node in self.nodes if gpu_type in (None, node.gpu_type)}
-        return sum(left for pool, left in self.partitions.changes_left.items() if pool in pools)
 
     def milli_free(self, shapes: Sequence[Shape]) -> Ints:
         """Free milli-GPU per node: whole GPUs, and what is left of divided ones that one of the shapes may share.

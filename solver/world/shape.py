@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, NewType
 
+import msgspec
+
 from solver.world.cluster import GpuType
 from solver.world.document import Document
 from solver.world.quantities import Cpu, Memory, MilliGpu
@@ -55,7 +57,26 @@ class Circle(NamedTuple):
     mode: SharingMode
 
 
-class SharedShape(Shape, frozen=True):
+class ServedShape(Shape, frozen=True):
+    """A shape as one task group asks for it. `nodes`: the set of the only nodes it may be on; "": it may be on any."""
+
+    nodes: str = ""
+
+
+def kept_to(shape: Shape, nodes: str) -> Shape:
+    """The shape, on nodes of that set alone; "": on any."""
+    if isinstance(shape, ServedShape) and not (type(shape) is ServedShape and not nodes):
+        return msgspec.structs.replace(shape, nodes=nodes)
+    fields = {name: getattr(shape, name) for name in Shape.__struct_fields__}
+    return ServedShape(**fields, nodes=nodes) if nodes else Shape(**fields)
+
+
+def nodes_of(shape: Shape) -> str:
+    """The set of the only nodes that a shape may be on; "": it may be on any."""
+    return shape.nodes if isinstance(shape, ServedShape) else ""
+
+
+class SharedShape(ServedShape, frozen=True):
     """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
 
     milli: int = 0
@@ -81,7 +102,7 @@ class SharedShape(Shape, frozen=True):
         return circle.domain if circle else None
 
 
-class MigShape(Shape, frozen=True):
+class MigShape(ServedShape, frozen=True):
     """A shape whose MIG profile is settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
 
     model: str = ""

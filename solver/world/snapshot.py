@@ -6,7 +6,6 @@ Equal worlds give equal snapshots and so equal digests, whatever order an API or
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -14,18 +13,23 @@ import msgspec
 from solver.world.cluster import Gpu, GpuType, Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.inflight import InFlight, Repartitioning
+from solver.world.node_sets import NodeSet, refuse_repeats, refuse_unknown_sets, sorted_sets
 from solver.world.pledges import NOTHING, beside, pledges_in
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, TaskPlacement
 
 
 class Snapshot(Document, frozen=True, omit_defaults=False):
-    """Nodes sorted by name, live jobs sorted by name, and what is in flight, at `time`. Build it with `snapshot_of`."""
+    """Nodes sorted by name, live jobs sorted by name, and what is in flight, at `time`. Build it with `snapshot_of`.
+
+    `node_sets`: those that task groups name, sorted by name.
+    """
 
     time: Instant
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]
     in_flight: InFlight = InFlight()
+    node_sets: tuple[NodeSet, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Snapshot"] = "Snapshot"
 
@@ -92,21 +96,27 @@ def _partitioned(gpu: Gpu, asked: Repartitioning | None, now: Instant) -> Gpu:
 
 
 def snapshot_of(
-    time: Instant, nodes: Iterable[Node], jobs: Iterable[Job], in_flight: InFlight = InFlight()
+    time: Instant,
+    nodes: Iterable[Node],
+    jobs: Iterable[Job],
+    in_flight: InFlight = InFlight(),
+    node_sets: Iterable[NodeSet] = (),
 ) -> Snapshot:
-    """Sort a world into a snapshot; raises ValueError where a name occurs twice."""
+    """Sort a world into a snapshot; raises ValueError where a name occurs twice, or a set of nodes is not what it is taken for."""
     ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
     ordered_jobs = tuple(sorted(jobs, key=lambda job: job.name))
-    _refuse_repeats("node", [node.name for node in ordered_nodes])
-    _refuse_repeats("job", [job.name for job in ordered_jobs])
-    _refuse_repeats("GPU", sorted(gpu.id for node in ordered_nodes for gpu in node.gpus))
-    _refuse_repeats("change of GPU", sorted(asked.device for asked in in_flight.repartitions))
-    return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight))
+    refuse_repeats("node", [node.name for node in ordered_nodes])
+    refuse_repeats("job", [job.name for job in ordered_jobs])
+    refuse_repeats("GPU", sorted(gpu.id for node in ordered_nodes for gpu in node.gpus))
+    refuse_repeats("change of GPU", sorted(asked.device for asked in in_flight.repartitions))
+    sets = sorted_sets(node_sets)
+    refuse_unknown_sets(sets, ordered_nodes, ordered_jobs)
+    return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight), sets)
 
 
 def normalised(snapshot: Snapshot) -> Snapshot:
     """The same world in sorted order: what came from a file may be in any."""
-    return snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, snapshot.in_flight)
+    return snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, snapshot.in_flight, snapshot.node_sets)
 
 
 def _sorted_in_flight(in_flight: InFlight) -> InFlight:
@@ -120,9 +130,3 @@ def _sorted_in_flight(in_flight: InFlight) -> InFlight:
             for field in ("aging", "usage", "durations", "history", "counters", "convergence")
         },
     )
-
-
-def _refuse_repeats(what: str, names: list[str]) -> None:
-    for before, name in pairwise(names):
-        if before == name:
-            raise ValueError(f"{what} {name!r} occurs twice in the snapshot; every {what} has a name of its own")

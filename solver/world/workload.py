@@ -44,6 +44,7 @@ class TaskGroup(Document, frozen=True):
     """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type.
 
     `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
+    `nodes`: the NodeSet of the snapshot that has the only nodes its tasks may be on; "": they may be on any.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TaskGroup(Document, frozen=True):
     topology: GroupTopology = GroupTopology()
     rejoin: bool = False
     launcher: bool = False
+    nodes: str = ""
 
     @property
     def least(self) -> int:
@@ -213,10 +215,7 @@ class JobSpec(Document, frozen=True):
 
     @property
     def gpus(self) -> MilliGpu:
-        """GPUs of the whole gang, an elastic one at its full size.
-
-        Those asked for by their memory are not counted: how many depends on the type.
-        """
+        """GPUs of the whole gang at its full size; those asked for by memory are not counted: how many depends on the type."""
         return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property

@@ -13,7 +13,7 @@ OPEN = {
     "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type", "data",
     "idle_limit", "depends_on", "array", "retry_policy", "time_limit_warning", "stuck", "terminal",
 }  # fmt: skip
-OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejoin", "launcher"}
+OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejoin", "launcher", "nodes"}
 """What everybody may read who sees the job. What is the team's own is left out by reconciler/api/redaction.py."""
 
 

@@ -10,12 +10,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.api.guard import Guard
 from reconciler.api.job_routes import BODY_BYTES_MAX
-from reconciler.api.payloads import HeldDevice, QueueLine
+from reconciler.api.payloads import HeldDevice
 from reconciler.api.problems import NotReadyError
 from reconciler.api.serve import ApiServer
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.jobs.record import JobOutcome
+from reconciler.queue_use import QueueLine
 from reconciler.store.protocols import Event
 from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits

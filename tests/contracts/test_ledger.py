@@ -11,7 +11,8 @@ import pytest
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.marks import Marks
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError, PastUse
+from reconciler.store.past_use import PastUse
+from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
 from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
 from solver.world.quantities import Duration, MilliGpu

@@ -12,9 +12,6 @@ from hack.kubernetes.shipped import BASE, CHART, DEPLOY, base_objects, keyed
 from reconciler.api.rules import RULES
 from reconciler.cli.main import cli
 
-NOT_YET = {"--kubernetes", "--observe"}
-"""Options of `quorate run` that are being made. What is there leaves this list: the test says so."""
-
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
@@ -35,7 +32,7 @@ def test_every_option_is_one_of_quorate_run() -> None:
     (chart_arguments,) = re.findall(r"^ +args:\n((?: +-.*\n| +\{\{.*\n)+)", chart, re.MULTILINE)
     overlay = (DEPLOY / "observe/kustomization.yaml").read_text()
     given = set(OPTION.findall("\n".join([*container()["args"], chart_arguments, overlay])))
-    assert given - options() == NOT_YET
+    assert given - options() == set()
 
 
 def test_probes_ask_what_anybody_may_by_a_name_that_is_answered() -> None:

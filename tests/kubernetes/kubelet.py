@@ -85,7 +85,9 @@ class Kubelet:
             if pod.metadata.deletion_timestamp:
                 await self._api.delete(PODS.path(*key), {"gracePeriodSeconds": 0})
             elif pod.status.phase == "Pending":
-                running: dict[str, Any] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+                now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+                ready = [{"type": "Ready", "status": "True"}]
+                running: dict[str, Any] = {"phase": "Running", "startTime": now, "conditions": ready}
                 await self._api.patch(PODS.path(*key, "status"), {"status": running})
         except (ConflictError, NotFoundError):
             structlog.get_logger().debug("pod-gone", pod=key)

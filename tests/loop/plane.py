@@ -18,9 +18,10 @@ from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.jobs.record import JobState
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import state_of
-from reconciler.loop import Pass, one_pass
+from reconciler.loop import one_pass
 from reconciler.operations import Operations
 from reconciler.optimiser.recording import solver_with
+from reconciler.passes import Pass
 from reconciler.store.sql.store import open_store
 from solver.rules.policy import Queue, SchedulingPolicy, policy_of
 from solver.world.quantities import Duration

@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.backend import BackendUnreachableError, StopGang
 from reconciler.control import Solved
-from reconciler.loop import PlanRefusedError, one_pass
+from reconciler.loop import one_pass
+from reconciler.passes import PlanRefusedError
 from reconciler.store.protocols import Claim
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, Inadmissible, Release, Starts, Waits

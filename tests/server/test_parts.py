@@ -24,7 +24,7 @@ from reconciler.metrics import Metrics
 from reconciler.runner import LoopStatus, Runner
 from reconciler.server.crew import Crew
 from reconciler.server.folder import FolderUnusableError, StateFolder
-from reconciler.server.serve import Reporter
+from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.protocols import Event

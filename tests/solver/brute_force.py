@@ -192,7 +192,7 @@ def _beside(start: Start, views: Seen, hosts: tuple[int, ...]) -> Seen | None:
     left = []
     for view, nodes in views:
         after = [list(node) for node in nodes]
-        for (shape, _), host in zip(_tasks(start), hosts, strict=True) if view <= start.candidate.against else ():
+        for (shape, _, _), host in zip(_tasks(start), hosts, strict=True) if view <= start.candidate.against else ():
             after[host][0] -= shape.gpus
             after[host][1] -= shape.cpu
             if (shape.gpus and after[host][0] < 0) or (shape.cpu and after[host][1] < 0):
@@ -245,22 +245,28 @@ def _crowd(spread: Spread | None, hosts: Sequence[Node]) -> bool:
     return any(domains.count(domain) > spread.max_per_domain for domain in domains)
 
 
-def _tasks(start: Start) -> list[tuple[Shape, str | None]]:
+def _tasks(start: Start) -> list[tuple[Shape, str | None, str]]:
+    """What each of its tasks takes, on which type, and to which set of nodes it is limited."""
+    groups = start.candidate.job.spec.task_groups
     return [
-        (shape, gpu_type)
-        for shape, gpu_type, count in zip(start.option.shapes, start.option.gpu_types, start.tasks, strict=True)
+        (shape, gpu_type, group.nodes)
+        for group, shape, gpu_type, count in zip(
+            groups, start.option.shapes, start.option.gpu_types, start.tasks, strict=True
+        )
         for _ in range(count)
     ]
 
 
 def _place(
-    tasks: list[tuple[Shape, str | None]], room: Room, allowed: list[int], free: Free, hosts: tuple[int, ...]
+    tasks: list[tuple[Shape, str | None, str]], room: Room, allowed: list[int], free: Free, hosts: tuple[int, ...]
 ) -> Iterator[tuple[Free, tuple[int, ...]]]:
     if not tasks:
         yield free, hosts
         return
-    (shape, gpu_type), rest = tasks[0], tasks[1:]
+    (shape, gpu_type, nodes), rest = tasks[0], tasks[1:]
     for index in allowed:
+        if nodes and not room.sets[nodes][index]:
+            continue
         gpus, cpu, divided, states, made = free[index]
         node = room.nodes[index]
         if gpu_type in (None, node.gpu_type) and gpus >= 0 and cpu >= shape.cpu:

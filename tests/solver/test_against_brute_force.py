@@ -31,7 +31,7 @@ from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobSpec
 from tests.solver.brute_force import best_values
-from tests.solver.worlds import HOUR_MS, TYPES, comparing_across, policies, snapshots
+from tests.solver.worlds import HOUR_MS, TYPES, comparing_across, policies, snapshots, with_sets
 
 EXAMPLES = 600
 
@@ -48,6 +48,7 @@ class Tally:
     early: int = 0
     early_starts: int = 0
     not_lent: int = 0
+    limited: int = 0
 
 
 @pytest.mark.thorough
@@ -86,6 +87,14 @@ def test_so_is_a_round_where_queues_do_not_lend_all() -> None:
     worlds = snapshots(nodes_max=4, jobs_max=4, sizes=(1, 2), held_one_in=5)
     tally = compared(worlds, EXAMPLES, policies(keeping=True))
     assert tally.not_lent >= 40, "hardly anybody would have taken what is kept back"
+    assert tally.best >= 0.985 * tally.rounds
+
+
+@pytest.mark.thorough
+def test_so_is_a_round_of_gangs_that_may_be_on_some_nodes_only() -> None:
+    worlds = snapshots(nodes_max=4, jobs_max=4, held_one_in=8).flatmap(with_sets)
+    tally = compared(worlds, EXAMPLES)
+    assert tally.limited >= 100, "hardly any gang that started was limited to some of the nodes of its types"
     assert tally.best >= 0.985 * tally.rounds
 
 
@@ -151,6 +160,7 @@ def compared(worlds: SearchStrategy[Snapshot], examples: int, known: SearchStrat
         )
         tally.early_starts += any(start.option.inside_only for start in answer.starts)
         tally.not_lent += not_lent(answer, *candidates_of(snapshot, policy))
+        tally.limited += any(group.nodes for start in answer.starts for group in start.candidate.job.spec.task_groups)
         tally.kept += any(_keeps(start.candidate.job.spec) for start in answer.starts)
 
     compare()

@@ -20,6 +20,7 @@ from solver.rules.policy import (
     policy_of,
 )
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
+from solver.world.node_sets import NodeSet
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.shape import Shape, SharingMode
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -311,6 +312,25 @@ def snapshots(
     running = [draw(runners(on, elastic)) for on in nodes if draw(st.integers(1, held_one_in)) == 1]
     pending = [draw(jobs(number, sizes, elastic, close)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
+
+
+@st.composite
+def with_sets(draw: st.DrawFn, world: Snapshot) -> Snapshot:
+    """The world, with some groups limited to one of three sets of its nodes: overlapping, nested or apart, as it comes."""
+    names = [known.name for known in world.nodes]
+    sets = [
+        NodeSet(name, tuple(draw(st.lists(st.sampled_from(names), unique=True, min_size=1))))
+        for name in ("sa", "sb", "sc")
+    ]
+
+    def limited(known: Job) -> Job:
+        groups = tuple(
+            msgspec.structs.replace(group, nodes=draw(st.sampled_from(["", "sa", "sb", "sc"])))
+            for group in known.spec.task_groups
+        )
+        return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
+
+    return snapshot_of(world.time, world.nodes, [limited(known) for known in world.jobs], world.in_flight, sets)
 
 
 @st.composite

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
@@ -89,7 +89,8 @@ _EVENTS = msgspec.json.Decoder(_Event)
 class Watched(Generic[T]):
     """All objects of a resource, decoded as `kind`: a Struct of the fields that are needed takes a fraction of a dict's memory.
 
-    `changes()` keeps it up to date for as long as somebody reads it; one reader at a time.
+    `changes()` keeps it up to date for as long as somebody reads it; one reader at a time. `heard` is called each time that the
+    server says something, if only that nothing has changed.
     """
 
     def __init__(
@@ -100,8 +101,10 @@ class Watched(Generic[T]):
         chance: Random,
         log: FilteringBoundLogger,
         sleep: Sleep = asyncio.sleep,
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
+        self._heard = heard
         self._resource = resource
         self._values = msgspec.json.Decoder(kind)
         self._chance = chance
@@ -110,7 +113,15 @@ class Watched(Generic[T]):
         self._held: dict[Key, _Held[T]] = {}
         self._rest_s = BACKOFF_S[0]
         self.revision = ""
-        """The resourceVersion that is held; empty before the first list, and after one was too old to go on from."""
+        """The resourceVersion that is held; empty where a list is to be read first: that of before can't be gone on from."""
+        self.lists = 0
+        """How often all of it was read."""
+        self.breaks = 0
+        """How often the connection broke, or the server had forgotten where it was."""
+
+    def __len__(self) -> int:
+        """How many objects are held."""
+        return len(self._held)
 
     def get(self, key: Key) -> T | None:
         """The object of that name."""
@@ -125,8 +136,8 @@ class Watched(Generic[T]):
         """First all there is, even if nothing; then what changes, several at a time, for ever.
 
         A connection that breaks is taken up where it was; where the server has forgotten that, a new list's differences are told.
-        Raises NotAllowedError, NotFoundError (the server does not know the kind), UnreadableError: a person has to act, and after
-        that it takes a new Watched.
+        Raises NotAllowedError, NotFoundError (the server does not know the kind), UnreadableError: a person has to act. What is
+        held stays, and who asks for changes again is told how a new list differs from it.
         """
         while True:
             try:
@@ -142,6 +153,9 @@ class Watched(Generic[T]):
                 self.revision = ""
             except (UnreachableError, TooManyRequestsError) as broken:
                 self._tell("watch-broken", broken)
+            except KubernetesError:
+                self.revision = ""
+                raise
             await self._rested()
 
     async def _rested(self) -> None:
@@ -149,6 +163,7 @@ class Watched(Generic[T]):
         self._rest_s = min(2 * self._rest_s, BACKOFF_S[1])
 
     def _tell(self, event: str, error: KubernetesError) -> None:
+        self.breaks += 1
         self._log.warning(event, resource=self._resource.plural, revision=self.revision, error=str(error))
 
     async def _listed(self) -> tuple[Change[T], ...]:
@@ -159,6 +174,7 @@ class Watched(Generic[T]):
         parameters = {"limit": str(PAGE)}
         while True:
             page = await self._api.get(self._resource.path(), _Page, parameters)
+            self._heard()
             for item in page.items:
                 key, metadata = self._named(item)
                 gone.discard(key)
@@ -169,6 +185,7 @@ class Watched(Generic[T]):
         told += [Change(key, self._held[key].value, None) for key in sorted(gone)]
         self._held = found
         self.revision = page.metadata.resource_version
+        self.lists += 1
         return tuple(told)
 
     async def _followed(self) -> AsyncGenerator[tuple[Change[T], ...]]:
@@ -181,6 +198,7 @@ class Watched(Generic[T]):
         }
         async with aclosing(self._api.stream(self._resource.path(), parameters, SILENCE_S)) as lines:
             async for block in lines:
+                self._heard()
                 told: list[Change[T]] = []
                 for event in self._read(block):
                     if event.type == "ERROR":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import delete, insert, select
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import PastUse
+from reconciler.store.past_use import PastUse
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import kept
 from solver.world.document import encode

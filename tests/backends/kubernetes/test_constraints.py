@@ -21,6 +21,7 @@ def a100(name: str, **labels: str) -> Sent:
     return node(name, labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", **labels})
 
 
+GENERATION_4: Sent = {"nodeSelector": {"generation": "4"}}
 NODES = [
     node("h1", labels={"disk": "nvme"}),
     node("h2"),
@@ -72,14 +73,33 @@ SELECTED: list[tuple[Sent, list[str], list[str] | None]] = [
 def test_selected_nodes_are_gpu_types_where_those_say_it(spec: Sent, types: list[str], limit: list[str] | None) -> None:
     gang = alone(spec)
     assert list(job_of(gang).spec.task_groups[0].shape.gpu_types) == types
-    assert [sorted(name for name in one.nodes if name != "c1") for one in gang.limits] == ([limit] if limit else [])
-    assert gang.is_askable == (limit is None)
+    assert [list(one.nodes) for one in gang.node_sets] == ([limit] if limit else [])
+    assert job_of(gang).spec.task_groups[0].nodes == (gang.node_sets[0].name if limit else "")
 
 
-def test_a_job_that_would_run_on_any_node_is_not_asked_about() -> None:
-    seen = cluster(NODES, [pod("p", spec={"nodeSelector": {"disk": "nvme"}}), pod("free")])
-    assert [job.name for job in seen.jobs] == ["vision.pod.free"]
-    assert len(seen.gangs) == 2
+def test_equal_nodes_are_one_set_whoever_asks_and_in_every_cluster() -> None:
+    nvme = {"nodeSelector": {"disk": "nvme"}}
+    seen = cluster(NODES, [pod("p", spec=nvme), pod("q", 2, spec=nvme), pod("free"), pod("v4", spec=GENERATION_4)])
+    names = {job.name: job.spec.task_groups[0].nodes for job in seen.jobs}
+    assert names["vision.pod.p"] == names["vision.pod.q"] != names["vision.pod.v4"]
+    assert names["vision.pod.free"] == ""
+    assert {known.name: known.nodes for known in seen.node_sets} == {
+        names["vision.pod.p"]: ("a1", "h1"),
+        names["vision.pod.v4"]: ("a2",),
+    }
+    more = cluster([*NODES, node("h3")], [pod("other", spec=nvme)])
+    assert [known.name for known in more.node_sets] == [names["vision.pod.p"]]
+
+
+def test_a_pod_without_gpus_is_limited_to_the_nodes_whose_taints_it_tolerates() -> None:
+    nodes = [node("h1", taints=[{"key": "gpu", "effect": "NoSchedule"}]), node("c1", gpus=0)]
+    gang = the_gang(cluster(nodes, [pod("p", gpus=0)]))
+    assert [known.nodes for known in gang.node_sets] == [("c1",)]
+
+
+def test_a_gang_that_is_refused_brings_no_set() -> None:
+    seen = cluster(NODES, [pod("p", spec={"nodeSelector": {"disk": "nvme"}}, labels={"quorate.dev/queue": ""})])
+    assert (seen.jobs, seen.node_sets) == ((), ())
 
 
 def test_no_node_is_refused_with_what_leaves_none() -> None:
@@ -179,7 +199,7 @@ RACKS = [node(name, labels={RACK: name[0], ZONE: "z"}) for name in ("a1", "a2", 
 def test_a_gang_that_keeps_apart_is_spread(spec: Sent, many: int, expected: Spread) -> None:
     found = gang(spec, many, RACKS)
     assert job_of(found).spec.topology.spread == expected
-    assert found.limits == ()
+    assert found.node_sets == ()
 
 
 @pytest.mark.parametrize(
@@ -254,27 +274,27 @@ def test_pods_that_run_leave_nodes_out() -> None:
     by_host = gang(away(HOST, app="web"), 1, RACKS, others)
     by_rack = gang(away(RACK, app="web"), 1, RACKS, others)
     near = gang(away(RACK, "podAffinity", app="web"), 1, RACKS, others)
-    assert [sorted(found.limits[0].nodes) for found in (by_host, by_rack, near)] == [
+    assert [sorted(found.node_sets[0].nodes) for found in (by_host, by_rack, near)] == [
         ["a2", "b1", "b2"],
         ["b1", "b2"],
         ["a1", "a2"],
     ]
     elsewhere = [pod("web", on="a1", labels={"app": "web"}, namespace="other")]
-    assert gang(away(HOST, app="web"), 1, RACKS, elsewhere).limits == ()
+    assert gang(away(HOST, app="web"), 1, RACKS, elsewhere).node_sets == ()
     everywhere = gang(away(HOST, app="web", namespaceSelector={}), 1, RACKS, elsewhere)
-    assert sorted(everywhere.limits[0].nodes) == ["a2", "b1", "b2"]
+    assert sorted(everywhere.node_sets[0].nodes) == ["a2", "b1", "b2"]
 
 
 def test_pods_that_run_keep_others_away_who_did_not_ask() -> None:
     others = [pod("web", on="a1", labels={"app": "web"}, spec=away(RACK))]
-    assert sorted(gang({}, 1, RACKS, others).limits[0].nodes) == ["b1", "b2"]
+    assert sorted(gang({}, 1, RACKS, others).node_sets[0].nodes) == ["b1", "b2"]
 
 
 def test_a_single_pod_is_spread_among_those_that_run() -> None:
     """max - min <= 1 over two racks of which one has a pod: only the other is left."""
     others = [pod("one", on="a1", labels={"app": "train"})]
     found = gang(spread(RACK), 1, RACKS, others)
-    assert sorted(found.limits[0].nodes) == ["b1", "b2"]
+    assert sorted(found.node_sets[0].nodes) == ["b1", "b2"]
     assert codes(gang(spread(RACK), 2, RACKS, others)) == ["spread-with-others"]
 
 
@@ -315,5 +335,5 @@ def test_a_gang_that_keeps_apart_does_not_keep_itself_from_where_it_is() -> None
     written = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
     pods = [pod(f"p-{on}", on=on, spec=away(HOST), labels={"app": "train"}, annotations=written) for on in ("a1", "b1")]
     found = the_gang(cluster(RACKS, pods))
-    assert (found.limits, found.refusals) == ((), ())
+    assert (found.node_sets, found.refusals) == ((), ())
     assert job_of(found).spec.topology.spread == Spread("node", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reconciler.backends.kubernetes.objects.cluster import Cluster
 from solver.plan.check import violations
 from solver.plan.plan import Bind
 from solver.rules.policy import Queue, policy_of
@@ -38,9 +39,34 @@ def test_a_round_places_gangs_around_what_runs() -> None:
         *of_gang("large", 9, 8),
     ]
     seen = cluster(nodes, pods)
-    snapshot = snapshot_of(Instant(0), seen.nodes, seen.jobs)
+    assert placed(seen) == {"vision.gang.rack": ["b1", "b2"], "vision.gang.apart": ["a1", "a2"]}
+
+
+def placed(seen: Cluster) -> dict[str, list[str]]:
+    """Who starts where in a round."""
+    snapshot = snapshot_of(Instant(0), seen.nodes, seen.jobs, node_sets=seen.node_sets)
     policy = policy_of((Queue(QueueName("q"), quota=(quota_of("H100-SXM5-80GB", 32),)),))
     plan = solve(snapshot, policy, None)
     assert violations(snapshot, policy, plan) == ()
-    where = {step.job: sorted(task.node for task in step.tasks) for step in plan.steps if isinstance(step, Bind)}
-    assert where == {"vision.gang.rack": ["b1", "b2"], "vision.gang.apart": ["a1", "a2"]}
+    return {step.job: sorted(task.node for task in step.tasks) for step in plan.steps if isinstance(step, Bind)}
+
+
+def test_a_round_keeps_pods_to_the_nodes_that_they_select_and_tolerate() -> None:
+    taint = [{"key": "gpu", "effect": "NoSchedule"}]
+    tolerant = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    nodes = [
+        node("a1", taints=taint),
+        node("b1", taints=taint, labels={"disk": "nvme"}),
+        node("b2", taints=taint, labels={"disk": "nvme"}),
+        node("c1", gpus=0),
+    ]
+    pods = [
+        *of_gang("nvme", 2, 8, {"nodeSelector": {"disk": "nvme"}, **tolerant}),
+        *of_gang("any", 1, 8, tolerant),
+        *of_gang("web", 1, 0),
+    ]
+    assert placed(cluster(nodes, pods)) == {
+        "vision.gang.any": ["a1"],
+        "vision.gang.nvme": ["b1", "b2"],
+        "vision.gang.web": ["c1"],
+    }

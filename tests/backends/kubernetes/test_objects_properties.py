@@ -109,5 +109,5 @@ def test_no_device_has_two_owners_and_none_is_given_away_that_is_used(drawn: lis
         )
         free = [gpu for gpu in known.gpus if gpu.healthy and gpu.id not in held]
         assert len(free) == max(0, 8 - asked)
-    assert snapshot_of(Instant(0), seen.nodes, seen.jobs).digest
+    assert snapshot_of(Instant(0), seen.nodes, seen.jobs, node_sets=seen.node_sets).digest
     assert msgspec.json.encode([gang.name for gang in seen.gangs])

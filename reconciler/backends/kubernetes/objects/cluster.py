@@ -20,20 +20,22 @@ from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.world.cluster import Node, NodeName
+from solver.world.node_sets import NodeSet
 from solver.world.workload import Job
 
 
 class Cluster(NamedTuple):
-    """Nodes and gangs, sorted by name, and what is to be said of nodes."""
+    """Nodes and gangs, sorted by name, what is to be said of nodes, and the sets of nodes that gangs are limited to."""
 
     nodes: tuple[Node, ...]
     gangs: tuple[Gang, ...]
     remarks: tuple[tuple[NodeName, Remark], ...]
+    node_sets: tuple[NodeSet, ...] = ()
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """Those that a round can be asked about."""
-        return tuple(gang.job for gang in self.gangs if gang.job is not None and gang.is_askable)
+        return tuple(gang.job for gang in self.gangs if gang.job is not None)
 
 
 def cluster_of(
@@ -63,6 +65,14 @@ def cluster_of(
         nodes=tuple(known_nodes.values()),
         gangs=said,
         remarks=tuple((name, remark) for name, node in found.items() for remark in node.remarks),
+        node_sets=sets_of(said),
+    )
+
+
+def sets_of(gangs: Iterable[Gang]) -> tuple[NodeSet, ...]:
+    """The sets of nodes that gangs are limited to, each once, sorted by name."""
+    return tuple(
+        known for _, known in sorted({known.name: known for gang in gangs for known in gang.node_sets}.items())
     )
 
 

@@ -21,9 +21,14 @@ from reconciler.backends.kubernetes.objects.said import Refusal, Remark
 from reconciler.backends.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.world.cluster import GpuType, Node, NodeName, SpreadLevel
+from solver.world.document import digest
+from solver.world.node_sets import NodeSet
 from solver.world.shape import Shape
 
 Names = frozenset[NodeName]
+
+SET_NAME_DIGITS = 16
+"""64 bits of the digest of its nodes: no two sets of a cluster meet in one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Places:
     _types: dict[tuple[Names, bool], tuple[frozenset[GpuType], bool, bool]] = field(default_factory=dict)
     _offering: dict[Others, Names] = field(default_factory=dict)
     _levels: dict[str, SpreadLevel | None] = field(default_factory=dict)
+    _sets: dict[Names, NodeSet] = field(default_factory=dict)
 
     def level(self, key: str) -> SpreadLevel | None:
         """The level that a label of nodes stands for here; None: it stands for none."""
@@ -78,12 +84,26 @@ class Places:
             self._selected[b"unshared"] = frozenset(name for name, node in self.seen.items() if node.replicas == 1)
         return self._selected[b"unshared"]
 
+    @property
+    def with_gpus(self) -> Names:
+        """The nodes that have any."""
+        if b"with GPUs" not in self._selected:
+            self._selected[b"with GPUs"] = frozenset(name for name, node in self.nodes.items() if node.gpus)
+        return self._selected[b"with GPUs"]
+
     def common(self, sets: Sequence[Names]) -> Names:
         """The nodes that are in all of them."""
         wanted = tuple(sets)
         if wanted not in self._common:
             self._common[wanted] = frozenset.intersection(*wanted)
         return self._common[wanted]
+
+    def as_set(self, nodes: Names) -> NodeSet:
+        """The nodes under a name that follows from which they are: equal sets have one name, in every snapshot."""
+        if nodes not in self._sets:
+            names = tuple(sorted(nodes))
+            self._sets[nodes] = NodeSet(f"nodes-{digest(names).partition(':')[2][:SET_NAME_DIGITS]}", names)
+        return self._sets[nodes]
 
     def types_of(self, nodes: Names, uses_gpus: bool) -> tuple[frozenset[GpuType], bool, bool]:
         """The GPU types of nodes that could serve; whether these are all that could; whether all of their types are among them."""
@@ -138,18 +158,18 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
 
 def as_types(
     places: Places, nodes: Names, shape: Shape, liked: Mapping[GpuType, int]
-) -> tuple[tuple[GpuType, ...], Names | None]:
+) -> tuple[tuple[GpuType, ...], NodeSet | None]:
     """The GPU types of some nodes, the liked ones first, and the nodes themselves where their types mean others too.
 
     Where every node that could serve the shape is among them there is nothing to say, but for an order.
     """
     types, is_all, is_said = places.types_of(nodes, shape.uses_gpus)
     if not shape.uses_gpus:
-        return (), None if is_all else nodes
+        return (), None if is_all else places.as_set(nodes)
     ordered = tuple(sorted(types, key=lambda gpu_type: (-liked.get(gpu_type, 0), gpu_type)))
     if is_all and not any(liked.get(gpu_type) for gpu_type in types):
         return (), None
-    return ordered, None if is_said else nodes
+    return ordered, None if is_said else places.as_set(nodes & places.with_gpus)
 
 
 def liking(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:

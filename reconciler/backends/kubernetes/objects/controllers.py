@@ -6,11 +6,13 @@ batch/v1 Job, JobSet, Kubeflow's training jobs (PyTorchJob, TFJob, XGBoostJob, P
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from reconciler.backends.kubernetes.objects.podgroups import Source
 from reconciler.backends.kubernetes.objects.pods import label_priority, queue_of
-from reconciler.backends.kubernetes.objects.wire import Meta, Named, Wire, read
+from reconciler.backends.kubernetes.objects.wire import Meta, Named, Wire
+from reconciler.backends.kubernetes.objects.written import Kind, read_as
+from reconciler.backends.kubernetes.resource import Resource
 
 
 class Controller(NamedTuple):
@@ -71,52 +73,60 @@ class _Ray(Wire, frozen=True):
     enable_in_tree_autoscaling: bool = False
 
 
-class _Said(Wire, frozen=True):
-    api_version: str
-    kind: str
-    metadata: Meta
-    spec: dict[str, Any] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+class _Kubeflow(Wire, frozen=True):
+    """Each kind has its roles under a name of its own."""
+
+    pytorch_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    tf_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012
+    xgb_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012
+    paddle_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012
+    jax_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012
+    mpi_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012
+    launcher_creation_policy: str = ""
 
 
 def controller_of(sent: bytes | Mapping[str, Any]) -> Controller:
     """What it says; raises msgspec.ValidationError, and ValueError for a kind that is not known."""
-    said = read(sent, _Said)
-    found = _by_kind(said)
-    return found._replace(queue=queue_of(said.metadata), priority_class=label_priority(said.metadata))
+    return read_as(CONTROLLERS, sent, "controller whose pods are understood")
 
 
-def _by_kind(said: _Said) -> Controller:
-    at = said.metadata.namespace, said.metadata.name
-    replicas = [field for field in said.spec if field.endswith("ReplicaSpecs")]
-    match said.api_version.partition("/")[0], said.kind:
-        case "batch", "Job":
-            job = read(said.spec, _Job)
-            return Controller("job", *at, (("", _pods(job), _pods(job)),), alone=job.completion_mode != "Indexed")
-        case "jobset.x-k8s.io", "JobSet":
-            return _jobset(at, read(said.spec, _JobSet))
-        case "ray.io", "RayCluster":
-            return _ray(at, read(said.spec, _Ray))
-        case "kubeflow.org", _ if len(replicas) == 1:
-            roles = read(said.spec[replicas[0]], dict[str, _Replicas])
-            waits = said.spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
-            counted = tuple((role.lower(), known.replicas, known.replicas) for role, known in sorted(roles.items()))
-            return Controller("kubeflow", *at, counted, in_turn=waits)
-        case _:
-            raise ValueError(f"{said.kind} of {said.api_version} is no controller whose pods are understood")
+def _controller(source: Source, meta: Meta, roles: tuple[tuple[str, int, int], ...]) -> Controller:
+    return Controller(source, meta.namespace, meta.name, roles, queue_of(meta), label_priority(meta))
+
+
+def _job(meta: Meta, job: _Job) -> Controller:
+    found = _controller("job", meta, (("", _pods(job), _pods(job)),))
+    return found._replace(alone=job.completion_mode != "Indexed")
+
+
+def _kubeflow(meta: Meta, spec: _Kubeflow) -> Controller:
+    roles = (
+        spec.pytorch_replica_specs
+        | spec.tf_replica_specs
+        | spec.xgb_replica_specs
+        | spec.paddle_replica_specs
+        | spec.jax_replica_specs
+        | spec.mpi_replica_specs
+    )
+    counted = tuple((role.lower(), known.replicas, known.replicas) for role, known in sorted(roles.items()))
+    return _controller("kubeflow", meta, counted)._replace(
+        in_turn=spec.launcher_creation_policy == "WaitForWorkersReady"
+    )
 
 
 def _pods(job: _Job) -> int:
     return job.parallelism if job.completions is None else min(job.parallelism, job.completions)
 
 
-def _jobset(at: tuple[str, str], spec: _JobSet) -> Controller:
+def _jobset(meta: Meta, spec: _JobSet) -> Controller:
     counts = [(job.name, job.replicas * _pods(job.template.spec)) for job in spec.replicated_jobs]
     ordered = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
     in_turn = len(counts) > 1 and (ordered or any(job.depends_on for job in spec.replicated_jobs))
-    return Controller("jobset", *at, tuple((name, count, count) for name, count in sorted(counts)), in_turn=in_turn)
+    roles = tuple((name, count, count) for name, count in sorted(counts))
+    return _controller("jobset", meta, roles)._replace(in_turn=in_turn)
 
 
-def _ray(at: tuple[str, str], spec: _Ray) -> Controller:
+def _ray(meta: Meta, spec: _Ray) -> Controller:
     elastic = spec.enable_in_tree_autoscaling
     workers = (
         (
@@ -126,4 +136,22 @@ def _ray(at: tuple[str, str], spec: _Ray) -> Controller:
         )
         for group in spec.worker_group_specs
     )
-    return Controller("ray", *at, (("headgroup", 1, 1), *sorted(workers)))
+    return _controller("ray", meta, (("headgroup", 1, 1), *sorted(workers)))
+
+
+def _of_kubeflow(name: str, plural: str, *versions: str) -> Kind[_Kubeflow, Controller]:
+    return Kind(name, tuple(Resource(f"kubeflow.org/{version}", plural) for version in versions), _Kubeflow, _kubeflow)
+
+
+CONTROLLERS: Final[tuple[Kind[Any, Controller], ...]] = (
+    Kind("Job", (Resource("batch/v1", "jobs"),), _Job, _job),
+    Kind("JobSet", (Resource("jobset.x-k8s.io/v1alpha2", "jobsets"),), _JobSet, _jobset),
+    Kind("RayCluster", (Resource("ray.io/v1", "rayclusters"), Resource("ray.io/v1alpha1", "rayclusters")), _Ray, _ray),
+    _of_kubeflow("PyTorchJob", "pytorchjobs", "v1"),
+    _of_kubeflow("TFJob", "tfjobs", "v1"),
+    _of_kubeflow("XGBoostJob", "xgboostjobs", "v1"),
+    _of_kubeflow("PaddleJob", "paddlejobs", "v1"),
+    _of_kubeflow("JAXJob", "jaxjobs", "v1"),
+    _of_kubeflow("MPIJob", "mpijobs", "v2beta1", "v1"),
+)
+"""The kinds whose pods are understood."""

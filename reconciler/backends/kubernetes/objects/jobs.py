@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
-from reconciler.backends.kubernetes.objects.constraints import Names, Places, allowed_nodes, as_types, liking
+from reconciler.backends.kubernetes.objects.constraints import Places, allowed_nodes, as_types, liking
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.backends.kubernetes.objects.neighbours import Repelling
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
@@ -17,6 +17,7 @@ from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
+from solver.world.node_sets import NodeSet
 from solver.world.quantities import Instant
 from solver.world.shape import SharingMode
 from solver.world.workload import (
@@ -46,17 +47,10 @@ class Member(NamedTuple):
     task_index: int
 
 
-class Limit(NamedTuple):
-    """The only nodes that a task group may be on, where its GPU types do not say it: a job can't, as yet."""
-
-    group: str
-    nodes: Names
-
-
 class Gang(NamedTuple):
     """A gang and what is to be said of it. `job` None: a round can't be asked about it, for what is `missing` or `refusals`.
 
-    One that holds nodes has its job whatever is said against it: it is there.
+    One that holds nodes has its job whatever is said against it: it is there. `node_sets`: those that its job's groups name.
     """
 
     name: JobName
@@ -66,12 +60,7 @@ class Gang(NamedTuple):
     missing: Missing | None = None
     refusals: tuple[Refusal, ...] = ()
     remarks: tuple[Remark, ...] = ()
-    limits: tuple[Limit, ...] = ()
-
-    @property
-    def is_askable(self) -> bool:
-        """A round can decide about it with what a job says: it is placed already, or may be on any node of its GPU types."""
-        return self.job is not None and (bool(self.job.placement) or not self.limits)
+    node_sets: tuple[NodeSet, ...] = ()
 
 
 class _Part(NamedTuple):
@@ -94,14 +83,14 @@ def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Repe
     said = Gang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
     if refusals or (missing and not bound):
         return said
-    groups, apart, limits = _groups(gang, parts, places, repelling)
+    groups, apart, node_sets = _groups(gang, parts, places, repelling)
     topology, against, notes = _topology(gang, apart, places)
     refusals = tuple(dict.fromkeys((*against, *(one for found in apart for one in found.refusals))))
     notes = (*said.remarks, *notes, *(one for found in apart for one in found.remarks), *_least_remark(gang, parts))
-    said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)), limits=limits)
+    said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)))
     if refusals and not bound:
         return said
-    return said._replace(job=_job(gang, groups, topology, _placement(parts, places, held)))
+    return said._replace(job=_job(gang, groups, topology, _placement(parts, places, held)), node_sets=node_sets)
 
 
 def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:
@@ -125,10 +114,10 @@ def _signature(task: PodTask) -> bytes:
 
 def _groups(
     gang: Gathered, parts: Sequence[_Part], places: Places, repelling: Sequence[Repelling]
-) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[Limit, ...]]:
+) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[NodeSet, ...]]:
     groups: list[TaskGroup] = []
     aparts: list[Apart] = []
-    limits: list[Limit] = []
+    node_sets: dict[str, NodeSet] = {}
     everybody = [task.pod for task in gang.tasks]
     least = {part.name: _fewest(gang, parts, part) for part in parts}
     for part in parts:
@@ -138,7 +127,7 @@ def _groups(
         company = Company(places, everybody, alike, sum(least.values()), fewest, repelling)
         apart = company.apart(nodes, places.selected(first.pod))
         liked, remarks = liking(places, first.pod)
-        types, limit = as_types(places, apart.nodes, first.shape, liked)
+        types, limited = as_types(places, apart.nodes, first.shape, liked)
         apart.refusals += refusals
         apart.remarks += remarks
         aparts.append(apart)
@@ -153,10 +142,11 @@ def _groups(
                 shape=shape,
                 min_replicas=fewest if fewest < replicas else None,
                 topology=GroupTopology(within, apart.bundle, apart.spread),
+                nodes=limited.name if limited else "",
             )
         )
-        limits += [Limit(part.name, limit)] if limit is not None else []
-    return tuple(groups), tuple(aparts), tuple(limits)
+        node_sets |= {limited.name: limited} if limited else {}
+    return tuple(groups), tuple(aparts), tuple(node_sets.values())
 
 
 def _fewest(gang: Gathered, parts: Sequence[_Part], part: _Part) -> int:

@@ -8,6 +8,8 @@ from reconciler.backends.kubernetes.objects.wire import Meta
 
 SCHEDULER: Final = "quorate"
 """`spec.schedulerName` of the pods that are Quorate's."""
+NAMESPACE: Final = "quorate-system"
+"""Where Quorate's own objects are, unless it is told otherwise."""
 
 # Our own. People write the first six, as labels or annotations (a label wins).
 QUEUE: Final = "quorate.dev/queue"
@@ -30,6 +32,18 @@ EPOCH: Final = "quorate.dev/epoch"
 LEADER: Final = "quorate.dev/leader"
 FENCED: Final = "quorate.dev/fenced"
 """A label of Bindings: the fence judges those that have it, so that what it does never touches another scheduler's."""
+
+# How a pod saves its work (objects/saves.py). People write the first three; the task or its sidecar the fourth once it has
+# saved, or Quorate for it when its hook has answered; Quorate the fifth, when it asks for it.
+CHECKPOINT_INTERVAL: Final = "quorate.dev/checkpoint-interval"
+CHECKPOINT_GRACE: Final = "quorate.dev/checkpoint-grace"
+CHECKPOINT_HOOK: Final = "quorate.dev/checkpoint-hook"
+CHECKPOINTED: Final = "quorate.dev/checkpointed"
+CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
+
+# What was asked of a gang, or promised to it (records.py).
+EVICT: Final = "quorate.dev/evict"
+PROMISE: Final = "quorate.dev/promise"
 
 # NVIDIA: k8s-device-plugin (resources), gpu-feature-discovery (labels): docs/gpu-feature-discovery/README.md there.
 GPU: Final = "nvidia.com/gpu"

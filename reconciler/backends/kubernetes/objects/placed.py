@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from reconciler.backends.kubernetes.objects.nodes import SeenNode
 from reconciler.backends.kubernetes.objects.pods import PodTask
-from solver.world.cluster import DeviceId, Gpu
+from solver.world.cluster import DeviceId, Gpu, Node
 from solver.world.mig import cost_milli_gpu, mig_model
 from solver.world.mig_layout import find_profile, model_of_type
 from solver.world.quantities import MilliGpu
@@ -46,7 +46,7 @@ def share_of(task: PodTask) -> MilliGpu | None:
     return task.share if task.shape.is_shared else None
 
 
-def slot_of(node: SeenNode, device: DeviceId) -> MigSlot | None:
+def slot_of(node: SeenNode | Node, device: DeviceId) -> MigSlot | None:
     """The MIG instance that a device is; None: it is a GPU."""
     for gpu in node.gpus:
         for instance in gpu.instances or ():

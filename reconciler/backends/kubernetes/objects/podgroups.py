@@ -7,12 +7,14 @@ not be read), Volcano's (scheduling.volcano.sh/v1beta1), KAI's (scheduling.run.a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from reconciler.backends.kubernetes.objects.pods import label_priority, queue_of
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
-from reconciler.backends.kubernetes.objects.wire import Meta, Wire, read
+from reconciler.backends.kubernetes.objects.wire import Meta, Wire
+from reconciler.backends.kubernetes.objects.written import Kind, read_as
+from reconciler.backends.kubernetes.resource import Resource
 
 Source = Literal[
     "gang", "podgroup", "volcano", "kai", "coscheduling", "kueue", "lws", "jobset", "kubeflow", "ray", "job", "pod"
@@ -108,33 +110,22 @@ class _Coscheduling(Wire, frozen=True):
     min_member: int = 1
 
 
-class _Said(Wire, frozen=True):
-    api_version: str
-    kind: str
-    metadata: Meta
-    spec: dict[str, Any] = {}  # noqa: RUF012
-
-
 def group_of(sent: bytes | Mapping[str, Any]) -> Group:
     """A PodGroup of any maker; raises msgspec.ValidationError, and ValueError for an API that is not known."""
-    said = read(sent, _Said)
-    reader = _READERS.get(said.api_version)
-    if reader is None or said.kind != "PodGroup":
-        known = ", ".join(sorted(_READERS))
-        raise ValueError(f"{said.kind} of {said.api_version} is no PodGroup that is understood: those of {known} are")
-    group = reader(said.metadata, said.spec)
-    return group._replace(
-        queue=queue_of(said.metadata) or group.queue,
-        priority_class=label_priority(said.metadata) or group.priority_class,
-    )
+    return read_as(GROUPS, sent, "PodGroup that is understood")
 
 
-def _kubernetes(meta: Meta, written: Mapping[str, Any]) -> Group:
-    spec = read(written, _KubernetesSpec)
+def _labelled(meta: Meta, group: Group) -> Group:
+    """What its labels say goes before what it says itself."""
+    queue, priority_class = queue_of(meta) or group.queue, label_priority(meta) or group.priority_class
+    return group._replace(queue=queue, priority_class=priority_class)
+
+
+def _kubernetes(meta: Meta, spec: _KubernetesSpec) -> Group:
     gang = spec.scheduling_policy.gang
     claims = Refusal("resource-claims", "its PodGroup asks for devices by ResourceClaims", "Ask for them in the pods.")
     constraints = spec.scheduling_constraints or _Constraints()
-    return Group(
+    group = Group(
         source="podgroup",
         namespace=meta.namespace,
         name=meta.name,
@@ -143,10 +134,10 @@ def _kubernetes(meta: Meta, written: Mapping[str, Any]) -> Group:
         required=tuple(topology.key for topology in constraints.topology),
         refusals=(claims,) if spec.resource_claims else (),
     )
+    return _labelled(meta, group)
 
 
-def _volcano(meta: Meta, written: Mapping[str, Any]) -> Group:
-    spec = read(written, _VolcanoSpec)
+def _volcano(meta: Meta, spec: _VolcanoSpec) -> Group:
     mode = spec.network_topology.mode if spec.network_topology else ""
     hard = Refusal(
         "hyper-nodes",
@@ -154,7 +145,7 @@ def _volcano(meta: Meta, written: Mapping[str, Any]) -> Group:
         "Write the annotation kueue.x-k8s.io/podset-required-topology with a label of nodes, or mode: soft.",
     )
     soft = Remark("hyper-nodes", "the tier of HyperNodes that its PodGroup would like is not followed")
-    return Group(
+    group = Group(
         source="volcano",
         namespace=meta.namespace,
         name=meta.name,
@@ -165,10 +156,10 @@ def _volcano(meta: Meta, written: Mapping[str, Any]) -> Group:
         refusals=(*((hard,) if mode == "hard" else ()), *((_SUB_GROUPS,) if spec.sub_group_policy else ())),
         remarks=(soft,) if mode == "soft" else (),
     )
+    return _labelled(meta, group)
 
 
-def _kai(meta: Meta, written: Mapping[str, Any]) -> Group:
-    spec = read(written, _KaiSpec)
+def _kai(meta: Meta, spec: _KaiSpec) -> Group:
     topology = spec.topology_constraint or _KaiTopology()
     within = any(group.topology_constraint for group in spec.sub_groups)
     refusal = Refusal(
@@ -178,7 +169,7 @@ def _kai(meta: Meta, written: Mapping[str, Any]) -> Group:
     )
     some = {spec.min_sub_group, *(group.min_sub_group for group in spec.sub_groups)} != {None}
     leaves = {group.name for group in spec.sub_groups} - {group.parent for group in spec.sub_groups}
-    return Group(
+    group = Group(
         source="kai",
         namespace=meta.namespace,
         name=meta.name,
@@ -190,16 +181,23 @@ def _kai(meta: Meta, written: Mapping[str, Any]) -> Group:
         preferred=(topology.preferred_topology_level,) if topology.preferred_topology_level else (),
         refusals=(*((refusal,) if within else ()), *((_SUB_GROUPS,) if some else ())),
     )
+    return _labelled(meta, group)
 
 
-def _coscheduling(meta: Meta, written: Mapping[str, Any]) -> Group:
-    return Group("coscheduling", meta.namespace, meta.name, max(1, read(written, _Coscheduling).min_member))
+def _coscheduling(meta: Meta, spec: _Coscheduling) -> Group:
+    return _labelled(meta, Group("coscheduling", meta.namespace, meta.name, max(1, spec.min_member)))
 
 
-_READERS: Final[dict[str, Callable[[Meta, Mapping[str, Any]], Group]]] = {
-    "scheduling.k8s.io/v1alpha2": _kubernetes,
-    "scheduling.k8s.io/v1beta1": _kubernetes,
-    "scheduling.run.ai/v2alpha2": _kai,
-    "scheduling.volcano.sh/v1beta1": _volcano,
-    "scheduling.x-k8s.io/v1alpha1": _coscheduling,
-}
+def _resources(*versions: str) -> tuple[Resource, ...]:
+    return tuple(Resource(version, "podgroups") for version in versions)
+
+
+GROUPS: Final[tuple[Kind[Any, Group], ...]] = (
+    Kind(
+        "PodGroup", _resources("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"), _KubernetesSpec, _kubernetes
+    ),
+    Kind("PodGroup", _resources("scheduling.volcano.sh/v1beta1"), _VolcanoSpec, _volcano),
+    Kind("PodGroup", _resources("scheduling.run.ai/v2alpha2"), _KaiSpec, _kai),
+    Kind("PodGroup", _resources("scheduling.x-k8s.io/v1alpha1"), _Coscheduling, _coscheduling),
+)
+"""The makers whose PodGroups are understood."""

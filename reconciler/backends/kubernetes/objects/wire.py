@@ -208,6 +208,16 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[Named, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    termination_grace_period_seconds: int | None = None
+    host_network: bool = False
+
+
+class Condition(Wire, frozen=True):
+    """A condition of a node or a pod."""
+
+    type: str
+    status: str
+    last_transition_time: str | None = None
 
 
 class PodStatus(Wire, frozen=True):
@@ -215,6 +225,9 @@ class PodStatus(Wire, frozen=True):
 
     phase: str = "Pending"
     start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
 
 
 class Pod(Wire, frozen=True):
@@ -246,13 +259,6 @@ class Taint(Wire, frozen=True):
     key: str
     effect: str
     value: str = ""
-
-
-class Condition(Wire, frozen=True):
-    """A condition of a node."""
-
-    type: str
-    status: str
 
 
 class NodeSpec(Wire, frozen=True):

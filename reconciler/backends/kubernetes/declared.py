@@ -1,0 +1,66 @@
+"""What Reservation documents keep, which no pod stands for: one entry each of a ConfigMap in Quorate's own namespace."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.fencing import Leading, signature
+from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
+from reconciler.backends.kubernetes.resource import Resource
+from solver.world.document import decode, encode
+from solver.world.inflight import Reservation, declared_name
+
+CONFIG_MAPS: Final = Resource("v1", "configmaps")
+NAME: Final = "quorate-reservations"
+
+
+class DeclaredStore:
+    """Reads and writes that ConfigMap. One that is missing keeps nothing: rounds then choose anew, and write it."""
+
+    def __init__(self, api: Api, leading: Leading, namespace: str, log: FilteringBoundLogger) -> None:
+        self._api = api
+        self._leading = leading
+        self._namespace = namespace
+        self._log = log
+
+    async def read(self) -> tuple[Reservation, ...]:
+        """What is kept, sorted by holder; raises KubernetesError. An entry that can't be read is told, and chosen anew."""
+        try:
+            found = await self._api.get(CONFIG_MAPS.path(self._namespace, NAME), dict[str, Any])
+        except NotFoundError:
+            return ()
+        kept = []
+        for name, value in sorted((found.get("data") or {}).items()):
+            try:
+                reservation = decode(value, Reservation)
+            except (msgspec.MsgspecError, ValueError) as error:
+                self._log.warning("reservation-unreadable", reservation=name, error=str(error))
+                continue
+            if declared_name(reservation.holder) == name:
+                kept.append(reservation)
+        return tuple(kept)
+
+    async def write(self, name: str, reservation: Reservation | None) -> None:
+        """This is what the document of that name keeps; None: nothing. Raises KubernetesError, NotLeaderError."""
+        data = {name: None if reservation is None else encode(reservation).decode()}
+        try:
+            await self._patch(data)
+        except NotFoundError:
+            if reservation is not None:
+                await self._create()
+                await self._patch(data)
+
+    async def _patch(self, data: dict[str, str | None]) -> None:
+        body = {"metadata": {"annotations": signature(self._leading)}, "data": data}
+        await self._api.patch(CONFIG_MAPS.path(self._namespace, NAME), body)
+
+    async def _create(self) -> None:
+        body = {"metadata": {"name": NAME, "annotations": signature(self._leading)}}
+        try:
+            await self._api.create(CONFIG_MAPS.path(self._namespace), body)
+        except ConflictError:
+            self._log.debug("reservations-there", namespace=self._namespace)  # somebody was faster

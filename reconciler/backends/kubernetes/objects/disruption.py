@@ -1,0 +1,37 @@
+"""What a cluster says of who goes before whom and of how many may be missing: PriorityClasses and PodDisruptionBudgets.
+
+Written against k8s.io/api 0.36 (scheduling/v1, policy/v1).
+"""
+
+from __future__ import annotations
+
+from reconciler.backends.kubernetes.objects.wire import LabelSelector, Meta, Wire
+
+
+class PriorityClass(Wire, frozen=True):
+    """Kubernetes' own, by the name that pods give. Quorate's are documents in Git of the same name."""
+
+    metadata: Meta
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class BudgetSpec(Wire, frozen=True):
+    """Which pods; None means none of them."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Wire, frozen=True):
+    """How many may be evicted now."""
+
+    disruptions_allowed: int = 0
+
+
+class Budget(Wire, frozen=True):
+    """A PodDisruptionBudget."""
+
+    metadata: Meta
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()

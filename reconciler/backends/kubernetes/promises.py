@@ -1,0 +1,171 @@
+"""Makes promises true: what is kept for a gang is written on its first pod, and the node on those pods that are to be there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.declared import DeclaredStore
+from reconciler.backends.kubernetes.fencing import Leading, signature
+from reconciler.backends.kubernetes.intents import Pods, members_of
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.records import Promise, UnreadableRecordError, promise_on, written
+from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError
+from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.together import together
+from reconciler.clock import Clock
+from solver.plan.plan import Nominate, Reserve, Unreserve, Withdraw
+from solver.world.inflight import Intent, Reservation, declared_name
+from solver.world.quantities import Instant
+from solver.world.workload import JobName
+
+Keeping = Nominate | Withdraw | Reserve | Unreserve
+
+TRIES: Final = 3
+"""A pod that was changed meanwhile is looked at again so often in one pass; the next round decides anew about what is left."""
+
+
+class Unkept(NamedTuple):
+    """A promise that could not be written down, so that nothing is kept for the gang, or still is."""
+
+    job: JobName
+    reason: str
+
+
+class NodePatch(NamedTuple):
+    """The node on which a pod is to be; "": none any more."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+def promise_after(known: Promise, steps: Iterable[Keeping], now: Instant) -> Promise:
+    """What stands on a pod once these steps, all of its gang, are true."""
+    for step in steps:
+        match step:
+            case Nominate(job, attempt, tasks, deadline):
+                intent = Intent("nominate", job, attempt, now, now.after(deadline), tasks)
+                known = msgspec.structs.replace(known, intent=intent)
+            case Withdraw():
+                known = msgspec.structs.replace(known, intent=None)
+            case Reserve(job, tasks, start, until):
+                known = msgspec.structs.replace(known, reservation=Reservation(job, tasks, start, until))
+            case Unreserve():
+                known = msgspec.structs.replace(known, reservation=None)
+    return known
+
+
+def nominated(gang: Gang, pods: Pods, promise: Promise) -> Iterator[NodePatch]:
+    """What has to be written into the status of pods that wait, so that it says where each is promised to be."""
+    tasks = promise.intent.tasks if promise.intent else ()
+    node_of = {(task.group, task.index): task.node for task in tasks}
+    for member, pod in members_of(gang, pods):
+        node = node_of.get((member.group, member.task_index), "")
+        if not pod.spec.node_name and pod.status.nominated_node_name != node:
+            yield NodePatch(member.namespace, member.name, member.uid, node)
+
+
+class Promises:
+    """Writes what rounds promise. It holds nothing itself: what was promised is read back by `intents.in_flight_of`.
+
+    `declared`: where is written what Reservation documents keep; to be read once by who begins to lead.
+    """
+
+    def __init__(
+        self, api: Api, leading: Leading, clock: Clock, log: FilteringBoundLogger, namespace: str = names.NAMESPACE
+    ) -> None:
+        self._api = api
+        self._leading = leading
+        self._clock = clock
+        self._log = log
+        self.declared = DeclaredStore(api, leading, namespace, log)
+
+    async def keep(self, steps: Iterable[Keeping], gangs: Mapping[JobName, Gang], pods: Pods) -> tuple[Unkept, ...]:
+        """Makes these steps true, each gang's in their order; returns those that are not, which the next round sees as they are.
+
+        Raises NotLeaderError.
+        """
+        by_job: dict[JobName, list[Keeping]] = defaultdict(list)
+        for step in steps:
+            by_job[step.job].append(step)
+        done = await together(self._kept(job, found, gangs.get(job), pods) for job, found in by_job.items())
+        failed = tuple(sorted(unkept for unkept in done if unkept))
+        for unkept in failed:
+            self._log.warning("promise-unkept", job=unkept.job, error=unkept.reason)
+        return failed
+
+    async def _kept(self, job: JobName, steps: Sequence[Keeping], gang: Gang | None, pods: Pods) -> Unkept | None:
+        now, document = self._clock.now(), declared_name(job)
+        try:
+            if document is not None:
+                await self.declared.write(document, promise_after(Promise(""), steps, now).reservation)
+            elif gang is None or not await self._recorded(gang, steps, pods, now):
+                return Unkept(job, "none of its pods is there any more") if _gives(steps) else None
+        except KubernetesError as error:
+            return Unkept(job, str(error))
+        return None
+
+    async def _recorded(self, gang: Gang, steps: Sequence[Keeping], pods: Pods, now: Instant) -> bool:
+        """On the pod that has a record already, else on the first, and on no other; False: there is no pod to write it on."""
+        there = [pod for _, pod in members_of(gang, pods)]
+        bearers = [pod for pod in there if names.PROMISE in pod.metadata.annotations]
+        if not there:
+            return False
+        promise = await self._written((*bearers, *there)[0], steps, now)
+        await together(self._cleared(pod) for pod in bearers[1:])
+        await together(self._nominate(patch) for patch in nominated(gang, pods, promise))
+        return True
+
+    async def _written(self, pod: Pod, steps: Sequence[Keeping], now: Instant, tries: int = TRIES) -> Promise:
+        """The pod says what stands after these steps. Raises ConflictError where it was replaced, or changes all the time."""
+        before = _standing_on(pod)
+        promise = promise_after(before, steps, now)
+        if promise == before:
+            return promise
+        try:
+            await self._api.patch(PODS.path(*pod.key), self._annotation(pod, promise))
+        except ConflictError:
+            fresh = await self._api.get(PODS.path(*pod.key), Pod)
+            if tries == 1 or fresh.metadata.uid != pod.metadata.uid:
+                raise
+            return await self._written(fresh, steps, now, tries - 1)
+        return promise
+
+    async def _cleared(self, pod: Pod) -> None:
+        await self._api.patch(PODS.path(*pod.key), self._annotation(pod, Promise(pod.metadata.uid)))
+
+    def _annotation(self, pod: Pod, promise: Promise) -> dict[str, Any]:
+        value = written(promise) if promise.intent or promise.reservation else None
+        return {
+            "metadata": {
+                "uid": pod.metadata.uid,
+                "resourceVersion": pod.metadata.resource_version,
+                "annotations": {names.PROMISE: value, **signature(self._leading)},
+            }
+        }
+
+    async def _nominate(self, patch: NodePatch) -> None:
+        signature(self._leading)  # of a status only that is asked whether it may be written
+        body = {"metadata": {"uid": patch.uid}, "status": {"nominatedNodeName": patch.node or None}}
+        await self._api.patch(PODS.path(patch.namespace, patch.name, "status"), body)
+
+
+def _gives(steps: Iterable[Keeping]) -> bool:
+    return any(isinstance(step, Nominate | Reserve) for step in steps)
+
+
+def _standing_on(pod: Pod) -> Promise:
+    """What is not to be believed is as good as nothing, and is written over."""
+    try:
+        return promise_on(pod) or Promise(pod.metadata.uid)
+    except UnreadableRecordError:
+        return Promise(pod.metadata.uid)

@@ -1,0 +1,76 @@
+"""The options of `quorate run` for a cluster whose jobs are pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from reconciler.server.settings import KubernetesSettings
+
+OPTIONS = (
+    click.option(
+        "--kubernetes", is_flag=True, help="Jobs are the pods of a Kubernetes cluster that name schedulerName: quorate."
+    ),
+    click.option(
+        "--observe", is_flag=True, help="Decide rounds and do nothing: say what would have been. With --kubernetes."
+    ),
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="How to reach the API server.  [default: what a pod is given, else $KUBECONFIG, else that of the home folder]",
+    ),
+    click.option(
+        "--namespace", default="quorate-system", show_default=True, help="The namespace of Quorate's own objects."
+    ),
+    click.option(
+        "--lease", default="quorate", show_default=True, help="The Lease that leaders take, in that namespace."
+    ),
+    click.option(
+        "--identity", metavar="NAME", help="Who this process is in the Lease.  [default: the host's name, and a number]"
+    ),
+    click.option(
+        "--qps",
+        type=click.FloatRange(min=1),
+        default=500.0,
+        show_default=True,
+        help="Requests to the API server in a second, at most.",
+    ),
+    click.option(
+        "--burst", type=click.IntRange(min=1), default=1000, show_default=True, help="Requests at once after a rest."
+    ),
+)
+
+
+def kubernetes_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All of them, in this order."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def kubernetes_settings(
+    *,
+    kubernetes: bool,
+    observe: bool,
+    kubeconfig: Path | None,
+    namespace: str,
+    lease: str,
+    identity: str | None,
+    qps: float,
+    burst: int,
+) -> KubernetesSettings | None:
+    """None: jobs run on this machine. Raises click.UsageError."""
+    from reconciler.server.settings import KubernetesSettings, identity_of_this_process
+
+    if not kubernetes:
+        if observe or kubeconfig:
+            raise click.UsageError("--observe and --kubeconfig are for --kubernetes. Add it, or leave them out.")
+        return None
+    return KubernetesSettings(
+        kubeconfig, namespace, lease, identity or identity_of_this_process(), qps, burst, observe=observe
+    )

@@ -1,0 +1,80 @@
+"""One pass of a control plane, whatever it runs on: what it saw and did, and what every pass has to do the same way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.backend import Epoch
+from reconciler.clock import Clock
+from reconciler.interventions.record import Intervention
+from reconciler.jobs.sighted import Sighted
+from reconciler.store.protocols import History, RoundRecord, summarise
+from solver.plan.check import violations
+from solver.plan.plan import Plan
+from solver.plan.violation import Violation
+from solver.rules.policy import Policy
+from solver.world.document import digest
+from solver.world.snapshot import Snapshot
+
+
+class PlanRefusedError(Exception):
+    """The checker found the plan unsafe. Nothing was done; the fault is in the solver."""
+
+    def __init__(self, found: tuple[Violation, ...]) -> None:
+        super().__init__("the plan breaks rules and was not acted on: " + "; ".join(map(str, found)))
+        self.violations = found
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass saw (`sighted`: of the backend; `by_hand`: what people have put in force) and did.
+
+    `round` is None where it had nothing new to say; `refused` counts claims not granted.
+    """
+
+    epoch: Epoch
+    revision: str
+    policy: Policy
+    snapshot: Snapshot
+    plan: Plan
+    round: int | None
+    settled: int
+    refused: int
+    phase_ms: dict[str, float]
+    sighted: Sighted
+    by_hand: tuple[Intervention, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing was to be done."""
+        return not self.settled and not self.plan.steps
+
+
+def refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:
+    """Let no plan be acted on that the checker finds unsafe. Raises PlanRefusedError."""
+    found = violations(snapshot, policy, plan)
+    if found:
+        raise PlanRefusedError(found)
+
+
+def record_news(history: History, epoch: Epoch, record: RoundRecord) -> int | None:
+    """Keep a round that has steps, or says something else of the jobs than the round before it."""
+    said_before = next((summary.verdicts for summary in history.rounds(limit=1)), digest(()))
+    if not record.plan.steps and summarise(record).verdicts == said_before:
+        return None
+    return history.record_round(epoch, record)
+
+
+class Laps:
+    """How long each phase took, in milliseconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.phase_ms: dict[str, float] = {}
+        self._clock = clock
+        self._since = clock.monotonic_s()
+
+    def end(self, phase: str) -> None:
+        """The phase that began where the last one ended is over."""
+        now = self._clock.monotonic_s()
+        self.phase_ms[phase] = (now - self._since) * 1_000
+        self._since = now

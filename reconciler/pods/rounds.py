@@ -1,0 +1,51 @@
+"""The loop's pass where jobs are pods: see, go on with what was begun, observe, solve, check, record, act, tell."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reconciler.backend import Epoch
+from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.jobs.sighted import Sighted
+from reconciler.passes import Laps, Pass, refuse_unsafe
+from reconciler.pods.plane import PodPlane
+from reconciler.pods.sight import Sight, claims_of, seen, snapshot_from
+from reconciler.store.protocols import RoundRecord
+
+
+async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
+    """Take one step towards what Git wants.
+
+    Raises NotLeaderError (another leads: stand by), NoPolicyError or KubernetesError (try again), PlanRefusedError (report it),
+    StoreUnusableError (a person must act). It may be killed anywhere and called again.
+    """
+    laps = Laps(plane.clock)
+    epoch = plane.hands.lead() if plane.hands else Epoch(0)
+    plane.memory.open()
+    revision, policy, declared, _ = plane.policies.current()
+    if plane.hands:
+        await plane.hands.caught_up()
+    pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
+    sight = seen(plane.mirror.cluster(), pods, declared, policy.scheduling.start_deadline)
+    laps.end("sight")
+    settled = 0
+    by_hand = plane.interventions.in_force()
+    plane.memory.accrue(policy, claims_of(sight), sight.queues, sight.nodes)
+    snapshot = snapshot_from(plane.clock.now(), sight, policy, by_hand, plane.memory.remembered())
+    snapshot = plane.memory.wind(snapshot, policy, revision)
+    laps.end("observe")
+    # Off the event loop: watches go on, and the lease is renewed, while it is solved.
+    plan, solution = await asyncio.to_thread(plane.solve, snapshot, policy)
+    laps.end("solve")
+    await asyncio.to_thread(refuse_unsafe, snapshot, policy, plan)
+    laps.end("check")
+    # The record comes before the deed, so that no deed is ever without one.
+    record = RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution)
+    number = plane.memory.keep_round(record)
+    refused = await plane.hands.act(plan, sight) if plane.hands else 0
+    laps.end("act")
+    done = Pass(
+        *(epoch, revision, policy, snapshot, plan, number, settled, refused),
+        *(laps.phase_ms, Sighted({node.name: node for node in sight.nodes}, {}), by_hand),
+    )
+    return done, sight

@@ -1,0 +1,142 @@
+"""What the objects of an API server are to a round: a snapshot, and each gang as a job on record. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.backends.kubernetes.intents import Pods, in_flight_of
+from reconciler.backends.kubernetes.objects.cluster import Cluster
+from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.interventions.effects import about, held
+from reconciler.interventions.record import Intervention
+from reconciler.jobs.record import JobRecord
+from reconciler.jobs.states import state_of
+from reconciler.pods.starts import starts_of
+from reconciler.store.protocols import Claim
+from solver.rules.policy import Policy
+from solver.world.cluster import Node
+from solver.world.inflight import ConvergenceClock, InFlight, Intent, Reservation, Usage
+from solver.world.quantities import Duration, Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look at the cluster: its objects as nodes and gangs, joined with what Git declares, and what is in flight there."""
+
+    cluster: Cluster
+    nodes: tuple[Node, ...]
+    pods: Pods
+    intents: tuple[Intent, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+
+    @property
+    def queues(self) -> dict[JobName, QueueName]:
+        """The queue of every job."""
+        return {job.name: job.spec.queue for job in self.cluster.jobs}
+
+    @property
+    def gangs(self) -> Mapping[JobName, Gang]:
+        """All gangs by name."""
+        return {gang.name: gang for gang in self.cluster.gangs}
+
+
+NOTHING_SEEN = Sight(Cluster((), (), ()), (), {})
+"""Before the first look."""
+
+
+def seen(cluster: Cluster, pods: Pods, declared: Iterable[Node], start_deadline: Duration) -> Sight:
+    """One look. `declared`: what Git says of nodes; `start_deadline`: how long a gang may take from its bindings until it runs."""
+    del declared
+    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline))
+    return Sight(cluster, cluster.nodes, pods, flight.intents, flight.reservations)
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What no object of the cluster says: when gangs were evicted, what queues have used, which lowered limits tick."""
+
+    evictions: Mapping[JobName, tuple[Instant, ...]] = {}
+    usage: tuple[Usage, ...] = ()
+    clocks: tuple[ConvergenceClock, ...] = ()
+
+
+def snapshot_from(
+    now: Instant, sight: Sight, policy: Policy, by_hand: Collection[Intervention], past: Remembered
+) -> Snapshot:
+    """The world of a round. Gangs that are not whole yet, refused, or held by hand are not in it."""
+    cordons = about(by_hand, "cordon", "node", now)
+    nodes = (
+        msgspec.structs.replace(node, cordoned=True) if node.name in cordons and not node.cordoned else node
+        for node in sight.nodes
+    )
+    in_flight = InFlight(
+        intents=sight.intents, reservations=sight.reservations, usage=past.usage, convergence=past.clocks
+    )
+    jobs = _jobs(now, sight, policy, by_hand, past)
+    return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
+
+
+def records_of(sight: Sight) -> tuple[JobRecord, ...]:
+    """Every gang that a round can be asked about, as a job on record; sorted by name."""
+    return tuple(JobRecord(job.name, job.spec, job.user, job.submitted_at) for job in sight.cluster.jobs)
+
+
+def claims_of(sight: Sight) -> tuple[Claim, ...]:
+    """What every gang holds, sorted by name."""
+    asked = {intent.job: intent for intent in sight.intents if intent.kind == "start"}
+    return tuple(_claim(job, asked.get(job.name)) for job in sight.cluster.jobs if job.placement or job.name in asked)
+
+
+def _claim(job: Job, start: Intent | None) -> Claim:
+    return Claim(
+        job.name,
+        job.attempt,
+        _whole(job, start),
+        since=start.asked_at if start else job.started_at or job.submitted_at,
+        running_since=job.started_at,
+        time_limit=job.time_limit,
+    )
+
+
+def _whole(job: Job, start: Intent | None) -> tuple[TaskPlacement, ...]:
+    """Where its tasks are, and where those will be whose bindings are on their way."""
+    there = {(task.group, task.index) for task in job.placement}
+    coming = start.tasks if start else ()
+    both = (*job.placement, *(task for task in coming if (task.group, task.index) not in there))
+    return tuple(sorted(both, key=lambda task: (task.group, task.index)))
+
+
+def _jobs(
+    now: Instant, sight: Sight, policy: Policy, by_hand: Collection[Intervention], past: Remembered
+) -> Iterator[Job]:
+    claims = {claim.job: claim for claim in claims_of(sight)}
+    records = records_of(sight)
+    boosts, waiting = about(by_hand, "boost", "job", now), held(by_hand, records, policy, now)
+    of_job = _by_job(sight.intents)
+    for record, job in zip(records, sight.cluster.jobs, strict=True):
+        claim = claims.get(job.name)
+        if claim is None and job.name in waiting:
+            continue
+        evicted_at = past.evictions.get(job.name, ())
+        if claim is None and not evicted_at and job.name not in boosts:
+            yield job  # as it is: a round asks thousands of them, and most are what they were a round ago
+            continue
+        standing = _standing(record, job, claim, of_job.get(job.name, ())) if claim else {"boosted": job.name in boosts}
+        yield msgspec.structs.replace(job, evicted_at=evicted_at, **standing)
+
+
+def _standing(record: JobRecord, job: Job, claim: Claim, intents: Iterable[Intent]) -> dict[str, object]:
+    state = state_of(record, claim, intents)
+    phase = "stopping" if state in ("checkpointing", "evicting", "stopping") else job.phase
+    return {"phase": phase, "placement": claim.tasks, "attempt": claim.attempt}
+
+
+def _by_job(intents: Iterable[Intent]) -> dict[JobName, list[Intent]]:
+    found: dict[JobName, list[Intent]] = {}
+    for intent in intents:
+        found.setdefault(intent.job, []).append(intent)
+    return found

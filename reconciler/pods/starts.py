@@ -1,0 +1,92 @@
+"""Starts as bindings: those that a plan wants, and to a round those that are on their way. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from reconciler.backends.kubernetes.intents import Pods, members_of
+from reconciler.backends.kubernetes.journal import GangBinding, JournalUnreadableError, PodBinding, read
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.cluster import Cluster
+from reconciler.backends.kubernetes.objects.jobs import SHARING, Gang, Member
+from reconciler.backends.kubernetes.objects.placed import slot_of
+from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.plan.plan import Bind, Grow, Step
+from solver.world.cluster import Node, NodeName
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName, TaskPlacement
+
+
+def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, Gang]) -> tuple[GangBinding, ...]:
+    """The bindings of every gang that starts or grows. Raises KeyError for a task that no pod is: the fault is ours."""
+    found = []
+    for step in steps:
+        if isinstance(step, Bind | Grow):
+            members = {(one.group, one.task_index): one for one in gangs[step.job].members}
+            pods = tuple(_binding(members[task.group, task.index], task) for task in step.tasks)
+            found.append(GangBinding(step.job, step.attempt, pods))
+    return tuple(found)
+
+
+def _binding(member: Member, task: TaskPlacement) -> PodBinding:
+    devices = (task.mig.instance.id_on(task.mig.gpu),) if task.mig else task.devices
+    return PodBinding(
+        member.namespace,
+        member.name,
+        member.uid,
+        member.resource_version,
+        task.node,
+        devices,
+        None if task.mig else task.share,
+        task.sharing,
+    )
+
+
+def starts_of(cluster: Cluster, pods: Pods, deadline: Duration) -> Iterator[Intent]:
+    """Of every gang that holds nodes and does not run whole yet, where all of it will be; to run `deadline` after its binding."""
+    nodes = {node.name: node for node in cluster.nodes}
+    for gang in cluster.gangs:
+        job = gang.job
+        if job is None or not job.placement or job.phase != "starting":
+            continue
+        there = dict(members_of(gang, pods))
+        at = min((at for pod in there.values() if (at := _bound_at(pod)) is not None), default=job.submitted_at)
+        placed = {(task.group, task.index): task for task in job.placement}
+        coming = _coming(there, nodes)
+        tasks = tuple(task for _, task in sorted((coming | placed).items()))
+        yield Intent("start", job.name, job.attempt, at, at.after(deadline), tasks)
+
+
+def _coming(there: Mapping[Member, Pod], nodes: Mapping[NodeName, Node]) -> dict[tuple[str, int], TaskPlacement]:
+    """What the journal on the gang's first pod says of those that are not bound yet."""
+    planned: dict[str, PodBinding] = {}
+    for pod in there.values():
+        text = pod.metadata.annotations.get(names.GANG_PLAN)
+        if text and pod.holds:
+            try:
+                planned |= {one.name: one for one in read(text).pods}
+            except JournalUnreadableError:
+                continue  # who finishes or releases the gang says so: unfinished.py
+    waiting = [(member, planned[pod.metadata.name]) for member, pod in there.items() if pod.metadata.name in planned]
+    return {
+        (member.group, member.task_index): _placement(member, binding, nodes[binding.node])
+        for member, binding in waiting
+        if binding.node in nodes
+    }
+
+
+def _placement(member: Member, binding: PodBinding, node: Node) -> TaskPlacement:
+    slot = slot_of(node, binding.devices[0]) if binding.devices else None
+    if slot is not None:
+        return TaskPlacement(member.group, member.task_index, node.name, mig=slot)
+    sharing = SHARING.get(binding.sharing or "")
+    return TaskPlacement(member.group, member.task_index, node.name, binding.devices, binding.share, sharing)
+
+
+def _bound_at(pod: Pod) -> Instant | None:
+    """When the API server has noted that it was bound; None: it is not."""
+    noted = next((known for known in pod.status.conditions if known.type == "PodScheduled"), None)
+    if noted is None or noted.status != "True" or not noted.last_transition_time:
+        return None
+    return Instant.parse(noted.last_transition_time)

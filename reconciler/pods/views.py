@@ -1,0 +1,159 @@
+"""Pods as jobs on record, for those who ask the API: what the last pass saw, read only, since the API server is where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import NoReturn
+
+from reconciler.backend import Epoch
+from reconciler.clock import Clock
+from reconciler.jobs.failure import Failure
+from reconciler.jobs.groups import Batch, GroupRecord, Tally
+from reconciler.jobs.record import JobOutcome, JobRecord
+from reconciler.pods.sight import Sight, claims_of, records_of
+from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.interventions import Interventions
+from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
+from reconciler.store.protocols import Claim, History
+from reconciler.terminals import NO_TERMINALS, Terminals
+from solver.world.inflight import Intent, Reservation
+from solver.world.quantities import Instant
+from solver.world.workload import JobName, JobSpec
+
+
+class PodJobs:
+    """Implements JobSource on what the last pass saw; what would change a job raises JobsAreElsewhereError."""
+
+    def __init__(self, sight: Callable[[], Sight]) -> None:
+        self._sight = sight
+
+    def job(self, name: JobName) -> JobRecord:
+        """A gang whose pods are there. Raises UnknownJobError."""
+        found = next((record for record in self.live_jobs() if record.name == name), None)
+        if found is None:
+            raise UnknownJobError(name)
+        return found
+
+    def live_jobs(self) -> tuple[JobRecord, ...]:
+        """All gangs that a round can be asked about."""
+        return records_of(self._sight())
+
+    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
+        """The newest first."""
+        newest = sorted(self.live_jobs(), key=lambda record: (-record.submitted_at, record.name))
+        if after is None:
+            return tuple(newest[:limit])
+        place = next((at for at, record in enumerate(newest) if record.name == after), None)
+        if place is None:
+            raise UnknownJobError(after)
+        return tuple(newest[place + 1 : place + 1 + limit])
+
+    def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
+        """None: pods are not submitted in groups of Quorate's."""
+        del names
+        return {}
+
+    def group(self, name: JobName) -> GroupRecord:
+        """There is none."""
+        raise UnknownJobError(name)
+
+    def members(self, name: JobName) -> tuple[JobRecord, ...]:
+        """There is none."""
+        raise UnknownJobError(name)
+
+    def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
+        """Not here."""
+        del name, spec, user, at, idempotency_key
+        _elsewhere("submit", "Create pods with schedulerName: quorate.")
+
+    def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
+        """Not here."""
+        del batch, user, at, idempotency_key
+        _elsewhere("submit", "Create pods with schedulerName: quorate.")
+
+    def request_cancel_all(self, name: JobName, actor: str) -> None:
+        """Not here."""
+        del name, actor
+        _elsewhere("cancel", "Delete what made the pods, such as their Job.")
+
+    def request_cancel(self, name: JobName, actor: str) -> JobRecord:
+        """Not here."""
+        del name, actor
+        _elsewhere("cancel", "Delete what made the pods, such as their Job.")
+
+    def request_suspend(self, name: JobName, actor: str) -> JobRecord:
+        """Not here."""
+        del name, actor
+        _elsewhere("suspend", "Set `suspend: true` on what made the pods, such as their Job.")
+
+    def resume(self, name: JobName) -> JobRecord:
+        """Not here."""
+        del name
+        _elsewhere("resume", "Set `suspend: false` on what made the pods, such as their Job.")
+
+    def request_requeue(self, name: JobName, attempt: int, actor: str) -> JobRecord:
+        """Not here."""
+        del name, attempt, actor
+        _elsewhere("requeue", "Delete the pods; what made them makes them anew.")
+
+    def retry(self, epoch: Epoch, name: JobName, failure: Failure) -> None:
+        """Not here: what made the pods makes them anew."""
+        del epoch, name, failure
+        _elsewhere("retry", "Say it to what made the pods, such as their Job's backoffLimit.")
+
+    def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
+        """Not here: pods say themselves how they ended."""
+        del epoch, name, outcome
+        _elsewhere("end", "Delete what made the pods, such as their Job.")
+
+
+class PodHoldings:
+    """Implements Holdings on what the last pass saw."""
+
+    def __init__(self, sight: Callable[[], Sight]) -> None:
+        self._sight = sight
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Every hold, sorted by job."""
+        return claims_of(self._sight())
+
+    def intents(self) -> tuple[Intent, ...]:
+        """What is in flight."""
+        return self._sight().intents
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What is kept for gangs that wait."""
+        return self._sight().reservations
+
+    def attempts(self) -> dict[JobName, int]:
+        """Of what holds something; pods that are made anew are told of none before."""
+        return {claim.job: claim.attempt for claim in self.claims()}
+
+
+class Logless:
+    """Implements Logs: what pods write is kept by their nodes, and read with `kubectl logs`."""
+
+    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
+        """Raises KeyError, as for a task that is not known."""
+        del attempt, group, index, offset, limit
+        raise KeyError(f"{job}: the output of pods is read with `kubectl logs`")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPlane:
+    """What is read of the control plane of a cluster of pods, as services need it."""
+
+    holder: str
+    jobs: PodJobs
+    ledger: PodHoldings
+    history: History
+    logs: Logless
+    clock: Clock
+    checkpoints: CheckpointRegistry
+    interventions: Interventions
+    terminals: Terminals = NO_TERMINALS
+
+
+def _elsewhere(wanted: str, fix: str) -> NoReturn:
+    raise JobsAreElsewhereError(f"Jobs of this cluster are pods, so Quorate does not {wanted} them.", fix)

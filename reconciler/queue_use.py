@@ -1,0 +1,102 @@
+"""What every queue is guaranteed, holds, borrows and waits for, with the queues below it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from solver.rules.options import options_of
+from solver.rules.policy import Policy, Queue
+from solver.rules.sharing import sharing_of
+from solver.rules.tree import Line, QueueTree
+from solver.rules.type_weights import weights_of
+from solver.solve import standing
+from solver.world.cluster import GpuType
+from solver.world.document import Document
+from solver.world.quantities import MilliGpu
+from solver.world.snapshot import Snapshot
+
+
+class QueueLine(Document, frozen=True, omit_defaults=False):
+    """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
+
+    `fair_share`: what the queue would hold if idle capacity were divided by weight among those that want it now.
+    `waiting`: asked for by pending jobs that name the type first. `past_gpu_hours`: decayed past use, 0 where it does not count.
+    `lendable`: the most of `guaranteed` that others may borrow; null: all of it.
+    """
+
+    gpu_type: GpuType
+    guaranteed: MilliGpu
+    max: MilliGpu | None
+    fair_share: MilliGpu
+    held: MilliGpu
+    borrowed: MilliGpu
+    waiting: MilliGpu
+    past_gpu_hours: float = 0.0
+    lendable: MilliGpu | None = None
+
+
+class QueueUse(NamedTuple):
+    """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted."""
+
+    running: int
+    pending: int
+    gpus: tuple[QueueLine, ...]
+
+
+def queue_uses(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Queue, QueueUse]]:
+    """Of every queue of the policy, in its order."""
+    tree = QueueTree.of(policy)
+    shares, _ = standing(snapshot, policy)
+    gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
+    waiting = _waiting(snapshot, tree, gpu_types, policy)
+    past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
+
+    def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
+        at = Line(queue.name, gpu_type)
+        guaranteed, held = MilliGpu(shares.guaranteed.get(at, 0)), MilliGpu(shares.used.get(at, 0))
+        ceiling, entry = shares.ceiling.get(at), queue.quota_for(gpu_type)
+        return QueueLine(
+            gpu_type,
+            guaranteed,
+            None if ceiling is None else MilliGpu(ceiling),
+            fair_share=MilliGpu(shares.fair.get(at, 0)),
+            held=held,
+            borrowed=MilliGpu(max(0, held - guaranteed)),
+            waiting=MilliGpu(waiting.get(at, 0)),
+            past_gpu_hours=round(past.get(at, 0.0), 3),
+            lendable=entry.lendable if entry else None,
+        )
+
+    jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
+    for queue in policy.queues:
+        gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
+        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus)
+
+
+def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
+    """GPU-hours, of each queue with those below it."""
+    past: dict[Line, float] = {}
+    for used in snapshot.in_flight.usage:
+        for line in tree.lines(used.queue, used.gpu_type):
+            past[line] = past.get(line, 0.0) + used.gpu_hours
+    return past
+
+
+def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy) -> dict[Line, int]:
+    wanted: dict[Line, int] = {}
+    for line, milli in _wishes(snapshot, tree, gpu_types, policy):
+        wanted[line] = wanted.get(line, 0) + milli
+    return wanted
+
+
+def _wishes(
+    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy
+) -> Iterator[tuple[Line, int]]:
+    """What each pending job would be charged under its first choice, on every queue of its path."""
+    sharing, weights = sharing_of(policy, tree, snapshot.nodes), weights_of(policy.scheduling.gpu_types)
+    for job in snapshot.pending:
+        for option in options_of(job.spec, gpu_types, sharing, weights=weights)[:1]:
+            for gpu_type, milli in option.wanted.items():
+                yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

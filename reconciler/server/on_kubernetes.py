@@ -1,0 +1,125 @@
+"""A control plane whose jobs are the pods of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from random import SystemRandom
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.alerts.figures import WebhookFigures
+from reconciler.backends.kubernetes.credentials import Credentials, CredentialsError, in_cluster
+from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
+from reconciler.backends.kubernetes.refusals import KubernetesError
+from reconciler.clock import Clock, SystemClock
+from reconciler.control import LEASE
+from reconciler.metrics import Metrics
+from reconciler.optimiser import KillableOptimiser
+from reconciler.optimiser.recording import solver_with
+from reconciler.pods.connected import Cluster, connected
+from reconciler.pods.memory import Memory
+from reconciler.pods.plane import PodPlane
+from reconciler.pods.runner import PodRunner
+from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
+from reconciler.server.alerts import alerting
+from reconciler.server.parts import Member, Parts
+from reconciler.server.policy_side import policy_side
+from reconciler.server.reporter import Reporter
+from reconciler.server.services import services_of
+from reconciler.server.settings import KubernetesSettings, Settings
+from reconciler.server.told import ToldHistory
+from reconciler.store.sql.store import open_store
+from reconciler.token_file import read_or_make_token
+from solver.world.snapshot import Snapshot
+
+HOLDER: Final = "control-plane"
+"""Of the store, which lies in a locked folder. Whose writes of the cluster are the leader's is said by the Lease."""
+
+
+class KubernetesFailedError(Exception):
+    """The API server can't be reached as configured, or keeps from Quorate what it needs. A person acts."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def credentials_of(settings: KubernetesSettings, clock: Clock) -> Credentials:
+    """How to reach the API server. Raises CredentialsError."""
+    if settings.kubeconfig is not None:
+        return from_kubeconfig(settings.kubeconfig, clock)
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return in_cluster(os.environ, clock)
+    return from_kubeconfig(kubeconfig_path(os.environ), clock)
+
+
+def parts_on_kubernetes(
+    settings: Settings, on: KubernetesSettings, log: FilteringBoundLogger, closing: ExitStack
+) -> Parts:
+    """Put it together. Raises KubernetesFailedError, StoreUnusableError, TokenFileError and those of policy_side."""
+    folder, clock = settings.folder, SystemClock()
+    cluster = _cluster(on, clock)
+    store = open_store(folder.database)
+    closing.callback(store.close)
+    history = ToldHistory(store.history, log)
+
+    def last_seen() -> Snapshot | None:
+        return runner.status.last.snapshot if runner.status.last else None
+
+    def woken() -> None:
+        runner.wake()
+
+    git = policy_side(settings, store, history, clock, HOLDER, last_seen, woken, log)
+    optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
+    memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
+
+    def connect() -> AbstractAsyncContextManager[PodPlane]:
+        solve = solver_with(optimiser)
+        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), log)
+
+    metrics = Metrics()
+    metrics.add(WebhookFigures(store.alerts))
+    runner = PodRunner(connect, clock, Reporter(metrics, log).hear)
+    jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
+    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, store.checkpoints, store.interventions)
+    desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
+    alias_key = read_or_make_token(folder.alias_key, "key")
+    return Parts(
+        services_of(plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None),
+        (
+            Member("loop", lambda: _decide(optimiser, runner, on), runner.stop),
+            Member("policy", git.follower.run, git.follower.stop),
+            Member("alerts", alerts.run, alerts.stop),
+        ),
+        store,
+        ending="pods go on; whoever leads next finds them",
+    )
+
+
+def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSettings) -> None:
+    optimiser.warm_up()
+    with _told_to_people(on):
+        runner.run()
+
+
+def _cluster(on: KubernetesSettings, clock: Clock) -> Cluster:
+    try:
+        credentials = credentials_of(on, clock)
+    except CredentialsError as error:
+        raise KubernetesFailedError(str(error), "") from error
+    return Cluster(credentials, on.qps, on.burst, on.namespace, on.lease, on.holder, on.observe)
+
+
+@contextmanager
+def _told_to_people(on: KubernetesSettings) -> Iterator[None]:
+    """What the API server does not let us do is for a person to mend."""
+    try:
+        yield
+    except KubernetesError as error:
+        where = on.kubeconfig or "the pod's service account"
+        raise KubernetesFailedError(
+            str(error), f"See to it that {where} may do that: docs/kubernetes-install.md."
+        ) from error

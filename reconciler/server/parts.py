@@ -1,0 +1,28 @@
+"""What every control plane is made of for the process that runs it, whatever it runs jobs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reconciler.api.services import Services
+from reconciler.store.sql.store import SqlStore
+
+
+class Member(NamedTuple):
+    """A thread: `run` until `stop` is called, from another."""
+
+    name: str
+    run: Callable[[], None]
+    stop: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the API is told, the threads that work, and the store whose failure ends them. `ending`: what the log says of jobs."""
+
+    services: Services
+    members: tuple[Member, ...]
+    store: SqlStore
+    ending: str

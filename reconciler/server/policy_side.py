@@ -1,0 +1,85 @@
+"""The part of a control plane that follows Git: the policy in force, who looks for a newer one, and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.api.following import Following, Planning
+from reconciler.clock import Clock
+from reconciler.gitsource.floor import read_allowed_signers
+from reconciler.gitsource.four_eyes import FourEyes
+from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.requirements import FastForward, Valid
+from reconciler.gitsource.signatures import Signed
+from reconciler.gitsource.standing import StandingPolicy
+from reconciler.review.activation import AsAccepted, FreshPlans, WithinGuardrails
+from reconciler.review.apart import review_apart
+from reconciler.review.envelope import Envelope
+from reconciler.server.follow import AcceptedByPeople, PolicyFollower
+from reconciler.server.settings import Settings
+from reconciler.server.webhook_secret import read_webhook_secret
+from reconciler.store.protocols import History
+from reconciler.store.sql.store import SqlStore
+from solver.world.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySide:
+    """`standing` has the policy, `follower` a thread of its own, `following` what the API says and is told of it."""
+
+    standing: StandingPolicy
+    follower: PolicyFollower
+    following: Following
+
+
+def policy_side(
+    settings: Settings,
+    store: SqlStore,
+    history: History,
+    clock: Clock,
+    holder: str,
+    snapshot: Callable[[], Snapshot | None],
+    wake: Callable[[], None],
+    log: FilteringBoundLogger,
+) -> PolicySide:
+    """`snapshot`: what the last pass saw, for plans of changes. Raises AllowedSignersError, WebhookSecretError."""
+    secret = b"" if settings.webhook_secret is None else read_webhook_secret(settings.webhook_secret)
+    plans = FreshPlans(snapshot, review_apart)
+    standing = _standing(settings, store, clock, plans)
+    follower = PolicyFollower(standing, history, store.following, clock, holder, wake, log, settings.poll.seconds)
+    following = Following(
+        settings.branch,
+        store.following,
+        standing.status,
+        follower.ask,
+        lambda: follower.looked_at,
+        Planning(store.plans, lambda: plans.made, standing.current),
+        secret,
+    )
+    return PolicySide(standing, follower, following)
+
+
+def _standing(settings: Settings, store: SqlStore, clock: Clock, plans: FreshPlans) -> StandingPolicy:
+    """The policy in force, and what is asked of every revision that is to replace it, in order."""
+    if settings.allowed_signers is not None:
+        # Better found wrong now than by the first revision.
+        read_allowed_signers(settings.allowed_signers, clock.now())
+    mirror, branch = Mirror(settings.folder.mirror, settings.policies), settings.branch
+
+    def accepted(meaning: str) -> Envelope | None:
+        found = store.plans.accepted(meaning)
+        return found.envelope if found else None
+
+    requirements = (
+        FastForward(mirror, branch),
+        Signed(mirror, branch, clock, settings.allowed_signers),
+        FourEyes(mirror),
+        Valid(),
+        WithinGuardrails(plans),
+        AsAccepted(plans, accepted),
+    )
+    acceptance = AcceptedByPeople(store.following, store.plans, clock)
+    return StandingPolicy(mirror, branch, requirements, acceptance, settings.cluster)

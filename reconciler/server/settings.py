@@ -1,0 +1,59 @@
+"""What `quorate run` was asked for."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.server.folder import StateFolder
+from solver.world.quantities import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """Of a cluster whose jobs are pods. `kubeconfig` None: what a pod is given, else what kubectl would read.
+
+    `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observe`: only look.
+    """
+
+    kubeconfig: Path | None
+    namespace: str
+    lease: str
+    holder: str
+    qps: float
+    burst: int
+    observe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
+
+    `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
+    `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
+    """
+
+    policies: str
+    branch: str
+    folder: StateFolder
+    host: str
+    port: int
+    poll: Duration
+    hosts: Collection[str] = ()
+    authenticate: bool = True
+    tokens: Path | None = None
+    secrets: Path | None = None
+    accounts: Mapping[str, str] | None = None
+    allowed_signers: Path | None = None
+    webhook_secret: Path | None = None
+    cluster: str | None = None
+    kubernetes: KubernetesSettings | None = None
+
+
+def identity_of_this_process() -> str:
+    """Told apart from every other process, also from one on this host before it: a lease is never taken over by a namesake."""
+    return f"{socket.gethostname()[:64]}-{secrets.token_hex(4)}"

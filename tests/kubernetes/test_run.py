@@ -1,0 +1,124 @@
+"""`quorate run --kubernetes` as a real process on a real API server: pods become gangs, gangs are bound, and people can ask why."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.shipped import ACCOUNT, GROUPS
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.resource import NODES, PODS
+from reconciler.client_transport import ApiError
+from solver.world.workload import JobName
+from tests.e2e.control_plane import ControlPlane, until
+from tests.gitsource.origin import Origin
+from tests.kubernetes.kubelet import kubelet
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+
+pytestmark = REAL
+
+POLICY = {
+    "policies/queues.yaml": (
+        "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: research}\n"
+        "spec: {quota: [{gpuType: H100-SXM5-80GB, guaranteed: 8}]}\n"
+    ),
+}
+GPU_NODE = {"cpu": "64", "memory": "256Gi", "pods": "110", names.GPU: "4"}
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    origin = Origin(tmp_path / "policy")
+    origin.commit(POLICY)
+    made = ControlPlane(origin.folder, tmp_path / "state")
+    yield made
+    made.end()
+
+
+def a_worker(name: str, gang: str, size: int, gpus: int = 1, queue: str = "research") -> dict[str, Any]:
+    notes = {names.GANG: gang, names.GANG_SIZE: str(size), names.QUEUE: queue}
+    requests = {names.GPU: str(gpus), "cpu": "1", "memory": "1Gi"}
+    container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
+    spec = {"schedulerName": names.SCHEDULER, "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"metadata": {"name": name, "annotations": notes}, "spec": spec}
+
+
+@asynccontextmanager
+async def gpu_nodes(api: Api, count: int, prefix: str) -> AsyncIterator[list[str]]:
+    """Ready nodes of 4 H100 each; they are gone afterwards, so that the next test has nodes of its own."""
+    nodes = [f"{prefix}{number}" for number in range(count)]
+    async with kubelet(api, nodes, GPU_NODE):
+        for node in nodes:
+            await api.patch(NODES.path("", node), {"metadata": {"labels": {names.PRODUCT: "NVIDIA-H100-80GB-HBM3"}}})
+        yield nodes
+    for node in nodes:
+        await api.delete(NODES.path("", node))
+
+
+@asynccontextmanager
+async def running(plane: ControlPlane, cluster: Cluster) -> AsyncIterator[None]:
+    """With the rights that are shipped, and no others."""
+    kubeconfig = cluster.kubeconfig(ACCOUNT, GROUPS)
+    await asyncio.to_thread(plane.start, "--kubernetes", "--kubeconfig", str(kubeconfig))
+    yield
+    assert await asyncio.to_thread(plane.signal, signal.SIGTERM) == 0
+
+
+async def bound(api: Api, namespace: str) -> dict[str, str]:
+    """Where each pod of a namespace is, of those that are somewhere."""
+    found = await api.get(PODS.path(namespace), dict[str, Any])
+    return {one["metadata"]["name"]: node for one in found["items"] if (node := one["spec"].get("nodeName"))}
+
+
+async def until_bound(api: Api, namespace: str, count: int) -> dict[str, str]:
+    async with asyncio.timeout(SOON_S):
+        while len(there := await bound(api, namespace)) < count:
+            await asyncio.sleep(0.05)
+    return there
+
+
+def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(shipped: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 2, "run") as nodes, running(plane, shipped):
+            space = await a_namespace(api)
+            for index in range(3):
+                await api.create(PODS.path(space), a_worker(f"w{index}", "train", 4, gpus=2))
+            await api.create(PODS.path(space), a_worker("alone", "single", 1))
+            await until_bound(api, space, 1)
+            assert set(await bound(api, space)) == {"alone"}
+            await api.delete(PODS.path(space, "alone"))
+            await api.create(PODS.path(space), a_worker("w3", "train", 4, gpus=2))
+            there = await until_bound(api, space, 4)
+            assert sorted(there.values()) == sorted([*nodes, *nodes])
+            await api.create(PODS.path(space), a_worker("late", "late", 1))
+            await asyncio.to_thread(_is_told, plane, space)
+            devices = [
+                (await api.get(PODS.path(space, name), dict[str, Any]))["metadata"]["annotations"][names.DEVICES]
+                for name in there
+            ]
+            assert len({device for each in devices for device in each.split(",")}) == 8
+
+    asyncio.run(story())
+
+
+def _is_told(plane: ControlPlane, space: str) -> None:
+    train, late = JobName(f"{space}.gang.train"), JobName(f"{space}.gang.late")
+
+    def states() -> dict[JobName, str]:
+        return {view.name: view.state for view in client.jobs().items}
+
+    with plane.client() as client:
+        until("the gang runs, and the late one is known", lambda: states() == {train: "running", late: "queued"})
+        (queue,) = client.queues().items
+        assert [(line.guaranteed, line.held) for line in queue.gpus] == [(8000, 8000)]
+        assert client.why(late).words
+        with pytest.raises(ApiError, match="Jobs of this cluster are pods"):
+            client.cancel(late)
