@@ -10,11 +10,16 @@ from urllib.parse import urlencode
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import NAMESPACE, base_objects
 from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.backends.kubernetes.objects.podgroups import GROUPS
+from reconciler.backends.kubernetes.objects.written import Kind
 from reconciler.backends.kubernetes.refusals import NotAllowedError
 from reconciler.backends.kubernetes.resource import Resource
 from tests.kubernetes.fencing import until_in_force
+from tests.kubernetes.mirrored import CRDS, a_definition
 from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
 
+BUILT_IN = ("batch", "scheduling.k8s.io")
 PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
 
 
@@ -36,8 +41,18 @@ async def install(cluster: Cluster) -> None:
             if each is not namespace:
                 await api.create(path_of(each, dryRun="All"), each)
                 await api.create(path_of(each), each)
+        await _with_other_makers(api)
         await _guarded(api)
     await until_in_force(cluster)
+
+
+async def _with_other_makers(api: Api) -> None:
+    """What others define and Quorate reads where it is installed, so that it is read here."""
+    kinds: tuple[Kind[Any, Any], ...] = (*GROUPS, *CONTROLLERS)
+    for kind in kinds:
+        group, _, version = kind.resources[0].version.partition("/")
+        if group not in BUILT_IN:
+            await api.create(CRDS.path(), a_definition(group, version, kind.name, kind.resources[0].plural))
 
 
 async def _guarded(api: Api) -> None:

@@ -91,6 +91,7 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     assert container(chart(image__digest=digest))["image"] == f"quorate@{digest}"
     assert container(chart(policies__cluster="berlin"))["args"] == [*plain["args"], "--cluster=berlin"]
     assert container(chart(extraArgs=["--poll=10s"]))["args"] == [*plain["args"], "--poll=10s"]
+    assert "--qps=50" in container(chart(kubernetes__qps=50))["args"]
     assert "--allow-host=quorate.example" in container(chart(api__hosts=["quorate.example"]))["args"]
     signed = container(chart(policies__allowedSignersConfigMap="signers"))
     assert "--allowed-signers=/etc/quorate/signers/allowed-signers" in signed["args"]
