@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -30,6 +30,10 @@ LEASE_QPS = 10.0, 20
 """Renewals have a session and a pace of their own, so that they never wait behind thousands of bindings."""
 
 
+Beside = Callable[[Api, Election], Coroutine[None, None, None]]
+"""What works for ever beside passes, where this process may come to lead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Where it is, as who to speak, how often, and under which Lease. `observe`: only to look, without a Lease."""
@@ -53,6 +57,7 @@ async def connected(
     clock: Clock,
     chance: Random,
     log: FilteringBoundLogger,
+    beside: Sequence[Beside] = (),
 ) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
     async with (
@@ -62,7 +67,7 @@ async def connected(
         mirror = Mirror(Seams(api, clock, chance, log))
         path = LEASES.path(where.namespace, where.lease)
         election = None if where.observe else Election(of_lease, where.holder, clock, log, path=path)
-        async with _beside(mirror, election):
+        async with _beside(mirror, election, [each(api, election) for each in beside] if election else []):
             await mirror.ready()
             hands = None
             if election:
@@ -73,12 +78,15 @@ async def connected(
 
 
 @asynccontextmanager
-async def _beside(mirror: Mirror, election: Election | None) -> AsyncIterator[None]:
+async def _beside(
+    mirror: Mirror, election: Election | None, others: Sequence[Coroutine[None, None, None]]
+) -> AsyncIterator[None]:
     """While these work. The first that fails ends the block, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:
             working = [tasks.create_task(mirror.run())]
             working += [tasks.create_task(election.run())] if election else []
+            working += [tasks.create_task(other) for other in others]
             try:
                 yield
             finally:

@@ -16,6 +16,7 @@ from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfi
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import LEASE
+from reconciler.gitsource.mirror import Mirror
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
@@ -23,6 +24,7 @@ from reconciler.pods.connected import Cluster, connected
 from reconciler.pods.memory import Memory
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.runner import PodRunner
+from reconciler.pods.shown import ShownPolicy
 from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.server.alerts import alerting
 from reconciler.server.parts import Member, Parts
@@ -76,9 +78,15 @@ def parts_on_kubernetes(
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
 
+    shown = ShownPolicy(
+        git.standing, Mirror(folder.mirror, settings.policies).read, settings.cluster, on.namespace, log
+    )
+    beside = (shown.run,) if on.mirror_policy else ()
+
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve = solver_with(optimiser)
-        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), log)
+        chance = SystemRandom()
+        return connected(cluster, memory, store.interventions, git.standing, solve, clock, chance, log, beside)
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))

@@ -15,13 +15,14 @@ from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.policy_parts import MIRROR
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.client_transport import ApiError
 from solver.world.workload import JobName
 from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.origin import Origin
 from tests.kubernetes.kubelet import kubelet
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_namespace, session
 
 pytestmark = REAL
 
@@ -67,7 +68,7 @@ async def gpu_nodes(api: Api, count: int, prefix: str) -> AsyncIterator[list[str
 async def running(plane: ControlPlane, cluster: Cluster) -> AsyncIterator[None]:
     """With the rights that are shipped, and no others."""
     kubeconfig = cluster.kubeconfig(ACCOUNT, GROUPS)
-    await asyncio.to_thread(plane.start, "--kubernetes", "--kubeconfig", str(kubeconfig))
+    await asyncio.to_thread(plane.start, "--kubernetes", "--mirror-policy", "--kubeconfig", str(kubeconfig))
     yield
     assert await asyncio.to_thread(plane.signal, signal.SIGTERM) == 0
 
@@ -105,6 +106,19 @@ def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(shipped: Cluster, 
                 for name in there
             ]
             assert len({device for each in devices for device in each.split(",")}) == 8
+
+    asyncio.run(story())
+
+
+def test_the_policy_in_force_is_shown_in_the_cluster(shipped: Cluster, plane: ControlPlane) -> None:
+    async def documents(api: Api) -> dict[str, str]:
+        found = await api.get(CONFIG_MAPS.path(names.NAMESPACE), dict[str, Any], {"labelSelector": f"{MIRROR}=part"})
+        return {key: text for part in found["items"] for key, text in part["data"].items()}
+
+    async def story() -> None:
+        async with session(shipped) as api, running(plane, shipped), asyncio.timeout(SOON_S):
+            while await documents(api) != {"policies__queues.yaml": POLICY["policies/queues.yaml"]}:
+                await asyncio.sleep(0.1)
 
     asyncio.run(story())
 

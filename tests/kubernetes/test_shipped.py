@@ -79,6 +79,8 @@ def test_observing_the_chart_says_the_same_as_the_overlay_and_both_only_read() -
     observing = chart(observe=True)
     assert observing == without_namespace(base(DEPLOY / "observe"))
     assert "--observe" in container(observing)["args"]
+    assert "--mirror-policy" not in container(observing)["args"]
+    assert "--mirror-policy" not in container(chart(policies__mirror=False))["args"]
     rules = [rule for each in observing.values() for rule in each.get("rules", ())]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
 

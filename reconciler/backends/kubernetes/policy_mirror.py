@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.policy_parts import INDEX, MIRROR, REVISION, Copy
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
 from reconciler.backends.kubernetes.resource import Resource
@@ -29,46 +28,36 @@ class _List(msgspec.Struct, frozen=True):
 
 
 class PolicyMirror:
-    """Writes copies into one namespace; one call at a time.
+    """Writes copies into one namespace; one call at a time, and by the leader alone."""
 
-    `leading` is asked before each write, and raises where another leads by now: NotLeaderError, of an election.
-    """
-
-    def __init__(self, api: Api, namespace: str, leading: Callable[[], object]) -> None:
+    def __init__(self, api: Api, namespace: str, leading: Leading) -> None:
         self._api = api
         self._namespace = namespace
         self._leading = leading
-        self._there = ""
 
     async def show(self, copy: Copy) -> int:
         """Make the copy be there, and no older one; how many writes that took: 0 where it was there already.
 
-        The server is asked nothing while the revision stays the same. Killed anywhere, the next call goes on: parts first, then the
-        index, then what is older goes. Raises KubernetesError, and what `leading` raises.
+        Killed anywhere, the next call goes on: parts first, then the index, then what is older goes. Raises NotLeaderError, and
+        KubernetesError.
         """
-        commit = copy.listing["data"]["revision"]
-        if commit == self._there:
-            return 0
         found = {each.metadata.name: each for each in await self._found()}
         wanted = {part["metadata"]["name"]: part for part in copy.parts}
-        writes = 0
-        for name, part in wanted.items():
-            if name not in found:
-                await self._create(part)
-                writes += 1
-        writes += await self._point(copy, found.get(INDEX))
-        for name in sorted(found.keys() - wanted.keys() - {INDEX}):
+        missing = sorted(wanted.keys() - found.keys())
+        older = sorted(found.keys() - wanted.keys() - {INDEX})
+        for name in missing:
+            await self._create(wanted[name])
+        pointed = await self._point(copy, found.get(INDEX))
+        for name in older:
             await self._delete(name)
-            writes += 1
-        self._there = commit
-        return writes
+        return len(missing) + pointed + len(older)
 
     async def _found(self) -> tuple[_ConfigMap, ...]:
         path = CONFIG_MAPS.path(self._namespace)
         return (await self._api.get(path, _List, {"labelSelector": MIRROR})).items
 
     async def _create(self, part: dict[str, object]) -> None:
-        self._leading()
+        self._leading.leadership()
         try:
             await self._api.create(CONFIG_MAPS.path(self._namespace), part)
         except ConflictError:  # the one before us wrote it after we looked; its name says its content
@@ -76,18 +65,19 @@ class PolicyMirror:
 
     async def _point(self, copy: Copy, there: _ConfigMap | None) -> int:
         """Write the index, if it says something else."""
-        index = copy.listing
-        if there and there.data == index["data"] and there.metadata.labels.get(REVISION) == index["data"]["revision"]:
+        listing = copy.listing
+        label = listing["metadata"]["labels"][REVISION]
+        if there and there.data == listing["data"] and there.metadata.labels.get(REVISION) == label:
             return 0
-        self._leading()
+        self._leading.leadership()
         if there:
-            await self._api.patch(CONFIG_MAPS.path(self._namespace, INDEX), index)
+            await self._api.patch(CONFIG_MAPS.path(self._namespace, INDEX), listing)
         else:
-            await self._api.create(CONFIG_MAPS.path(self._namespace), index)
+            await self._api.create(CONFIG_MAPS.path(self._namespace), listing)
         return 1
 
     async def _delete(self, name: str) -> None:
-        self._leading()
+        self._leading.leadership()
         try:
             await self._api.delete(CONFIG_MAPS.path(self._namespace, name))
         except NotFoundError:  # somebody else has done it
