@@ -20,7 +20,7 @@ from reconciler.gitsource.errors import GitSourceError
 from reconciler.gitsource.tree import Revision
 from reconciler.store.protocols import NotLeaderError
 
-LOOK_EVERY_S = 5.0
+LOOK_EVERY_S = 2.0
 """How often it is looked whether there is another revision, or an attempt that failed is made again."""
 
 

@@ -106,21 +106,20 @@ def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(shipped: Cluster, 
                 for name in there
             ]
             assert len({device for each in devices for device in each.split(",")}) == 8
+            await _is_shown(api)
 
     asyncio.run(story())
 
 
-def test_the_policy_in_force_is_shown_in_the_cluster(shipped: Cluster, plane: ControlPlane) -> None:
-    async def documents(api: Api) -> dict[str, str]:
-        found = await api.get(CONFIG_MAPS.path(names.NAMESPACE), dict[str, Any], {"labelSelector": f"{MIRROR}=part"})
-        return {key: text for part in found["items"] for key, text in part["data"].items()}
-
-    async def story() -> None:
-        async with session(shipped) as api, running(plane, shipped), asyncio.timeout(SOON_S):
-            while await documents(api) != {"policies__queues.yaml": POLICY["policies/queues.yaml"]}:
-                await asyncio.sleep(0.1)
-
-    asyncio.run(story())
+async def _is_shown(api: Api) -> None:
+    """The policy in force, as ConfigMaps."""
+    async with asyncio.timeout(SOON_S):
+        while True:
+            labelled = {"labelSelector": f"{MIRROR}=part"}
+            found = await api.get(CONFIG_MAPS.path(names.NAMESPACE), dict[str, Any], labelled)
+            if [part["data"] for part in found["items"]] == [{"policies__queues.yaml": POLICY["policies/queues.yaml"]}]:
+                return
+            await asyncio.sleep(0.1)
 
 
 def _is_told(plane: ControlPlane, space: str) -> None:
