@@ -25,16 +25,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
 
 @pytest.fixture(scope="session")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One of its own where all of deploy/kubernetes is installed: what the fence keeps out there, other tests need."""
-    with running(found(place()), tmp_path_factory.mktemp("shipped")) as cluster:
-        asyncio.run(install(cluster))
-        yield cluster
+    """One of its own where all of deploy/kubernetes is installed, for the whole program: no pods but those of the test."""
+    yield from _with_everything(tmp_path_factory.mktemp("shipped"))
 
 
 @pytest.fixture(scope="session")
-def fenced(shipped: Cluster) -> Cluster:
-    """The same, for what the fence is about."""
-    return shipped
+def fenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Another such one, for the parts by themselves. What the fence keeps out, tests with neither need."""
+    yield from _with_everything(tmp_path_factory.mktemp("fenced"))
+
+
+def _with_everything(folder: Path) -> Iterator[Cluster]:
+    with running(found(place()), folder) as cluster:
+        asyncio.run(install(cluster))
+        yield cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

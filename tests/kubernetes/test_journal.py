@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import zlib
+from random import Random
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -52,9 +54,10 @@ def test_what_is_written_is_read_again_whole(pods: list[PodBinding], attempt: in
 
 def gang_of(count: int) -> Journal:
     """As StatefulSets and uids are: names alike, uids not."""
+    chance = Random(count)
     pods = tuple(
         PodBinding(
-            "research", f"llama-pretrain-{number}", f"{number * 0x9E3779B97F4A7C15 % 2**128:032x}", "1",
+            "research", f"llama-pretrain-{number}", str(UUID(int=chance.getrandbits(128))), "1",
             NodeName(f"gpu-node-{number:05}"), tuple(DeviceId(f"gpu-node-{number:05}/{gpu}") for gpu in range(8)),
         )
         for number in range(count)

@@ -13,6 +13,7 @@ from reconciler.backends.kubernetes.objects.wire import Container, Meta, Pod, Po
 from reconciler.backends.kubernetes.unfinished import (
     AGAIN_S,
     ROLL_FORWARD_S,
+    BoundPod,
     Release,
     Start,
     Unfinished,
@@ -116,9 +117,9 @@ def test_a_release_that_was_begun_goes_on_whoever_leads_also_where_the_journal_i
     pods = [pod_of(plan, 0), with_notes(pod_of(plan, 1), mark), pod_of(plan, 2, bound=False)]
     (release,) = decided(pods, BEGUN).release
     assert release.why == "its release was begun"
-    assert ([pod.uid for pod in release.pods], release.marked) == (["g0", "g1"], {"g1"})
+    assert ([pod.uid for pod in release.pods], release.marked) == (["g0", "g1"], frozenset({"g1"}))
     (alone,) = decided(pods[1:], BEGUN).release
-    assert alone == why._replace(pods=(("ns", "g-1", "g1"),), marked=frozenset({"g1"}))
+    assert alone == why._replace(pods=(BoundPod("ns", "g-1", "g1"),), marked=frozenset({"g1"}))
     leaving = pod_of(plan, 1, deleted=True)
     assert decided([with_notes(leaving, mark), pods[2]], LATE) == Unfinished()
 
