@@ -17,6 +17,9 @@ IMPLIED = {("resource.k8s.io", "resourceclaims/binding"): ("resource.k8s.io", "r
 """Rights that the API server asks for beside that of the request, and of which its audit log says nothing."""
 
 
+ALMIGHTY = "system:masters"
+
+
 class Right(NamedTuple):
     """One verb on one kind, as RBAC grants it. `resource` has the subresource: pods/binding. `namespace`, `name`: "" is any."""
 
@@ -55,7 +58,10 @@ def rights_of(objects: Iterable[Mapping[str, Any]], account: str = ACCOUNT) -> f
 
 
 def used_by(lines: Iterable[str], account: str = ACCOUNT) -> frozenset[Right]:
-    """What an account has asked for, granted or not, by the lines of an audit log; every namespace and name by itself."""
+    """What an account has asked for, granted or not, by the lines of an audit log; every namespace and name by itself.
+
+    What it asked as one of system:masters too is left out: roles are not asked then.
+    """
     return frozenset(right for line in lines for right in _asked(json.loads(line), account))
 
 
@@ -85,7 +91,8 @@ def _rights(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[Right
 
 
 def _asked(event: Mapping[str, Any], account: str) -> Iterator[Right]:
-    if event["user"]["username"] == account and "objectRef" in event:
+    user = event["user"]
+    if user["username"] == account and ALMIGHTY not in user.get("groups", ()) and "objectRef" in event:
         asked = event["objectRef"]
         resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
         # RBAC is not asked for the name of what is made: the server may not know it yet.

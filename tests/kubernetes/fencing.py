@@ -11,12 +11,17 @@ from hack.kubernetes.shipped import GROUPS
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.pace import Pace
-from tests.kubernetes.sessions import session
+from tests.kubernetes.sessions import ADMINS, session
 
 
 def as_quorate(cluster: Cluster, kind: type[Api] = Api, pace: Pace | None = None) -> AbstractAsyncContextManager[Api]:
     """As the service account that is shipped, with the rights that it was given there and no others."""
     return session(cluster, QUORATE, GROUPS, kind=kind, pace=pace)
+
+
+def as_mighty_quorate(cluster: Cluster) -> AbstractAsyncContextManager[Api]:
+    """As somebody with that name who may do anything, for what the fence says to it."""
+    return session(cluster, QUORATE, ADMINS)
 
 
 async def until_in_force(cluster: Cluster) -> None:

@@ -40,8 +40,9 @@ rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]
 LEASES = "coordination.k8s.io"
 
 
-def asked(verb: str, resource: str, user: str = ACCOUNT, **more: str) -> str:
-    return json.dumps({"verb": verb, "user": {"username": user}, "objectRef": {"resource": resource, **more}})
+def asked(verb: str, resource: str, user: str = ACCOUNT, groups: tuple[str, ...] = (), **more: str) -> str:
+    who = {"username": user, "groups": groups}
+    return json.dumps({"verb": verb, "user": who, "objectRef": {"resource": resource, **more}})
 
 
 def test_rights_are_those_of_the_roles_that_are_bound() -> None:
@@ -68,6 +69,7 @@ def test_what_was_not_used_and_what_was_not_granted_is_told() -> None:
         asked("update", "leases", apiGroup=LEASES, namespace=NAMESPACE, name="other"),
         asked("create", "pods", subresource="binding", namespace="a", name="one"),
         asked("delete", "pods", user="ada", namespace="a", name="one"),
+        asked("delete", "pods", groups=("system:masters",), namespace="a", name="one"),
         json.dumps({"verb": "get", "user": {"username": ACCOUNT}, "requestURI": "/version"}),
     ]
     found = compared(rights_of(objects_in(ROLES)), used_by(log))

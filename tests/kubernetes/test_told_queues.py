@@ -21,7 +21,7 @@ from solver.rules.policy import Policy, Queue, policy_of
 from solver.world.quantities import Duration
 from solver.world.workload import QueueName
 from tests.backends.kubernetes.test_told_queues import policy, world
-from tests.kubernetes.installing import ACCOUNT, granted, rule, with_queues
+from tests.kubernetes.installing import ACCOUNT, with_queues
 from tests.kubernetes.sessions import REAL, audited, session
 
 pytestmark = REAL
