@@ -13,17 +13,22 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.credentials import Credentials
+from reconciler.backends.kubernetes.eviction import Evictor
+from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.followed import Seams
 from reconciler.backends.kubernetes.leader import Election
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import LEASES
+from reconciler.backends.kubernetes.saving import Hooks
+from reconciler.backends.kubernetes.telling.teller import Teller
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
 from reconciler.pods.plane import PodPlane
+from reconciler.pods.writes import PodWrites
 from reconciler.store.interventions import Interventions
 
 LEASE_QPS = 10.0, 20
@@ -56,37 +61,52 @@ async def connected(
     solve: Solve,
     clock: Clock,
     chance: Random,
+    stalled: Callable[[], str],
     log: FilteringBoundLogger,
     beside: Sequence[Beside] = (),
 ) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
+    pace = Pace(where.qps, where.burst, clock)
     async with (
-        Api(where.credentials, Pace(where.qps, where.burst, clock), chance) as api,
+        PodWrites(where.credentials, pace, chance) as api,
+        Api(where.credentials, pace, chance) as of_telling,
         Api(where.credentials, Pace(*LEASE_QPS, clock), chance) as of_lease,
+        Hooks(api, clock, log) as hooks,
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
-        path = LEASES.path(where.namespace, where.lease)
-        election = None if where.observe else Election(of_lease, where.holder, clock, log, path=path)
-        async with _beside(mirror, election, [each(api, election) for each in beside] if election else []):
+        if where.observe:
+            async with _beside(mirror.run()):
+                await mirror.ready()
+                yield PodPlane(mirror, None, None, stalled, memory, interventions, policies, solve, clock)
+            return
+        election = Election(of_lease, where.holder, clock, log, path=LEASES.path(where.namespace, where.lease))
+        teller = Teller(of_telling, election.leadership, clock, log, where.holder)
+        others = [each(api, election) for each in beside]
+        async with _beside(mirror.run(), election.run(), teller.run(), *others):
             await mirror.ready()
-            hands = None
-            if election:
-                binder = Binder(api, election.leadership, clock)
-                promises = Promises(api, election, clock, log, where.namespace)
-                hands = Hands(api, election, binder, promises, mirror, memory, log)
-            yield PodPlane(mirror, hands, memory, interventions, policies, solve, clock)
+            binder = Binder(api, election.leadership, clock)
+            promises = Promises(api, election, clock, log, where.namespace)
+            hands = Hands(
+                api,
+                election.leadership,
+                binder,
+                Finisher(api, election.leadership, binder, clock, log),
+                promises,
+                Evictor(api, election, promises, hooks, clock, log),
+                mirror,
+                memory,
+                teller.happened,
+                log,
+            )
+            yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
 
 
 @asynccontextmanager
-async def _beside(
-    mirror: Mirror, election: Election | None, others: Sequence[Coroutine[None, None, None]]
-) -> AsyncIterator[None]:
+async def _beside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """While these work. The first that fails ends the block, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            working = [tasks.create_task(mirror.run())]
-            working += [tasks.create_task(election.run())] if election else []
-            working += [tasks.create_task(other) for other in others]
+            working = [tasks.create_task(work) for work in works]
             try:
                 yield
             finally:

@@ -86,7 +86,11 @@ def parts_on_kubernetes(
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve = solver_with(optimiser)
         chance = SystemRandom()
-        return connected(cluster, memory, store.interventions, git.standing, solve, clock, chance, log, beside)
+        return connected(cluster, memory, store.interventions, git.standing, solve, clock, chance, stalled, log, beside)
+
+    def stalled() -> str:
+        now = git.standing.status().condition("Stalled")
+        return now.message if now.status else ""
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
