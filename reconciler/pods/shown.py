@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.pace import Sleep
@@ -42,7 +41,7 @@ class ShownPolicy:
         self._namespace = namespace
         self._log = log
         self._sleep = sleep
-        self._shown: tuple[Epoch, str] | None = None
+        self._shown: tuple[dict[str, str], str] | None = None
         self._said = ""
 
     async def run(self, api: Api, leading: Leading) -> None:
@@ -59,7 +58,7 @@ class ShownPolicy:
 
     async def _look(self, mirror: PolicyMirror, leading: Leading) -> None:
         revision = self._policies.current().revision
-        showing = leading.leadership().epoch, revision
+        showing = leading.leadership().stamp, revision
         if showing != self._shown:
             await mirror.show(await asyncio.to_thread(self._copy, revision))
             self._shown, self._said = showing, ""

@@ -57,9 +57,10 @@ def test_each_file_of_the_base_is_listed_and_in_the_chart() -> None:
     (listed,) = yaml.safe_load_all((BASE / "kustomization.yaml").read_text())
     files = {path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"}
     assert set(listed["resources"]) == files
-    named = set(re.findall(r'"([a-z-]+)"', (CHART / "templates/base.yaml").read_text()))
+    named = set(re.findall(r'"base/([a-z-]+)"', (CHART / "templates/base.yaml").read_text()))
     assert files - {"namespace.yaml", "deployment.yaml"} <= {f"{name}.yaml" for name in named}
 
 
-def test_the_chart_has_the_files_by_a_link() -> None:
+def test_the_chart_has_the_files_by_links() -> None:
     assert (CHART / "base").resolve() == BASE
+    assert (CHART / "exec").resolve() == DEPLOY / "exec"

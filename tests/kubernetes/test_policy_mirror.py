@@ -11,6 +11,7 @@ from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, NAMESPACE
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.policy_mirror import PolicyMirror
 from reconciler.backends.kubernetes.policy_parts import INDEX, MIRROR, Copy, Policy, copy_of
 from reconciler.backends.kubernetes.refusals import RefusedError
@@ -31,19 +32,20 @@ def copy(number: int) -> Copy:
     )
 
 
+LEADER = Leadership("one", Epoch(3), 0.0)
+
+
 class Lease:
     """It is asked for its leadership before each write, and leads for so many of them."""
-
-    holder, epoch = "one", Epoch(1)
 
     def __init__(self, writes: int = 1_000) -> None:
         self._left = writes
 
-    def leadership(self) -> Lease:
+    def leadership(self) -> Leadership:
         if not self._left:
             raise NotLeaderError("another", Instant(0))
         self._left -= 1
-        return self
+        return LEADER
 
 
 async def there(api: Api) -> dict[str, dict[str, Any]]:
@@ -66,7 +68,9 @@ def test_a_revision_is_written_once_and_takes_the_place_of_the_last(shipped: Clu
         async with as_quorate(shipped) as quorate, session(shipped) as admin:
             mirror = PolicyMirror(quorate, NAMESPACE, Lease())
             await mirror.show(copy(1))
-            assert is_copied(await there(admin), copy(1))
+            found = await there(admin)
+            assert is_copied(found, copy(1))
+            assert all(each["metadata"]["annotations"].items() >= LEADER.stamp.items() for each in found.values())
             before = asked(shipped)
             assert await mirror.show(copy(1)) == 0
             assert asked(shipped) == before + 1  # it has looked

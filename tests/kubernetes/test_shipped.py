@@ -99,6 +99,9 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     assert "--allowed-signers=/etc/quorate/signers/allowed-signers" in signed["args"]
     assert {"name": "signers", "mountPath": "/etc/quorate/signers", "readOnly": True} in signed["volumeMounts"]
     assert ("NetworkPolicy", NAMESPACE, "quorate") not in chart(networkPolicy__enabled=False)
+    (role, _) = execs = objects_in((DEPLOY / "exec/rights.yaml").read_text())
+    assert set(chart(exec__enabled=True)) - set(chart()) == set(keyed(execs))
+    assert role["rules"][0]["resources"] == ["pods/exec"]
     unfenced = set(chart()) - set(chart(fence__enabled=False))
     assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
     deployment = chart(state__existingClaim="history", replicas=1)["Deployment", NAMESPACE, "quorate"]

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.refusals import UnreachableError
 from reconciler.control import NoPolicyError, PolicyInForce
 from reconciler.documents.files import Files
@@ -38,15 +39,15 @@ class Git:
 
 
 class Lease:
-    holder = "one"
+    """Ours in epochs above 0."""
 
     def __init__(self) -> None:
-        self.epoch = Epoch(0)
+        self.epoch = 0
 
-    def leadership(self) -> Lease:
+    def leadership(self) -> Leadership:
         if not self.epoch:
             raise NotLeaderError("another", Instant(0))
-        return self
+        return Leadership("one", Epoch(self.epoch), 0.0)
 
 
 class Server:
@@ -91,7 +92,7 @@ def in_force(revision: str) -> Callable[[Git, Lease, Server], None]:
 
 
 def leads(epoch: int) -> Callable[[Git, Lease, Server], None]:
-    return lambda git, lease, server: setattr(lease, "epoch", Epoch(epoch))
+    return lambda git, lease, server: setattr(lease, "epoch", epoch)
 
 
 def silent(so: bool) -> Callable[[Git, Lease, Server], None]:

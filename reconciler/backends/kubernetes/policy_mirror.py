@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from reconciler.backends.kubernetes.api import Api
@@ -56,10 +58,9 @@ class PolicyMirror:
         path = CONFIG_MAPS.path(self._namespace)
         return (await self._api.get(path, _List, {"labelSelector": MIRROR})).items
 
-    async def _create(self, part: dict[str, object]) -> None:
-        self._leading.leadership()
+    async def _create(self, part: dict[str, Any]) -> None:
         try:
-            await self._api.create(CONFIG_MAPS.path(self._namespace), part)
+            await self._api.create(CONFIG_MAPS.path(self._namespace), self._signed(part))
         except ConflictError:  # the one before us wrote it after we looked; its name says its content
             return
 
@@ -69,11 +70,10 @@ class PolicyMirror:
         label = listing["metadata"]["labels"][REVISION]
         if there and there.data == listing["data"] and there.metadata.labels.get(REVISION) == label:
             return 0
-        self._leading.leadership()
         if there:
-            await self._api.patch(CONFIG_MAPS.path(self._namespace, INDEX), listing)
+            await self._api.patch(CONFIG_MAPS.path(self._namespace, INDEX), self._signed(listing))
         else:
-            await self._api.create(CONFIG_MAPS.path(self._namespace), listing)
+            await self._api.create(CONFIG_MAPS.path(self._namespace), self._signed(listing))
         return 1
 
     async def _delete(self, name: str) -> None:
@@ -82,3 +82,8 @@ class PolicyMirror:
             await self._api.delete(CONFIG_MAPS.path(self._namespace, name))
         except NotFoundError:  # somebody else has done it
             return
+
+    def _signed(self, written: dict[str, Any]) -> dict[str, Any]:
+        """With who leads, to be sent at once. Raises NotLeaderError."""
+        metadata = {**written["metadata"], "annotations": self._leading.leadership().stamp}
+        return {**written, "metadata": metadata}
