@@ -67,6 +67,7 @@ def test_what_was_not_used_and_what_was_not_granted_is_told() -> None:
         asked("patch", "pods", subresource="status", namespace="b", name="two"),
         asked("create", "leases", apiGroup=LEASES, namespace=NAMESPACE, name="quorate"),
         asked("update", "leases", apiGroup=LEASES, namespace=NAMESPACE, name="other"),
+        asked("create", "leases", apiGroup=LEASES, namespace="elsewhere"),
         asked("create", "pods", subresource="binding", namespace="a", name="one"),
         asked("delete", "pods", user="ada", namespace="a", name="one"),
         asked("delete", "pods", groups=("system:masters",), namespace="a", name="one"),
@@ -80,6 +81,7 @@ def test_what_was_not_used_and_what_was_not_granted_is_told() -> None:
     ]
     assert list(map(str, found.missing)) == [
         "create pods/binding in a",
+        "create leases.coordination.k8s.io in elsewhere",
         "update leases.coordination.k8s.io in quorate-system",
     ]
 
