@@ -63,6 +63,12 @@ async def facts(api: Api, space: str) -> Facts:
     return Facts(plan, seen, pods, snapshot, POLICY, Standing("abc123"))
 
 
+@pytest.fixture
+def cluster(fenced: Cluster) -> Cluster:
+    """With the rights that are shipped."""
+    return fenced
+
+
 def leading() -> None:
     """Nobody else does."""
 
@@ -91,7 +97,6 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
     async def story() -> None:
         async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
             await with_queues(admin)
-            await granted(admin, ACCOUNT, RIGHTS)
             space = await a_namespace(admin)
             for name, gpus, queue in (
                 ("fits", 8, "large"),
