@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from hack.kubernetes import bench_binds
-from hack.kubernetes.bench_rounds import CASES, measured
+from hack.kubernetes.bench_loads import CASES
+from hack.kubernetes.bench_rounds import measured
 from hack.kubernetes.cluster import running
 from hack.kubernetes.components import found, place
 

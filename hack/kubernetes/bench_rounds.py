@@ -18,17 +18,17 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from hack.hostile.origin import Origin
+from hack.kubernetes.bench_loads import CASES, GPU_TYPE, Load, sent_nodes, sent_pods, smaller
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE, install
 from hack.kubernetes.large import at_once
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
@@ -36,9 +36,6 @@ from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.backends.kubernetes.watching import Change, Watched
 from reconciler.clock import SystemClock
 
-GPU_TYPE = "H100-SXM5-80GB"
-GPUS_OF_NODE = 8
-NODES_OF_RACK = 16
 SPACE = "bench"
 PATIENCE_S = 600.0
 ADMINS = ("system:masters",)
@@ -56,43 +53,6 @@ POLICY = {
         "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: default}\n"
         "spec: {defaultPriorityClass: batch, startDeadline: 1h}\n"
     ),
-}
-
-
-class Load(NamedTuple):
-    """So many gangs of so many pods of so many GPUs, of a queue; `rack`: each within one."""
-
-    gangs: int
-    size: int
-    gpus: int
-    queue: str = "owner"
-    rack: bool = False
-
-    @property
-    def pods(self) -> int:
-        """How many there are."""
-        return self.gangs * self.size
-
-
-class Case(NamedTuple):
-    """What runs already (`held`), what is asked for, and what is waited for: that it is `bound`, or that it is told it can't be."""
-
-    nodes: int
-    asked: Load
-    held: Load | None = None
-    until: str = "bound"
-    before: bool = False
-    """The pods are there before the scheduler is."""
-
-
-CASES = {
-    "pods": Case(1_250, Load(2_000, 1, 4), before=True),
-    "gangs": Case(1_250, Load(250, 8, 4), before=True),
-    "gangs-rack": Case(1_250, Load(250, 8, 4, rack=True), before=True),
-    "gang512": Case(500, Load(1, 512, 1)),
-    "fill4000": Case(500, Load(4_000, 1, 1)),
-    "reclaim2000": Case(500, Load(1, 250, 8), held=Load(4_000, 1, 1, queue="borrower")),
-    "verdict": Case(500, Load(1, 10, 8), held=Load(500, 1, 8), until="told"),
 }
 
 
@@ -134,7 +94,7 @@ class Figures(NamedTuple):
 
 async def measured(name: str, cluster: Cluster, folder: Path, small: int = 1) -> Figures:
     """One case on a cluster of its own; `small` divides its size."""
-    case = _smaller(CASES[name], small)
+    case = smaller(CASES[name], small)
     async with (
         _session(cluster, QUORATE) as quorate,
         _session(cluster, "bench-admin") as api,
@@ -142,7 +102,7 @@ async def measured(name: str, cluster: Cluster, folder: Path, small: int = 1) ->
     ):
         await install(api, quorate)
         await api.create(Resource("v1", "namespaces").path(), {"metadata": {"name": SPACE}})
-        await at_once(_nodes(case.nodes), lambda node: api.create(NODES.path(), node))
+        await at_once(sent_nodes(case.nodes), lambda node: api.create(NODES.path(), node))
         seen = Seen()
         async with _watched(api, kube, seen):
             if case.held:
@@ -174,52 +134,8 @@ async def measured(name: str, cluster: Cluster, folder: Path, small: int = 1) ->
         )  # fmt: skip
 
 
-def _smaller(case: Case, by: int) -> Case:
-    def cut(load: Load) -> Load:
-        return load._replace(
-            gangs=max(load.gangs // by, 1), size=load.size if load.gangs > 1 else max(load.size // by, 1)
-        )
-
-    return case._replace(
-        nodes=-(-case.nodes // by) + 1, asked=cut(case.asked), held=cut(case.held) if case.held else None
-    )
-
-
-def _nodes(count: int) -> Iterator[dict[str, Any]]:
-    for number in range(count):
-        offers = {"cpu": "96", "memory": "1Ti", "pods": "110", names.GPU: str(GPUS_OF_NODE)}
-        labels = {
-            names.HOSTNAME: f"n{number}",
-            names.PRODUCT: "NVIDIA-H100-80GB-HBM3",
-            "cloud.provider.com/topology-rack": f"rack-{number // NODES_OF_RACK}",
-        }
-        ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-        status = {"allocatable": offers, "capacity": offers, "conditions": ready}
-        yield {"metadata": {"name": f"n{number}", "labels": labels}, "status": status}
-
-
 async def _make(api: Api, prefix: str, load: Load) -> None:
-    await at_once(_pods(prefix, load), lambda pod: api.create(PODS.path(SPACE), pod))
-
-
-def _pods(prefix: str, load: Load) -> Iterator[dict[str, Any]]:
-    asked = {"cpu": "4", "memory": "16Gi", names.GPU: str(load.gpus)}
-    for gang in range(load.gangs):
-        notes = {names.QUEUE: load.queue}
-        if load.size > 1:
-            notes |= {names.GANG: f"{prefix}-{gang}", names.GANG_SIZE: str(load.size)}
-        if load.rack:
-            notes[names.KUEUE_REQUIRED] = "cloud.provider.com/topology-rack"
-        for index in range(load.size):
-            resources = {"requests": asked, "limits": asked}
-            yield {
-                "metadata": {"name": f"{prefix}-{gang}-{index}", "annotations": notes},
-                "spec": {
-                    "schedulerName": names.SCHEDULER,
-                    "terminationGracePeriodSeconds": 0,
-                    "containers": [{"name": "main", "image": "none", "resources": resources}],
-                },
-            }
+    await at_once(sent_pods(prefix, load), lambda pod: api.create(PODS.path(SPACE), pod))
 
 
 @asynccontextmanager
