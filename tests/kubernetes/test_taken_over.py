@@ -62,7 +62,7 @@ def test_what_was_begun_in_time_is_finished_where_it_was_to_be_and_the_rest_rele
             await led_by(fenced, GONE)
             await half_bound(api, quorate, space, "late", nodes[0], GONE, 2 * ROLL_FORWARD_S)
             await led_by(fenced, None)
-            async with running(plane, fenced, api), asyncio.timeout(SOON_S):
+            async with running(plane, fenced), asyncio.timeout(SOON_S):
                 while await bound(api, space):
                     await asyncio.sleep(0.05)
                 await half_bound(api, quorate, space, "timely", nodes[1], await leader_of_now(api))
