@@ -127,7 +127,7 @@ def _groups(
         company = Company(places, everybody, alike, sum(least.values()), fewest)
         apart = company.apart(plain.nodes)
         types, limited = plain.types, plain.limited
-        if apart.nodes != plain.nodes:
+        if apart.nodes is not plain.nodes:  # sets compare node by node, and most gangs ask nothing that leaves fewer
             types, limited = as_types(places, apart.nodes, first.shape, plain.liked)
         apart.refusals += plain.refusals
         apart.remarks += plain.remarks
