@@ -9,7 +9,7 @@ from reconciler.backends.kubernetes.objects.crowd import Crowd, PodKey
 from reconciler.backends.kubernetes.objects.declared import joined
 from reconciler.backends.kubernetes.objects.domains import Position, positions
 from reconciler.backends.kubernetes.objects.gangs import Gathered
-from reconciler.backends.kubernetes.objects.nodes import SeenNode, seen, shape_of, solver_node
+from reconciler.backends.kubernetes.objects.nodes import PublishedGpus, SeenNode, seen, shape_of, solver_node
 from reconciler.backends.kubernetes.objects.placed import Held, devices_on
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
@@ -32,6 +32,7 @@ class Inventory:
         self.nodes: dict[NodeName, Node] = {}
         self.held: Held = {}
         self._declared: Mapping[NodeName, Node] = {}
+        self._published: dict[NodeName, PublishedGpus] = {}
         self._positions: dict[NodeName, Position] = {}
         self._tasks: dict[NodeName, dict[PodKey, PodTask]] = {}
         self._held_on: dict[NodeName, Held] = {}
@@ -42,19 +43,35 @@ class Inventory:
         """Git declares these nodes, and no others any more."""
         for name in self._declared.keys() | declared.keys():
             if name in self.seen and self._declared.get(name) != declared.get(name):
-                self.seen[name] = seen(self.seen[name].wire, _type_of(declared.get(name)))
+                self.seen[name] = seen(self.seen[name].wire, _type_of(declared.get(name)), self._published.get(name))
                 self._touched.add(name)
                 self._grounds_changed = True
         self._declared = declared
 
+    def publish(self, name: NodeName, gpus: PublishedGpus | None) -> None:
+        """A driver publishes these GPUs of a node for claims; None: none any more."""
+        if self._published.get(name) == gpus:
+            return
+        if gpus:
+            self._published[name] = gpus
+        else:
+            del self._published[name]
+        if name in self.seen:
+            wire = self.seen[name].wire
+            self.node(wire, wire)
+
     def node(self, before: WireNode | None, after: WireNode | None) -> None:
         """A node came, changed, or went."""
         was = self.seen.pop(NodeName(before.metadata.name), None) if before else None
-        now = seen(after, _type_of(self._declared.get(NodeName(after.metadata.name)))) if after else None
+        now = self._seen(after) if after else None
         if now:
             self.seen[now.name] = now
         self._grounds_changed |= (was and shape_of(was)) != (now and shape_of(now))
         self._touched |= {known.name for known in (was, now) if known}
+
+    def _seen(self, wire: WireNode) -> SeenNode:
+        name = NodeName(wire.metadata.name)
+        return seen(wire, _type_of(self._declared.get(name)), self._published.get(name))
 
     def touch(self, nodes: Iterable[NodeName]) -> None:
         """Other pods are there than before."""

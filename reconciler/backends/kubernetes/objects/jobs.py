@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -241,7 +242,7 @@ def _job(
     gang: Gathered, groups: tuple[TaskGroup, ...], topology: TopologyRequest, placement: tuple[TaskPlacement, ...]
 ) -> Job:
     limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
-    phase, limit = _phase(gang.tasks), min(limits, default=None)
+    phase, limit = _phase(gang.tasks, groups, placement), min(limits, default=None)
     pods = [task.pod for task in gang.tasks]
     started = [pod.status.start_time for pod in pods]
     started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
@@ -267,11 +268,15 @@ def _job(
     )
 
 
-def _phase(tasks: Sequence[PodTask]) -> Phase:
-    """`running` once all run; `stopping` if all that are on nodes were told to go."""
+def _phase(tasks: Sequence[PodTask], groups: Iterable[TaskGroup], placement: Iterable[TaskPlacement]) -> Phase:
+    """`running` once all that were bound run, as many as it takes; `stopping` if all that are on nodes were told to go."""
     there = [task.pod for task in tasks if task.pod.holds]
     if not there:
         return "pending"
     if all(pod.metadata.deletion_timestamp for pod in there):
         return "stopping"
-    return "running" if len(there) == len(tasks) and all(pod.status.phase == "Running" for pod in there) else "starting"
+    counts = Counter(task.group for task in placement)
+    whole = all(counts[group.name] >= group.least for group in groups)
+    # Until the rest of a start is bound, its first pod says so.
+    run = all(pod.status.phase == "Running" and names.GANG_PLAN not in pod.metadata.annotations for pod in there)
+    return "running" if whole and run else "starting"

@@ -43,6 +43,13 @@ class Headroom(NamedTuple):
     memory: Fraction
 
 
+class PublishedGpus(NamedTuple):
+    """GPUs of a node that a driver publishes for ResourceClaims, not as a resource. `gpu_type` "": of several types."""
+
+    gpu_type: GpuType
+    gpus: tuple[Gpu, ...]
+
+
 class SeenNode(NamedTuple):
     """A node as it offers itself, before anybody's pods.
 
@@ -76,15 +83,15 @@ class SeenNode(NamedTuple):
         return said or (self.gpu_type.lower() if self.gpus else "cpu")
 
 
-def seen(wire: WireNode, declared_type: GpuType | None = None) -> SeenNode:
+def seen(wire: WireNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
     """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked.
 
-    `declared_type`: the type of its GPUs where somebody says it who goes before its labels.
+    `declared_type`: the type of its GPUs where somebody says it who goes before its labels. `published`: its GPUs for claims.
     """
     labels, remarks = wire.metadata.labels, []
     offered, capacity = _read(wire.status.allocatable), _read(wire.status.capacity)
     labelled = labels.get(names.GPU_TYPE) or type_of_product(labels.get(names.PRODUCT, ""))
-    gpu_type = declared_type or GpuType(labelled)
+    gpu_type = declared_type or GpuType(labelled) or (published.gpu_type if published else GpuType(""))
     replicas = max(1, _number(labels.get(names.REPLICAS)))
     gpus: tuple[Gpu, ...] = ()
     unwell = 0
@@ -98,6 +105,12 @@ def seen(wire: WireNode, declared_type: GpuType | None = None) -> SeenNode:
         unwell = max(0, whole - down(offered.get(resource, Fraction(0)) / replicas))
         gpus, more = _gpus(wire, gpu_type, offered, whole)
         remarks += more
+    if published and gpu_type:
+        indices = range(len(gpus), len(gpus) + len(published.gpus))
+        further = zip(published.gpus, indices, strict=True)
+        gpus = (*gpus, *(msgspec.structs.replace(gpu, index=index) for gpu, index in further))
+    elif published and published.gpus:
+        remarks.append(Remark("gpu-types-mixed", "has GPUs of several types for claims: they are left out"))
     if len(offered) < len(wire.status.allocatable):
         remarks.append(Remark("unreadable-quantity", "offers something that is no quantity"))
     headroom = _headroom(wire.metadata, remarks)

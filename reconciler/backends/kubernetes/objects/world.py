@@ -17,9 +17,11 @@ from reconciler.backends.kubernetes.objects.inventory import Inventory
 from reconciler.backends.kubernetes.objects.jobs import Gang, gang_of
 from reconciler.backends.kubernetes.objects.membership import GangKey
 from reconciler.backends.kubernetes.objects.neighbours import Saying, means
+from reconciler.backends.kubernetes.objects.nodes import PublishedGpus
 from reconciler.backends.kubernetes.objects.podgroups import Group
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, PodTerm
 from solver.world.cluster import Node as SolverNode
+from solver.world.cluster import NodeName
 from solver.world.node_sets import NodeSet
 
 
@@ -58,6 +60,10 @@ class World:
             return False
         self._inventory.node(before, after)
         return True
+
+    def publish(self, name: NodeName, gpus: PublishedGpus | None) -> None:
+        """A driver publishes these GPUs of a node for claims; None: none any more."""
+        self._inventory.publish(name, gpus)
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
         """A pod; whether it makes a difference. Of those that are not Quorate's only what they use and whom they keep away does."""
