@@ -60,7 +60,7 @@ spec: {pool: train, shape: {nodesPerIsland: 1, islandsPerRack: 2, racksPerBlock:
 """
     written = read_repository(Files({"cluster-state/train.yaml": text.encode()})).checked().nodes
     there = [node("n1"), node("n2"), node("n3"), node("n4"), node("n5")]
-    found = {known.name: known for known in seen(there, declared=written).nodes}
+    found = {str(known.name): known for known in seen(there, declared=written).nodes}
     racks = {name: (known.domain("rack"), known.domain("block")) for name, known in found.items()}
     assert racks["n1"] == racks["n2"] != racks["n3"] == racks["n4"]
     assert {block for _, block in (racks[f"n{number}"] for number in (1, 2, 3, 4))} == {"train/block-0001"}
