@@ -219,7 +219,7 @@ class Evictor:
         """
         if len(gang.pods) == 1:
             return ""
-        unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in gang.pods}
+        unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in reversed(gang.pods)}
         answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
         return next((answer for answer in answers if answer), "")
 
