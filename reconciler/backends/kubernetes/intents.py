@@ -42,7 +42,7 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     reservations: list[Reservation] = []
     remarks: list[tuple[JobName, Remark]] = []
     promised: list[Intent] = []
-    for gang in cluster.gangs:
+    for gang in marked_gangs(cluster, pods):
         if gang.job is None:
             continue
         read = _Read.of(gang, pods)
