@@ -77,6 +77,8 @@ def test_what_was_lent_is_taken_back_by_whoever_leads_by_then(cluster: Cluster, 
                     saved = {"metadata": {"annotations": {names.CHECKPOINTED: "2999-01-01T00:00:00Z"}}}
                     await api.patch(PODS.path(space, pod), saved)
                 assert await until_gone(api, space) == {"owner-0": node, "owner-1": node}
+            for pod in ("owner-0", "owner-1"):  # the next test has these GPUs for itself
+                await api.delete(PODS.path(space, pod), {"gracePeriodSeconds": 0})
 
     asyncio.run(story())
 
