@@ -41,10 +41,9 @@ class GroupTopology(Document, frozen=True):
 
 
 class TaskGroup(Document, frozen=True):
-    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type.
+    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`, on one GPU type and on nodes of `nodes`.
 
     `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
-    `nodes`: the NodeSet of the snapshot that has the only nodes its tasks may be on; "": they may be on any.
     """
 
     name: str
@@ -55,7 +54,7 @@ class TaskGroup(Document, frozen=True):
     topology: GroupTopology = GroupTopology()
     rejoin: bool = False
     launcher: bool = False
-    nodes: str = ""
+    nodes: str = ""  # the name of a NodeSet of the snapshot; "": any will do
 
     @property
     def least(self) -> int:

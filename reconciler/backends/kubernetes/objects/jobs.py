@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
-from reconciler.backends.kubernetes.objects.constraints import Places, allowed_nodes, as_types, liking
+from reconciler.backends.kubernetes.objects.constraints import Places, as_types
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
@@ -123,14 +123,15 @@ def _groups(
     least = {part.name: _fewest(gang, parts, part) for part in parts}
     for part in parts:
         first = part.tasks[0]
-        nodes, refusals = allowed_nodes(places, first)
+        plain = places.plain(first)
         alike, fewest = [task.pod for task in part.tasks], least[part.name]
         company = Company(places, everybody, alike, sum(least.values()), fewest)
-        apart = company.apart(nodes, places.selected(first.pod))
-        liked, remarks = liking(places, first.pod)
-        types, limited = as_types(places, apart.nodes, first.shape, liked)
-        apart.refusals += refusals
-        apart.remarks += remarks
+        apart = company.apart(plain.nodes)
+        types, limited = plain.types, plain.limited
+        if apart.nodes != plain.nodes:
+            types, limited = as_types(places, apart.nodes, first.shape, plain.liked)
+        apart.refusals += plain.refusals
+        apart.remarks += plain.remarks
         aparts.append(apart)
         shape = msgspec.structs.replace(first.shape, gpu_types=types)
         replicas = len(part.tasks)
