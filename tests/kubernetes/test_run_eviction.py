@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.shipped import ACCOUNT, GROUPS
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.resource import PODS
@@ -60,11 +61,11 @@ async def until_noted(api: Api, space: str, pod: str, key: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_what_was_lent_is_taken_back_by_whoever_leads_by_then(cluster: Cluster, plane: ControlPlane) -> None:
+def test_what_was_lent_is_taken_back_by_whoever_leads_by_then(shipped: Cluster, plane: ControlPlane) -> None:
     async def story() -> None:
-        async with session(cluster) as api, gpu_nodes(api, 1, "lent") as (node,):
+        async with session(shipped) as api, gpu_nodes(api, 1, "lent") as (node,):
             space = await a_namespace(api)
-            async with running(plane, cluster, api):
+            async with running(plane, shipped):
                 await a_gang_of(api, space, "borrower", **{names.CHECKPOINT_GRACE: "10m"})
                 await until_bound(api, space, 2)
                 await a_gang_of(api, space, "owner")
@@ -72,7 +73,8 @@ def test_what_was_lent_is_taken_back_by_whoever_leads_by_then(cluster: Cluster, 
                     await until_noted(api, space, pod, names.CHECKPOINT_BY)
                 await until_noted(api, space, "owner-0", names.PROMISE)
                 await asyncio.to_thread(plane.signal, signal.SIGKILL)
-                await asyncio.to_thread(plane.start, *plane_options(cluster))
+                kubeconfig = shipped.kubeconfig(ACCOUNT, GROUPS)
+                await asyncio.to_thread(plane.start, "--kubernetes", "--kubeconfig", str(kubeconfig))
                 for pod in ("borrower-0", "borrower-1"):
                     saved = {"metadata": {"annotations": {names.CHECKPOINTED: "2999-01-01T00:00:00Z"}}}
                     await api.patch(PODS.path(space, pod), saved)
@@ -81,11 +83,6 @@ def test_what_was_lent_is_taken_back_by_whoever_leads_by_then(cluster: Cluster, 
                 await api.delete(PODS.path(space, pod), {"gracePeriodSeconds": 0})
 
     asyncio.run(story())
-
-
-def plane_options(cluster: Cluster) -> tuple[str, ...]:
-    kubeconfig = cluster.kubeconfig("system:serviceaccount:quorate-system:quorate", ("system:masters",))
-    return "--kubernetes", "--kubeconfig", str(kubeconfig)
 
 
 async def until_gone(api: Api, space: str) -> dict[str, str]:
