@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.budgets import by_namespace
@@ -38,6 +39,8 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
     sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline)
     policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
+    if plane.hands:
+        sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
     laps.end("sight")
     settled = await plane.hands.go_on(sight) if plane.hands else 0
     laps.end("settle")
