@@ -301,15 +301,20 @@ def _of_type(kind: str) -> str:
 def test_a_state_that_failed_is_another_where_constraints_have_met_other_values() -> None:
     """d0 and d1 taken is a dead end with d1's rail for what is to match, and not with d0's."""
     there = a_slice(
-        a_device("d0", rail=0, kind="x"), a_device("d1", rail=1, kind="x"), a_device("d2", rail=0, kind="y")
+        *(a_device(f"d{rail}", rail=rail, kind="x") for rail in (0, 1)),
+        *(a_device(f"e{rail}", rail=rail, kind="y") for rail in (1, 0)),
     )
+    other = a_claim(a_request("r", ANY, _of_type("y")), name="other")
+    held = given([other], there)
+    assert names(held) == ["e1"]
+    assert isinstance(held, Grant)
     claim = a_claim(
         a_request("q", ANY, _of_type("x")),
         a_request("r", ANY, _of_type("x")),
         a_request("s", ANY, _of_type("y")),
         constraints=[{"requests": ["r", "s"], "matchAttribute": f"{devices.DRIVER}/rail"}],
     )
-    assert names(given([claim], there)) == ["d1", "d0", "d2"]
+    assert names(given([claim], there, written([other], held))) == ["d1", "d0", "e0"]
 
 
 def test_gpus_that_are_used_alike_are_not_alike_to_a_constraint_that_has_met_one_of_them() -> None:
