@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -37,6 +37,10 @@ LEASE_QPS = 10.0, 20
 """Renewals have a session and a pace of their own, so that they never wait behind thousands of bindings."""
 
 
+Beside = Callable[[Api, Election], Coroutine[None, None, None]]
+"""What works for ever beside passes, where this process may come to lead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Where it is, as who to speak, how often, and under which Lease. `observe`: only to look, without a Lease."""
@@ -61,6 +65,7 @@ async def connected(
     chance: Random,
     stalled: Callable[[], str],
     log: FilteringBoundLogger,
+    beside: Sequence[Beside] = (),
 ) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
     pace = Pace(where.qps, where.burst, clock)
@@ -78,7 +83,8 @@ async def connected(
             return
         election = Election(of_lease, where.holder, clock, log, path=LEASES.path(where.namespace, where.lease))
         teller = Teller(of_telling, election.leadership, clock, log, where.holder)
-        async with _beside(mirror.run(), election.run(), teller.run()):
+        others = [each(api, election) for each in beside]
+        async with _beside(mirror.run(), election.run(), teller.run(), *others):
             await mirror.ready()
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)

@@ -86,13 +86,13 @@ async def until_free(api: Api, namespace: str, claim: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_a_gang_gets_whole_gpus_and_gives_them_back(cluster: Cluster, plane: ControlPlane) -> None:
+def test_a_gang_gets_whole_gpus_and_gives_them_back(shipped: Cluster, plane: ControlPlane) -> None:
     async def story() -> None:
         nodes = ["gpus0", "gpus1"]
         async with (
-            session(cluster) as api,
+            session(shipped) as api,
             nodes_with_devices(api, nodes, 2) as slices,
-            running(plane, cluster, api),
+            running(plane, shipped),
         ):
             space = await a_namespace(api)
             for index in range(2):
@@ -117,12 +117,12 @@ def test_a_gang_gets_whole_gpus_and_gives_them_back(cluster: Cluster, plane: Con
     asyncio.run(story())
 
 
-def test_instances_are_cut_out_where_claims_ask_for_them(cluster: Cluster, plane: ControlPlane) -> None:
+def test_instances_are_cut_out_where_claims_ask_for_them(shipped: Cluster, plane: ControlPlane) -> None:
     async def story() -> None:
         async with (
-            session(cluster) as api,
+            session(shipped) as api,
             nodes_with_devices(api, ["mig0"], 2) as slices,
-            running(plane, cluster, api),
+            running(plane, shipped),
         ):
             space = await a_namespace(api)
             wanted = {"a": "3g.40gb", "b": "3g.40gb", "c": "1g.10gb", "d": "2g.20gb"}

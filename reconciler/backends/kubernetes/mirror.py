@@ -11,7 +11,6 @@ from reconciler.backends.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, Dev
 from reconciler.backends.kubernetes.followed import Followed, Seams, Standing
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
-from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
@@ -34,13 +33,12 @@ class Mirror:
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
     read where they are installed and may be read; so are ResourceClaims, and the devices that drivers publish for them. Further
-    kinds are registered by `watch`, before `run`. `headroom`: what is kept for others on nodes with GPUs of which neither Git nor
-    an annotation says it.
+    kinds are registered by `watch`, before `run`.
     """
 
-    def __init__(self, seams: Seams, headroom: Headroom = Headroom()) -> None:
+    def __init__(self, seams: Seams) -> None:
         self._seams = seams
-        self._world = World(headroom)
+        self._world = World()
         self.devices = ClaimsSeen(self._world)
         """What claims have, and may have."""
         self._followed: list[Followed[Any]] = []

@@ -45,7 +45,6 @@ class Meta(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels = {}
