@@ -273,6 +273,9 @@ def test_the_fence_refuses_who_no_longer_leads(fenced: Cluster, deed: str) -> No
             )
             assert (await write(old)).answer == "stale-leader"
             assert (await _claim(api, claim)).metadata.resource_version == claim.metadata.resource_version
+            if deed == "allot":
+                # Somebody else has written to it since: the one who leads reads it, and writes again.
+                await api.patch(CLAIMS.path(*claim.key), {"metadata": {"labels": {"somebody": "else"}}})
             assert (await write(new)).answer == "done"
 
     asyncio.run(story())
