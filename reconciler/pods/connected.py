@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.credentials import Credentials
+from reconciler.backends.kubernetes.dra.claims import Claims
 from reconciler.backends.kubernetes.eviction import Evictor
 from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.followed import Seams
@@ -25,6 +26,7 @@ from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.backends.kubernetes.telling.teller import Teller
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
+from reconciler.pods.devices import Devices
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
 from reconciler.pods.plane import PodPlane
@@ -93,6 +95,7 @@ async def connected(
                 Finisher(api, election.leadership, binder, clock, log),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
+                Devices(Claims(api, election.leadership), mirror.devices, memory, clock, log),
                 mirror,
                 memory,
                 teller.happened,
