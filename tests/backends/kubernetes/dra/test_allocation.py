@@ -334,3 +334,16 @@ def test_gpus_that_are_used_alike_are_not_alike_to_a_constraint_that_has_met_one
         constraints=[{"matchAttribute": f"{devices.DRIVER}/gpu"}],
     )
     assert names(given([claim], there, written([other], held))) == ["b-x", "b-y"]
+
+
+def test_what_is_remembered_is_bounded_and_forgetting_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.backends.kubernetes.dra.allocator.KINDS_MAX", 0)
+    monkeypatch.setattr("reconciler.backends.kubernetes.dra.expressions.COMPILED_MAX", 1)
+    allocator, done = Allocator(), list[ResourceClaim]()
+    for number, wanted in enumerate(["3g.40gb", "1g.10gb", "3g.40gb", "2g.20gb"]):
+        claim = a_claim(profile(wanted), name=f"c{number}")
+        grant = given([claim], MIG, done, allocator=allocator)
+        assert isinstance(grant, Grant)
+        assert names(grant) == names(given([claim], MIG, done))
+        done += written([claim], grant)
+    assert violations(done, MIG) == ()
