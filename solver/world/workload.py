@@ -278,10 +278,9 @@ class TaskPlacement(Document, frozen=True):
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
-    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it was
-    evicted, oldest first. `served_gpu_ms`: GPU-milliseconds that its ended attempts ran. `boosted`: it is to start before others
-    of its queue. `saved_at`: until when this attempt's work is known to be saved, its start at least; None: nobody knows.
-    `leaves`: `not`: others than policy forbid an eviction now; `unpromised`: it can't be moved, since promises end with its tasks.
+    `time_limit`: of this attempt; None: it may run for ever, or is not bound. `evicted_at`: oldest first. `boosted`: it is to start
+    before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
+    its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
     """
 
     name: JobName

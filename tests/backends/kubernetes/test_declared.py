@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.declared import Headroom, joined
+from reconciler.backends.kubernetes.objects.declared import joined
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World, cluster_of
+from reconciler.documents.files import Files
+from reconciler.documents.repository import read_repository
 from solver.world.cluster import DeviceId, Gpu, GpuType, Links, NodeName
 from solver.world.cluster import Node as SolverNode
 from solver.world.quantities import Cpu, Memory
@@ -44,6 +46,28 @@ def test_git_says_what_a_node_is_for_and_the_cluster_what_there_is() -> None:
     assert known.schedulable
 
 
+def test_documents_in_git_say_where_nodes_without_labels_lie() -> None:
+    text = """
+apiVersion: quorate.dev/v1
+kind: NodePool
+metadata: {name: train}
+spec: {gpuType: H100-SXM5-80GB, gpusPerNode: 8, cpu: 90, memory: 900Gi, nodes: {prefix: n, count: 4}, cordoned: [n4]}
+---
+apiVersion: quorate.dev/v1
+kind: Topology
+metadata: {name: train}
+spec: {pool: train, shape: {nodesPerIsland: 1, islandsPerRack: 2, racksPerBlock: 2}}
+"""
+    written = read_repository(Files({"cluster-state/train.yaml": text.encode()})).checked().nodes
+    there = [node("n1"), node("n2"), node("n3"), node("n4"), node("n5")]
+    found = {str(known.name): known for known in seen(there, declared=written).nodes}
+    racks = {name: (known.domain("rack"), known.domain("block")) for name, known in found.items()}
+    assert racks["n1"] == racks["n2"] != racks["n3"] == racks["n4"]
+    assert {block for _, block in (racks[f"n{number}"] for number in (1, 2, 3, 4))} == {"train/block-0001"}
+    assert [name for name, known in found.items() if known.cordoned] == ["n4"]
+    assert (found["n5"].pool, found["n5"].rack, found["n5"].cpu) == ("h100-sxm5-80gb", "", 96_000)
+
+
 def test_where_git_says_no_domain_labels_do() -> None:
     (known,) = seen([node("n1", labels={RACK: "r1"})], declared=[declared("n1")]).nodes
     assert (known.pool, known.rack) == ("train", "r1")
@@ -75,30 +99,32 @@ def test_the_gpu_type_of_git_goes_before_a_label_and_takes_the_place_of_one_that
 def test_jobs_may_use_no_more_cpu_and_memory_than_git_says_and_than_others_leave() -> None:
     nodes = [node(f"n{number}") for number in (1, 2)]
     others = [pod("theirs", 0, on="n2", requests={"cpu": "50", "memory": "1000Gi"}, spec=THEIRS)]
-    cluster = seen(nodes, others, declared=[declared("n1"), declared("n2")], headroom=Headroom(Cpu(80_000)))
+    cluster = seen(nodes, others, declared=[declared("n1"), declared("n2")])
     assert [(known.cpu, known.memory) for known in cluster.nodes] == [(90_000, 900 * GI), (46_000, 24 * GI)]
 
 
+KEPT = {"quorate.dev/headroom-cpu": "4", "quorate.dev/headroom-memory": "16Gi"}
+
+
 def test_headroom_is_kept_until_others_use_it_and_counted_once_then() -> None:
-    nodes = [node(f"n{number}") for number in (1, 2, 3)]
+    nodes = [node(f"n{number}", labels=KEPT) for number in (1, 2, 3)]
     others = [
         pod("small", 0, on="n2", requests={"cpu": "3", "memory": "1Gi"}, spec=THEIRS),
         pod("large", 0, on="n3", requests={"cpu": "10", "memory": "1Gi"}, spec=THEIRS),
+        pod("ours", 8, on="n3", requests={"cpu": "40", "memory": "1Gi"}),
     ]
-    cluster = seen(nodes, others, headroom=Headroom(Cpu(4_000), Memory(16 * GI)))
+    cluster = seen(nodes, others)
     assert [known.cpu for known in cluster.nodes] == [92_000, 92_000, 86_000]
     assert {known.memory for known in cluster.nodes} == {1008 * GI}
 
 
-def test_headroom_of_a_node_goes_before_the_usual_and_nodes_without_gpus_have_none() -> None:
-    kept = {"quorate.dev/headroom-cpu": "8", "quorate.dev/headroom-memory": "32Gi"}
-    nodes = [node("a"), node("b"), node("c", gpus=0), node("d"), node("e")]
-    nodes[1]["metadata"]["annotations"] = kept
-    nodes[3]["metadata"]["annotations"] = {"quorate.dev/headroom-cpu": "0"}
-    nodes[4]["metadata"]["annotations"] = {"quorate.dev/headroom-cpu": "much"}
-    cluster = seen(nodes, headroom=Headroom(Cpu(4_000)))
-    assert [known.cpu for known in cluster.nodes] == [92_000, 88_000, 96_000, 96_000, 92_000]
-    assert [(name, remark.code) for name, remark in cluster.remarks] == [("e", "unreadable-headroom")]
+def test_headroom_is_a_label_or_an_annotation_and_more_than_there_is_leaves_nothing() -> None:
+    nodes = [node("a"), node("b"), node("c"), node("d", labels={"quorate.dev/headroom-cpu": "0"})]
+    for sent, cpu in zip(nodes, ("8", "much", "500", "8"), strict=True):
+        sent["metadata"]["annotations"] = {"quorate.dev/headroom-cpu": cpu}
+    cluster = seen(nodes)
+    assert [known.cpu for known in cluster.nodes] == [88_000, 96_000, 0, 96_000]
+    assert [(name, remark.code) for name, remark in cluster.remarks] == [("b", "unreadable-headroom")]
 
 
 def test_quorates_pods_tolerate_that_a_node_is_quorates_only() -> None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
-from reconciler.backends.kubernetes.objects.constraints import Places, allowed_nodes, as_types, liking
+from reconciler.backends.kubernetes.objects.constraints import Places, as_types
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
-from reconciler.backends.kubernetes.objects.pods import PodTask
+from reconciler.backends.kubernetes.objects.pods import Others, PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from reconciler.backends.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
 from solver.world.node_sets import NodeSet
 from solver.world.quantities import Instant
-from solver.world.shape import SharingMode
+from solver.world.shape import Shape, SharingMode
 from solver.world.workload import (
     GroupTopology,
     Job,
@@ -109,7 +111,12 @@ def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
     wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
     slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
-    return encode([task.shape, task.others, wishes, slices])
+    return _asked(task.shape, task.others) + msgspec.json.encode([wishes, slices])
+
+
+@lru_cache(maxsize=8192)
+def _asked(shape: Shape, others: Others) -> bytes:
+    return encode([shape, others])
 
 
 def _groups(
@@ -122,14 +129,15 @@ def _groups(
     least = {part.name: _fewest(gang, parts, part) for part in parts}
     for part in parts:
         first = part.tasks[0]
-        nodes, refusals = allowed_nodes(places, first)
+        plain = places.plain(first)
         alike, fewest = [task.pod for task in part.tasks], least[part.name]
         company = Company(places, everybody, alike, sum(least.values()), fewest)
-        apart = company.apart(nodes, places.selected(first.pod))
-        liked, remarks = liking(places, first.pod)
-        types, limited = as_types(places, apart.nodes, first.shape, liked)
-        apart.refusals += refusals
-        apart.remarks += remarks
+        apart = company.apart(plain.nodes)
+        types, limited = plain.types, plain.limited
+        if apart.nodes is not plain.nodes:  # sets compare node by node, and most gangs ask nothing that leaves fewer
+            types, limited = as_types(places, apart.nodes, first.shape, plain.liked)
+        apart.refusals += plain.refusals
+        apart.remarks += plain.remarks
         aparts.append(apart)
         shape = msgspec.structs.replace(first.shape, gpu_types=types)
         replicas = len(part.tasks)
@@ -234,7 +242,7 @@ def _job(
     gang: Gathered, groups: tuple[TaskGroup, ...], topology: TopologyRequest, placement: tuple[TaskPlacement, ...]
 ) -> Job:
     limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
-    phase, limit = _phase(gang.tasks), min(limits, default=None)
+    phase, limit = _phase(gang.tasks, groups, placement), min(limits, default=None)
     pods = [task.pod for task in gang.tasks]
     started = [pod.status.start_time for pod in pods]
     started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
@@ -260,11 +268,15 @@ def _job(
     )
 
 
-def _phase(tasks: Sequence[PodTask]) -> Phase:
-    """`running` once all run; `stopping` if all that are on nodes were told to go."""
+def _phase(tasks: Sequence[PodTask], groups: Iterable[TaskGroup], placement: Iterable[TaskPlacement]) -> Phase:
+    """`running` once all that were bound run, as many as it takes; `stopping` if all that are on nodes were told to go."""
     there = [task.pod for task in tasks if task.pod.holds]
     if not there:
         return "pending"
     if all(pod.metadata.deletion_timestamp for pod in there):
         return "stopping"
-    return "running" if len(there) == len(tasks) and all(pod.status.phase == "Running" for pod in there) else "starting"
+    counts = Counter(task.group for task in placement)
+    whole = all(counts[group.name] >= group.least for group in groups)
+    # Until the rest of a start is bound, its first pod says so.
+    run = all(pod.status.phase == "Running" and names.GANG_PLAN not in pod.metadata.annotations for pod in there)
+    return "running" if whole and run else "starting"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from reconciler.backends.kubernetes.dra.allocation import allocation_of
 from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant, NoRoom
 from reconciler.backends.kubernetes.dra.check import violations
 from reconciler.backends.kubernetes.dra.expressions import Expressions
+from reconciler.backends.kubernetes.dra.usage import devices_of
 from reconciler.backends.kubernetes.dra.wanted import RefusedClaimError, wanted_of
-from reconciler.backends.kubernetes.dra.wire import ResourceClaim, Result
+from reconciler.backends.kubernetes.dra.wire import ResourceClaim
 from tests.backends.kubernetes.dra.worlds import (
     ANY,
     CLASSES,
@@ -35,6 +37,10 @@ PLAIN = slices_of(devices.plain_slices("n1", gpus=4))
 TWO = a_slice(a_device("a", size=1), a_device("b", size=2))
 
 
+def _devices_of(claims: Iterable[ResourceClaim]) -> list[str]:
+    return [device.device for claim in claims for device in devices_of(claim)]
+
+
 def test_a_node_of_eight_gpus_publishes_all_placements_as_a_server_takes_them() -> None:
     parts = devices.mig_slices("n1")
     assert sum(len(part["spec"].get("devices", ())) for part in parts) == 152
@@ -49,9 +55,7 @@ def test_a_gpu_is_given_once() -> None:
         grant = given([claim], PLAIN, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    assert sorted(result.device for claim in done for result in _results(claim)) == [
-        f"gpu-{index}" for index in range(4)
-    ]  # fmt: skip
+    assert sorted(_devices_of(done)) == [f"gpu-{index}" for index in range(4)]
     refused = given(claims[4:], PLAIN, done)
     assert str(refused) == "claim default/c4, request r: wants 1, 4 match and 0 are free"
     assert violations(done, PLAIN) == ()
@@ -64,8 +68,7 @@ def test_instances_are_packed_so_that_others_still_fit() -> None:
         grant = given([claim], MIG, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    taken = [result.device for claim in done for result in _results(claim)]
-    assert taken == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-4g40gb-5-0"]
+    assert _devices_of(done) == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-4g40gb-5-0"]
     assert violations(done, MIG) == ()
 
 
@@ -291,6 +294,43 @@ def test_nodes_that_are_alike_are_searched_once() -> None:
     assert allocator.searches == 1
 
 
-def _results(claim: ResourceClaim) -> tuple[Result, ...]:
-    assert claim.status.allocation is not None
-    return claim.status.allocation.devices.results
+def _of_type(kind: str) -> str:
+    return f"device.attributes['{devices.DRIVER}'].kind == '{kind}'"
+
+
+def test_a_state_that_failed_is_another_where_constraints_have_met_other_values() -> None:
+    """d0 and d1 taken is a dead end with d1's rail for what is to match, and not with d0's."""
+    there = a_slice(
+        *(a_device(f"d{rail}", rail=rail, kind="x") for rail in (0, 1)),
+        *(a_device(f"e{rail}", rail=rail, kind="y") for rail in (1, 0)),
+    )
+    other = a_claim(a_request("r", ANY, _of_type("y")), name="other")
+    held = given([other], there)
+    assert names(held) == ["e1"]
+    assert isinstance(held, Grant)
+    claim = a_claim(
+        a_request("q", ANY, _of_type("x")),
+        a_request("r", ANY, _of_type("x")),
+        a_request("s", ANY, _of_type("y")),
+        constraints=[{"requests": ["r", "s"], "matchAttribute": f"{devices.DRIVER}/rail"}],
+    )
+    assert names(given([claim], there, written([other], held))) == ["d1", "d0", "e0"]
+
+
+def test_gpus_that_are_used_alike_are_not_alike_to_a_constraint_that_has_met_one_of_them() -> None:
+    def part(gpu: str, kind: str) -> dict[str, Any]:
+        used = [{"counterSet": gpu, "counters": {"slices": {"value": "1"}}}]
+        return {**a_device(f"{gpu}-{kind}", gpu=gpu, kind=kind), "consumesCounters": used}
+
+    sets = [{"name": gpu, "counters": {"slices": {"value": "2"}}} for gpu in ("a", "b")]
+    there = a_slice(*(part(gpu, kind) for gpu in ("a", "b") for kind in ("x", "y")), counters=sets)
+    other = a_claim(a_request("r", ANY, _of_type("x")), name="other")
+    held = given([other], there)
+    assert names(held) == ["a-x"]
+    assert isinstance(held, Grant)
+    claim = a_claim(
+        a_request("x", ANY, _of_type("x")),
+        a_request("y", ANY, _of_type("y")),
+        constraints=[{"matchAttribute": f"{devices.DRIVER}/gpu"}],
+    )
+    assert names(given([claim], there, written([other], held))) == ["b-x", "b-y"]
