@@ -13,10 +13,7 @@ from tests.kubernetes.sessions import REAL
 
 pytestmark = REAL
 
-NOT_USED_YET = {
-    "patch nodes",  # the label of MIG geometries
-    "get resourceclaims.resource.k8s.io",  # where a write was not answered
-}
+NOT_USED_YET = {"patch nodes"}
 """Rights of parts that no test runs under the shipped roles yet. What is used leaves this list: the test says so."""
 
 
