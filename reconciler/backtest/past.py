@@ -50,6 +50,11 @@ def write_history(path: Path, head: HistoryHead, jobs: Iterable[RecordedJob]) ->
 
 def read_history(path: Path) -> Past:
     """What there is to replay. Raises TraceUnreadableError, OSError."""
+    return replayable(*read_recorded(path))
+
+
+def read_recorded(path: Path) -> tuple[HistoryHead, tuple[RecordedJob, ...]]:
+    """The lines of a history as they are. Raises TraceUnreadableError, OSError."""
     lines = _lines(path)
     head = _read(path, 1, next(lines, b""), HistoryHead)
     jobs: dict[JobName, RecordedJob] = {}
@@ -58,7 +63,26 @@ def read_history(path: Path) -> Past:
         if job.name in jobs:
             raise TraceUnreadableError(f"{path}:{number}: there is a job {job.name} already")
         jobs[job.name] = job
-    return _replayable(jobs.values(), head.exported_at)
+    return head, tuple(jobs.values())
+
+
+def replayable(head: HistoryHead, jobs: Collection[RecordedJob]) -> Past:
+    """What there is to replay of these jobs."""
+    until = head.exported_at
+    ends = {job.name: job.ended_at for job in jobs if job.ended_at is not None}
+    found: list[TraceJob] = []
+    cut = never = unknown = 0
+    for one in jobs:
+        duration = _duration(one, until)
+        if duration is None and one.ended_at is not None:
+            never += 1
+        elif duration is None:
+            unknown += 1
+        else:
+            cut += one.ended_at is None and bool(one.attempts)
+            found.append(TraceJob(Job(one.name, ready_at(one, ends), one.spec, one.user), duration))
+    found.sort(key=lambda known: (known.job.submitted_at, known.job.name))
+    return Past(tuple(found), until, tuple(_notes(cut, never, unknown, until)))
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -79,23 +103,6 @@ def _read(path: Path, number: int, line: bytes, kind: type[T]) -> T:
         return decode(line, kind)
     except (msgspec.DecodeError, ValueError) as error:
         raise TraceUnreadableError(f"{path}:{number}: {error}") from error
-
-
-def _replayable(jobs: Collection[RecordedJob], until: Instant) -> Past:
-    ends = {job.name: job.ended_at for job in jobs if job.ended_at is not None}
-    found: list[TraceJob] = []
-    cut = never = unknown = 0
-    for one in jobs:
-        duration = _duration(one, until)
-        if duration is None and one.ended_at is not None:
-            never += 1
-        elif duration is None:
-            unknown += 1
-        else:
-            cut += one.ended_at is None and bool(one.attempts)
-            found.append(TraceJob(Job(one.name, ready_at(one, ends), one.spec, one.user), duration))
-    found.sort(key=lambda known: (known.job.submitted_at, known.job.name))
-    return Past(tuple(found), until, tuple(_notes(cut, never, unknown, until)))
 
 
 def _notes(cut: int, never: int, unknown: int, until: Instant) -> Iterator[str]:

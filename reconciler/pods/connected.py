@@ -37,7 +37,7 @@ LEASE_QPS = 10.0, 20
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is, as who to speak, how often, and under which Lease. `observe`: only to look, without a Lease."""
+    """Where it is, as who to speak, how often, and under which Lease."""
 
     credentials: Credentials
     qps: float
@@ -45,7 +45,6 @@ class Cluster:
     namespace: str
     lease: str
     holder: str
-    observe: bool = False
 
 
 @asynccontextmanager
@@ -69,14 +68,9 @@ async def connected(
         Hooks(api, clock, log) as hooks,
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
-        if where.observe:
-            async with _beside(mirror.run()):
-                await mirror.ready()
-                yield PodPlane(mirror, None, None, stalled, memory, interventions, policies, solve, clock)
-            return
         election = Election(of_lease, where.holder, clock, log, path=LEASES.path(where.namespace, where.lease))
         teller = Teller(of_telling, election.leadership, clock, log, where.holder)
-        async with _beside(mirror.run(), election.run(), teller.run()):
+        async with alongside(mirror.run(), election.run(), teller.run()):
             await mirror.ready()
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)
@@ -96,7 +90,7 @@ async def connected(
 
 
 @asynccontextmanager
-async def _beside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
+async def alongside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """While these work. The first that fails ends the block, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.kubernetes.credentials import Credentials, CredentialsError, in_cluster
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
+from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import LEASE
@@ -21,10 +22,13 @@ from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from reconciler.pods.connected import Cluster, connected
 from reconciler.pods.memory import Memory
+from reconciler.pods.observer import ObservedFiles, Observer
+from reconciler.pods.observing import observing
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.runner import PodRunner
 from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.server.alerts import alerting
+from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.parts import Member, Parts
 from reconciler.server.policy_side import policy_side
 from reconciler.server.reporter import Reporter
@@ -33,6 +37,7 @@ from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.server.told import ToldHistory
 from reconciler.store.sql.store import open_store
 from reconciler.token_file import read_or_make_token
+from reconciler.traces import TraceUnreadableError
 from solver.world.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"
@@ -59,7 +64,9 @@ def credentials_of(settings: KubernetesSettings, clock: Clock) -> Credentials:
 def parts_on_kubernetes(
     settings: Settings, on: KubernetesSettings, log: FilteringBoundLogger, closing: ExitStack
 ) -> Parts:
-    """Put it together. Raises KubernetesFailedError, StoreUnusableError, TokenFileError and those of policy_side."""
+    """Put it together. Raises KubernetesFailedError, FolderUnusableError, StoreUnusableError, TokenFileError and those of
+    policy_side.
+    """
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
     store = open_store(folder.database)
@@ -75,10 +82,12 @@ def parts_on_kubernetes(
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, woken, log)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
+    observer = _observer(on.observed, folder, memory, clock) if on.observed else None
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
-        solve = solver_with(optimiser)
-        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), stalled, log)
+        solve, chance = solver_with(optimiser), SystemRandom()
+        parts = memory, store.interventions, git.standing, solve, clock, chance, stalled, log
+        return observing(cluster, observer, *parts) if observer else connected(cluster, *parts)
 
     def stalled() -> str:
         now = git.standing.status().condition("Stalled")
@@ -103,6 +112,13 @@ def parts_on_kubernetes(
     )
 
 
+def _observer(whose: Whose, folder: StateFolder, memory: Memory, clock: Clock) -> Observer:
+    try:
+        return Observer(whose, ObservedFiles(folder.observed, folder.observed_nodes), memory, clock)
+    except (OSError, TraceUnreadableError) as error:
+        raise FolderUnusableError(f"{error}. Move that file away to begin a new record") from error
+
+
 def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSettings) -> None:
     optimiser.warm_up()
     with _told_to_people(on):
@@ -114,7 +130,7 @@ def _cluster(on: KubernetesSettings, clock: Clock) -> Cluster:
         credentials = credentials_of(on, clock)
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
-    return Cluster(credentials, on.qps, on.burst, on.namespace, on.lease, on.holder, on.observe)
+    return Cluster(credentials, on.qps, on.burst, on.namespace, on.lease, on.holder)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
+from reconciler.backends.kubernetes.objects.whose import OURS, Whose
 from reconciler.backends.kubernetes.objects.world import World
 from reconciler.backends.kubernetes.objects.written import Kind
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
@@ -32,12 +33,12 @@ class Mirror:
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
     read where they are installed and may be read. Further kinds are registered by `watch`, before `run`. `headroom`: what is kept
-    for others on nodes with GPUs of which neither Git nor an annotation says it.
+    for others on nodes with GPUs of which neither Git nor an annotation says it. `whose`: which pods are jobs.
     """
 
-    def __init__(self, seams: Seams, headroom: Headroom = Headroom()) -> None:
+    def __init__(self, seams: Seams, headroom: Headroom = Headroom(), whose: Whose = OURS) -> None:
         self._seams = seams
-        self._world = World(headroom)
+        self._world = World(headroom, whose)
         self._followed: list[Followed[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by who waits for it."""

@@ -36,6 +36,7 @@ class Gathered:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
     `least`: how many have to be there, those that are done among them; None: nobody says.
+    `queue_else`: its queue where nobody names one.
     """
 
     key: GangKey
@@ -45,6 +46,7 @@ class Gathered:
     group: Group | None = None
     controller: Controller | None = None
     disagrees: bool = False
+    queue_else: str = ""
 
     @property
     def tasks(self) -> tuple[PodTask, ...]:
@@ -60,7 +62,8 @@ class Gathered:
     def queue(self) -> str:
         """Its queue: what pods say, else the PodGroup, else what made the pods."""
         said = next((task.queue for task in self.tasks if task.queue), "")
-        return said or (self.group.queue if self.group else "") or (self.controller.queue if self.controller else "")
+        objects = (self.group, self.controller)
+        return said or next((known.queue for known in objects if known and known.queue), self.queue_else)
 
     @property
     def priority_class(self) -> str:
@@ -131,7 +134,7 @@ def gathered(
     controllers: Controllers,
     task_of: Callable[[Pod], PodTask],
 ) -> tuple[Gathered, ...]:
-    """Quorate's pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
+    """The pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
     at = (named.source, named.namespace, named.name)
     group, controller = groups.get(at), controllers.get(at)
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)

@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.objects.jobs import Gang, gang_of
 from reconciler.backends.kubernetes.objects.membership import GangKey
 from reconciler.backends.kubernetes.objects.neighbours import Saying, means
 from reconciler.backends.kubernetes.objects.podgroups import Group
+from reconciler.backends.kubernetes.objects.whose import OURS, Whose
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, PodTerm
 from solver.world.cluster import Node as SolverNode
 from solver.world.node_sets import NodeSet
@@ -37,10 +38,11 @@ class World:
 
     What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
     that is as it was is the same object as it was. `headroom`: what is kept for others on nodes with GPUs of which nobody says it.
+    `whose`: which pods are jobs.
     """
 
-    def __init__(self, headroom: Headroom = Headroom()) -> None:
-        self._gathering = Gathering()
+    def __init__(self, headroom: Headroom = Headroom(), whose: Whose = OURS) -> None:
+        self._gathering = Gathering(whose)
         self._inventory = Inventory(headroom)
         self._crowd = Crowd(self._inventory.seen)
         self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd)
@@ -59,7 +61,7 @@ class World:
         return True
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
-        """A pod; whether it makes a difference. Of those that are not Quorate's only what they use and whom they keep away does."""
+        """A pod; whether it makes a difference. Of those that are no jobs only what they use and whom they keep away does."""
         touched = self._crowd.moved(before, after)
         self._inventory.touch(touched)
         is_ours = self._gathering.pod(before, after)
@@ -139,9 +141,10 @@ def cluster_of(
     controllers: Iterable[Controller] = (),
     declared: Iterable[SolverNode] = (),
     headroom: Headroom = Headroom(),
+    whose: Whose = OURS,
 ) -> Cluster:
     """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
-    world = World(headroom)
+    world = World(headroom, whose)
     world.declare(declared)
     for node in nodes:
         world.node(None, node)
