@@ -122,13 +122,13 @@ def _duration(job: RecordedJob, until: Instant) -> Duration | None:
     if not job.attempts:
         return None if job.ended_at is not None else job.spec.time_limit
     *earlier, last = job.attempts
-    saved = sum(_saved_ms(job, attempt) for attempt in earlier if attempt.ended_at is not None)
+    saved = sum(saved_ms(job, attempt) for attempt in earlier if attempt.ended_at is not None)
     ended_at = last.ended_at if last.ended_at is not None else until
     return Duration(max(0, saved + ended_at - last.started_at))
 
 
-def _saved_ms(job: RecordedJob, attempt: Attempt) -> int:
-    """What it had saved by its schedule, where it was sent back; an attempt that failed counts for nothing."""
+def saved_ms(job: RecordedJob, attempt: Attempt) -> int:
+    """What an attempt had saved by its schedule, where it was sent back; an attempt that failed counts for nothing."""
     checkpoint = job.spec.checkpoint
     if checkpoint is None or attempt.ended_at is None or attempt.stopped_for not in ("evict", "suspend", "requeue"):
         return 0

@@ -36,7 +36,10 @@ class ObservedFiles:
 
 
 class Observer:
-    """`whose`: the pods that are looked at. What happened is read back at the start. Raises TraceUnreadableError, OSError where it can't be."""
+    """`whose`: the pods that are looked at. What happened is read back at the start.
+
+    Raises TraceUnreadableError, OSError where it can't be.
+    """
 
     def __init__(self, whose: Whose, files: ObservedFiles, memory: Memory, clock: Clock) -> None:
         self.whose = whose

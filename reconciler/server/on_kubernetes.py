@@ -64,8 +64,9 @@ def credentials_of(settings: KubernetesSettings, clock: Clock) -> Credentials:
 def parts_on_kubernetes(
     settings: Settings, on: KubernetesSettings, log: FilteringBoundLogger, closing: ExitStack
 ) -> Parts:
-    """Put it together. Raises KubernetesFailedError, FolderUnusableError, StoreUnusableError, TokenFileError and those of
-    policy_side.
+    """Put it together.
+
+    Raises KubernetesFailedError, FolderUnusableError, StoreUnusableError, TokenFileError and those of policy_side.
     """
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)

@@ -12,8 +12,8 @@ from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
 from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
-from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.objects.whose import OURS, Whose
+from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.objects.world import World
 from reconciler.backends.kubernetes.objects.written import Kind
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
