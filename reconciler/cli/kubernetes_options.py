@@ -30,6 +30,11 @@ OPTIONS = (
         "--observed-queue", default="", metavar="QUEUE", help="With --observe: the queue of jobs that name none."
     ),
     click.option(
+        "--mirror-policy",
+        is_flag=True,
+        help="Show the policy in force as ConfigMaps of the namespace, for reading. With --kubernetes.",
+    ),
+    click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
@@ -70,6 +75,7 @@ def kubernetes_settings(
     observe: bool,
     observed_schedulers: tuple[str, ...],
     observed_queue: str,
+    mirror_policy: bool,
     kubeconfig: Path | None,
     namespace: str,
     lease: str,
@@ -86,10 +92,20 @@ def kubernetes_settings(
             "--observed-scheduler and --observed-queue are for --observe. Add it, or leave them out."
         )
     if not kubernetes:
-        if observe or kubeconfig:
-            raise click.UsageError("--observe and --kubeconfig are for --kubernetes. Add it, or leave them out.")
+        if observe or mirror_policy or kubeconfig:
+            raise click.UsageError(
+                "--observe, --mirror-policy and --kubeconfig are for --kubernetes. Add it, or leave them out."
+            )
         return None
-    observed = Whose(frozenset(observed_schedulers or INCUMBENTS), observed_queue) if observe else None
+    if observe and mirror_policy:
+        raise click.UsageError("--mirror-policy writes, and --observe writes nothing. Leave one of them out.")
     return KubernetesSettings(
-        kubeconfig, namespace, lease, identity or identity_of_this_process(), qps, burst, observed
+        kubeconfig,
+        namespace,
+        lease,
+        identity or identity_of_this_process(),
+        qps,
+        burst,
+        observed=Whose(frozenset(observed_schedulers or INCUMBENTS), observed_queue) if observe else None,
+        mirror_policy=mirror_policy,
     )

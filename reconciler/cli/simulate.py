@@ -94,7 +94,8 @@ def simulate(
     """Replay real arrivals and say how long jobs waited, what was used and lost, and how fairly, under each policy.
 
     Policies are compared with the first, or with what really happened. The cluster is the inventory beside each; priority
-    classes and solver settings are the policy's too. A queue of the jobs that a policy does not have gets an equal share under one root, which is said.
+    classes and solver settings are the policy's too. A queue of the jobs that a policy does not have gets an equal share under
+    one root, which is said.
     """
     candidates = candidates_of(policies, repo, revisions, Inventory(inventory, snapshot), cluster)
     past = arrivals_of(trace, history, start, days)

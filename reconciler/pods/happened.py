@@ -91,10 +91,9 @@ class Happened:
         else:
             return  # it is not whole yet, or refused: no round can be asked about it
         if gang.job is not None:
-            self._put(_carried_on(self._record(gang.name), gang.job, now))
-        is_whole = gang.job is not None and gang.job.phase == "running"
+            self._put(_carried_on(self._record(gang.name), gang, gang.job, now))
         self._there[gang.name] = seen._replace(
-            evicted=seen.evicted or bool(known and known.evicted and not is_whole),
+            evicted=seen.evicted or bool(known and known.evicted and not _runs(gang)),
             controllers=seen.controllers or (known.controllers if known else frozenset()),
         )
 
@@ -165,12 +164,17 @@ def _told(spec: JobSpec) -> JobSpec:
     return msgspec.structs.replace(spec, task_groups=groups)
 
 
-def _carried_on(record: RecordedJob, job: Job, now: Instant) -> RecordedJob:
+def _runs(gang: Gang) -> bool:
+    """All of it, not merely all that is there."""
+    return gang.job is not None and gang.job.phase == "running" and gang.missing is None
+
+
+def _carried_on(record: RecordedJob, gang: Gang, job: Job, now: Instant) -> RecordedJob:
     """The gang as it is now: its full size, since tasks that have ended are not asked for any more, and an attempt if it runs."""
     told = _told(job.spec)
     if told.tasks > record.spec.tasks:
         record = msgspec.structs.replace(record, spec=told)
-    if job.phase != "running" or record.is_running:
+    if not _runs(gang) or record.is_running:
         return record
     started_at = max(now if job.started_at is None else job.started_at, _free_from(record))
     return msgspec.structs.replace(record, attempts=(*record.attempts, Attempt(started_at)))

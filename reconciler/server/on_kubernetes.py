@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from functools import partial
 from random import SystemRandom
 from typing import Final
 
@@ -16,16 +17,19 @@ from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfi
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock, SystemClock
-from reconciler.control import LEASE
+from reconciler.control import LEASE, PolicySource
+from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from reconciler.pods.connected import Cluster, connected
+from reconciler.pods.connected import Beside, Cluster, connected
 from reconciler.pods.memory import Memory
 from reconciler.pods.observer import ObservedFiles, Observer
 from reconciler.pods.observing import observing
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.runner import PodRunner
+from reconciler.pods.shown import ShownPolicy
 from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.server.alerts import alerting
 from reconciler.server.folder import FolderUnusableError, StateFolder
@@ -83,16 +87,13 @@ def parts_on_kubernetes(
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, woken, log)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
+    beside = _showing(settings, on, git.standing, log)
     observer = _observer(on.observed, folder, memory, clock) if on.observed else None
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
-        solve, chance = solver_with(optimiser), SystemRandom()
+        solve, chance, stalled = solver_with(optimiser), SystemRandom(), partial(_stalled, git.standing)
         parts = memory, store.interventions, git.standing, solve, clock, chance, stalled, log
-        return observing(cluster, observer, *parts) if observer else connected(cluster, *parts)
-
-    def stalled() -> str:
-        now = git.standing.status().condition("Stalled")
-        return now.message if now.status else ""
+        return observing(cluster, observer, *parts) if observer else connected(cluster, *parts, beside)
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
@@ -113,11 +114,26 @@ def parts_on_kubernetes(
     )
 
 
+def _stalled(policies: StandingPolicy) -> str:
+    """Why a newer policy is not in force; "": there is none."""
+    now = policies.status().condition("Stalled")
+    return now.message if now.status else ""
+
+
 def _observer(whose: Whose, folder: StateFolder, memory: Memory, clock: Clock) -> Observer:
     try:
         return Observer(whose, ObservedFiles(folder.observed, folder.observed_nodes), memory, clock)
     except (OSError, TraceUnreadableError) as error:
         raise FolderUnusableError(f"{error}. Move that file away to begin a new record") from error
+
+
+def _showing(
+    settings: Settings, on: KubernetesSettings, policies: PolicySource, log: FilteringBoundLogger
+) -> tuple[Beside, ...]:
+    """The policy in the cluster, where that was asked for."""
+    read = Mirror(settings.folder.mirror, settings.policies).read
+    shown = ShownPolicy(policies, read, settings.cluster, on.namespace, log)
+    return (shown.run,) if on.mirror_policy else ()
 
 
 def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSettings) -> None:

@@ -18,7 +18,7 @@ class KubernetesSettings:
     """Of a cluster whose jobs are pods. `kubeconfig` None: what a pod is given, else what kubectl would read.
 
     `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observed`: only look,
-    and at whose pods.
+    and at whose pods. `mirror_policy`: the policy in force is shown there as ConfigMaps.
     """
 
     kubeconfig: Path | None
@@ -28,6 +28,7 @@ class KubernetesSettings:
     qps: float
     burst: int
     observed: Whose | None = None
+    mirror_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

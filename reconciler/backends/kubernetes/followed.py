@@ -24,6 +24,8 @@ Told = Callable[[Sequence[Change[T]]], None]
 
 AGAIN_S = 300.0
 """After so long, or down to half of it, a kind is looked for again that was not there, or that we may not read."""
+NEEDED_AGAIN_S = 10.0
+"""As that, for a kind that is needed, which was there before: an API server that has just begun refuses what it will allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +112,22 @@ class Followed(Generic[T]):
                 raise refused
             self._say(refused)
             self.settled.set()
-            await self._seams.sleep(AGAIN_S * (1 - self._seams.chance.random() / 2))
+            again_s = NEEDED_AGAIN_S if self._needed else AGAIN_S
+            await self._seams.sleep(again_s * (1 - self._seams.chance.random() / 2))
 
     async def _until_refused(self) -> KubernetesError:
         """Follow it under the first name that the server knows; why that came to an end."""
         refusals: list[KubernetesError] = []
-        for resource in self._resources:
+        known = (self._resource,) if self._watched.lists else ()
+        for resource in dict.fromkeys((*known, *self._resources)):
             try:
                 await self._follow(resource)
+            except NotFoundError as absent:
+                refusals.append(absent)
             except (RefusedError, UnreadableError) as refused:
                 refusals.append(refused)
+                if self._watched.lists:
+                    break  # it is there, under this name
         # A kind that nobody lets us read may be there or not: to say that it is not would be less.
         return next((one for one in refusals if not isinstance(one, NotFoundError)), refusals[0])
 
@@ -141,7 +149,7 @@ class Followed(Generic[T]):
             self._forget()
         if self._problem != str(refused):
             self._problem = str(refused)
-            tell = self._seams.log.info if isinstance(refused, NotFoundError) else self._seams.log.warning
+            tell = self._seams.log.debug if isinstance(refused, NotFoundError) else self._seams.log.warning
             tell(
                 "kind-not-followed", resource=self._resource.plural, version=self._resource.version, error=str(refused)
             )
