@@ -89,7 +89,7 @@ async def connected(
                 Finisher(api, election.leadership, binder, clock, log),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
-                Devices(Claims(api, election.leadership), mirror.devices, memory, clock, log),
+                Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
                 mirror,
                 memory,
                 teller.happened,

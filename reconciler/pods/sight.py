@@ -10,8 +10,10 @@ import msgspec
 
 from reconciler.backends.kubernetes.budgets import Budgets, as_protected, protected_gangs
 from reconciler.backends.kubernetes.intents import Pods, in_flight_of
+from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.record import JobRecord
@@ -78,6 +80,19 @@ def snapshot_from(
     in_flight = InFlight(intents=intents, reservations=sight.reservations, usage=past.usage, convergence=past.clocks)
     jobs = _jobs(now, sight, policy, by_hand, past, short)
     return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
+
+
+def enforceable(policy: Policy, cluster: Cluster, nodes: Iterable[WireNode]) -> Policy:
+    """The policy without geometries of pools whose GPUs a device plugin offers: others say what these are partitioned into."""
+    if not policy.mig:
+        return policy
+    offering = {
+        node.metadata.name
+        for node in nodes
+        if any(key == names.GPU or key.startswith(names.MIG_PREFIX) for key in node.status.allocatable)
+    }
+    pools = {node.pool for node in cluster.nodes if node.name in offering}
+    return msgspec.structs.replace(policy, mig=tuple(known for known in policy.mig if known.pool not in pools))
 
 
 def records_of(sight: Sight) -> tuple[JobRecord, ...]:
