@@ -1,6 +1,4 @@
-"""`quorate run --kubernetes --observe` beside a scheduler that decides: it says what it would have done, records what happened, and
-writes nothing.
-"""
+"""Beside a scheduler that decides: what would have been done is said, what happened is recorded, and nothing is written."""
 
 from __future__ import annotations
 
