@@ -15,7 +15,7 @@ from reconciler.clock import Clock
 from reconciler.pods.happened import Happened
 from reconciler.pods.memory import Memory
 from reconciler.pods.sight import Sight
-from reconciler.pods.would import Wishes, meaning_of, new_in, wishes_of
+from reconciler.pods.would import Wish, Wishes, meaning_of, new_in, wishes_of
 from reconciler.store.protocols import RoundRecord, StoreUnusableError
 from solver.plan.plan import Plan
 from solver.world.cluster import Node
@@ -63,13 +63,17 @@ class Observer:
     async def note(self, now: Instant, plan: Plan, sight: Sight) -> None:
         """One pass is over. Raises StoreUnusableError where the record can't be written."""
         wishes = wishes_of(plan)
-        for subject, wish in new_in(wishes, self._said):
-            self._memory.note(wish.event, subject, wish.cause, beneficiary=wish.beneficiary)
+        # Each line is synced to disk, and there may be thousands at once: off the event loop.
+        await asyncio.to_thread(self._tell, list(new_in(wishes, self._said)))
         self._said = wishes
         self._nodes = sight.cluster.nodes
         self._happened.look(now, sight.gangs, sight.pods)
         if self._clock.monotonic_s() - self._saved_s >= SAVE_EVERY_S:
             await self.save()
+
+    def _tell(self, news: Iterable[tuple[str, Wish]]) -> None:
+        for subject, wish in news:
+            self._memory.note(wish.event, subject, wish.cause, beneficiary=wish.beneficiary)
 
     async def save(self) -> None:
         """Write what happened until now; nothing before the first pass. Raises StoreUnusableError."""
