@@ -48,6 +48,8 @@ class Happened:
         self._there = {name: _Known(Gang(name, (), 0, None)) for name in self._newest if not self._record(name).is_over}
         self._gone: dict[JobName, frozenset[str]] = {}
         """The controllers of gangs that are gone."""
+        self._makers: set[str] = set()
+        """All controllers whose gangs are in the record."""
         self._changed = False
 
     def jobs(self) -> tuple[RecordedJob, ...]:
@@ -75,6 +77,8 @@ class Happened:
             if self._newest[gang] == name:
                 del self._newest[gang]
                 self._gone.pop(gang, None)
+        known = (*self._gone.values(), *(there.controllers for there in self._there.values()))
+        self._makers = set().union(*known)
 
     def _see(self, now: Instant, gang: Gang, known: _Known | None, pods: Pods) -> None:
         here = [pod for member in gang.members if (pod := pods.get((member.namespace, member.name)))]
@@ -87,11 +91,12 @@ class Happened:
         if known is not None:
             self._put(self._left(self._record(gang.name), seen, known, here, now, pods))
         elif gang.job is not None:
-            self._put(self._arrived(gang.job, seen.controllers))
+            self._put(self._arrived(gang.job, seen.controllers, here))
         else:
             return  # it is not whole yet, or refused: no round can be asked about it
         if gang.job is not None:
             self._put(_carried_on(self._record(gang.name), gang, gang.job, now))
+        self._makers |= seen.controllers
         self._there[gang.name] = seen._replace(
             evicted=seen.evicted or bool(known and known.evicted and not _runs(gang)),
             controllers=seen.controllers or (known.controllers if known else frozenset()),
@@ -130,7 +135,7 @@ class Happened:
         self._put(msgspec.structs.replace(record, ended_at=max(at, _free_from(record)), ended_as=how))
         self._gone[known.gang.name] = known.controllers
 
-    def _arrived(self, job: Job, controllers: frozenset[str]) -> RecordedJob:
+    def _arrived(self, job: Job, controllers: frozenset[str], here: Iterable[Pod]) -> RecordedJob:
         """The record of a gang that was not there at the last look: a new one, or one that goes on."""
         newest = self._newest.get(job.name)
         if newest is not None:
@@ -142,8 +147,9 @@ class Happened:
         number = int(newest.partition("#")[2] or 1) + 1 if newest else 1
         name = JobName(f"{job.name}#{number}") if newest else job.name
         self._newest[job.name] = name
-        since = job.submitted_at if self._since is None else self._since
-        return RecordedJob(name, _told(job.spec), job.user, max(job.submitted_at, since))
+        # Of a controller that made others before, these were not asked for when it was created.
+        came = _created(here, job.submitted_at) if controllers & self._makers else job.submitted_at
+        return RecordedJob(name, _told(job.spec), job.user, came if self._since is None else max(came, self._since))
 
     def _record(self, gang: JobName) -> RecordedJob:
         return self._jobs[self._newest[gang]]
@@ -199,6 +205,10 @@ def _sent_back(record: RecordedJob) -> RecordedJob:
     return msgspec.structs.replace(
         record, attempts=(*earlier, Attempt(last.started_at, last.ended_at, stopped_for="requeue"))
     )
+
+
+def _created(here: Iterable[Pod], otherwise: Instant) -> Instant:
+    return min((Instant.parse(made) for pod in here if (made := pod.metadata.creation_timestamp)), default=otherwise)
 
 
 def _began_after(at: Instant, here: Iterable[Pod]) -> bool:

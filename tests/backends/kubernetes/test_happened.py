@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from reconciler.backends.kubernetes.objects.controllers import Controller, controller_of
 from reconciler.backends.kubernetes.objects.whose import INCUMBENTS, Whose
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World
@@ -43,8 +44,15 @@ class Incumbent:
         self.minute = 0
         self.writes = 0
 
-    def put(self, sent: Sent, *conditions: Sent, phase: str = "", started: int | None = None) -> None:
-        sent["spec"]["schedulerName"] = "default-scheduler"
+    def put(
+        self,
+        sent: Sent,
+        *conditions: Sent,
+        phase: str = "",
+        started: int | None = None,
+        scheduler: str = "default-scheduler",
+    ) -> None:
+        sent["spec"]["schedulerName"] = scheduler
         self.writes += 1
         sent["metadata"]["resourceVersion"] = str(self.writes)
         sent["status"] |= {"conditions": list(conditions)} | ({"phase": phase} if phase else {})
@@ -193,6 +201,39 @@ def test_what_was_there_before_anybody_looked_counts_from_then_on() -> None:
     there.put(a_pod("a", on="n1", created=-500), started=-400)
     first = the_only(there.look(10))
     assert (first.submitted_at, first.attempts) == (at(10), (Attempt(at(10)),))
+
+
+def a_job(name: str, created: int, **spec: int) -> Controller:
+    meta = {"name": name, "namespace": "vision", "creationTimestamp": said(created)}
+    return controller_of({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
+
+
+def of_job(name: str, pod_name: str, created: int) -> Sent:
+    made = a_pod(pod_name, created=created, owner=name)
+    made["metadata"]["labels"]["batch.kubernetes.io/job-name"] = name
+    return made
+
+
+def test_what_a_queue_held_back_came_when_what_makes_its_pods_did(there: Incumbent) -> None:
+    there.world.controller(None, a_job("train", 1))
+    there.put(of_job("train", "train-x", created=40))
+    assert the_only(there.look(41)).submitted_at == at(1)
+    # It failed, and another pod takes its place: that one did not wait since then.
+    there.take("train-x")
+    there.put(of_job("train", "train-y", created=60))
+    assert [job.submitted_at for job in there.look(61)] == [at(1), at(60)]
+
+
+def test_pods_that_come_as_others_end_did_not_wait_for_a_queue(there: Incumbent) -> None:
+    there.world.controller(None, a_job("many", 1, parallelism=1, completions=9))
+    there.put(of_job("many", "many-x", created=40))
+    assert the_only(there.look(41)).submitted_at == at(40)
+
+
+def test_pods_for_quorate_came_when_they_were_created(there: Incumbent) -> None:
+    there.world.controller(None, a_job("train", 1))
+    there.put(of_job("train", "train-x", created=40), scheduler="quorate")
+    assert the_only(there.look(41)).submitted_at == at(40)
 
 
 def resumed(there: Incumbent) -> Incumbent:

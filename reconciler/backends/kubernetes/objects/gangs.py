@@ -16,6 +16,7 @@ from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from reconciler.backends.kubernetes.objects.saves import save_remarks
 from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.world.quantities import Instant
 
 OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
 """Gangs whose size a PodGroup says."""
@@ -65,6 +66,14 @@ class Gathered:
         said = next((task.queue for task in self.tasks if task.queue), "")
         objects = (self.group, self.controller)
         return said or next((known.queue for known in objects if known and known.queue), self.queue_else)
+
+    @property
+    def submitted_at(self) -> Instant:
+        """When its first pod was created; beside another scheduler, what makes them, since queues such as Kueue hold that back."""
+        first = min(task.created for task in self.tasks)
+        made = self.controller.created if self.controller else ""
+        is_ours = any(task.pod.spec.scheduler_name == names.SCHEDULER for task in self.tasks)
+        return min(first, Instant.parse(made)) if made and not is_ours else first
 
     @property
     def priority_class(self) -> str:
