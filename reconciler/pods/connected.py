@@ -75,11 +75,12 @@ async def connected(
         Hooks(api, clock, log) as hooks,
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
-        election = Election(of_lease, where.holder, clock, log, path=LEASES.path(where.namespace, where.lease))
-        teller = Teller(of_telling, election.leadership, clock, log, where.holder)
-        others = [each(api, election) for each in beside]
-        async with alongside(mirror.run(), election.run(), teller.run(), *others):
+        async with alongside(mirror.run()):
             await mirror.ready()
+            # What it all means takes seconds the first time, in which no lease could be renewed.
+            mirror.cluster()
+            election = Election(of_lease, where.holder, clock, log, path=LEASES.path(where.namespace, where.lease))
+            teller = Teller(of_telling, election.leadership, clock, log, where.holder)
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)
             hands = Hands(
@@ -95,7 +96,8 @@ async def connected(
                 teller.happened,
                 log,
             )
-            yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
+            async with alongside(election.run(), teller.run(), *(each(api, election) for each in beside)):
+                yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
 
 
 @asynccontextmanager
