@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -44,8 +45,15 @@ def write_history(path: Path, head: HistoryHead, jobs: Iterable[RecordedJob]) ->
         for job in jobs:
             file.write(encode(job) + b"\n")
             written += 1
-    unfinished.replace(path)
+    put_in_place(unfinished, path)
     return written
+
+
+def put_in_place(unfinished: Path, path: Path) -> None:
+    """Give a file its name once it is on disk: a machine that fails meanwhile leaves the old one whole. Raises OSError."""
+    with unfinished.open("rb+") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(path)
 
 
 def read_history(path: Path) -> Past:

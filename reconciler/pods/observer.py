@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.backends.kubernetes.objects.whose import Whose
-from reconciler.backtest.past import read_recorded, write_history
+from reconciler.backtest.past import put_in_place, read_recorded, write_history
 from reconciler.backtest.recorded import HistoryHead, RecordedJob
 from reconciler.clock import Clock
 from reconciler.pods.happened import Happened
@@ -99,4 +99,4 @@ def _write(files: ObservedFiles, now: Instant, jobs: Iterable[RecordedJob], node
     write_history(files.history, HistoryHead(now), jobs)
     unfinished = files.nodes.with_name(f"{files.nodes.name}.part")
     unfinished.write_bytes(encode(snapshot_of(now, nodes, ())))
-    unfinished.replace(files.nodes)
+    put_in_place(unfinished, files.nodes)
