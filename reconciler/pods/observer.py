@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.backtest.past import put_in_place, read_recorded, write_history
 from reconciler.backtest.recorded import HistoryHead, RecordedJob
@@ -41,14 +45,18 @@ class Observer:
     Raises TraceUnreadableError, OSError where it can't be.
     """
 
-    def __init__(self, whose: Whose, files: ObservedFiles, memory: Memory, clock: Clock) -> None:
+    def __init__(
+        self, whose: Whose, files: ObservedFiles, memory: Memory, clock: Clock, log: FilteringBoundLogger
+    ) -> None:
         self.whose = whose
         self._files = files
         self._memory = memory
         self._clock = clock
+        self._log = log
         self._happened = _read(files.history)
         self._said: Wishes = {}
         self._meaning = ""
+        self._left_out: frozenset[str] = frozenset()
         self._nodes: tuple[Node, ...] = ()
         self._saved_s = float("-inf")
 
@@ -66,6 +74,7 @@ class Observer:
         # Each line is synced to disk, and there may be thousands at once: off the event loop.
         await asyncio.to_thread(self._tell, list(new_in(wishes, self._said)))
         self._said = wishes
+        self._say_left_out(sight.cluster.gangs)
         self._nodes = sight.cluster.nodes
         self._happened.look(now, sight.gangs, sight.pods)
         if self._clock.monotonic_s() - self._saved_s >= SAVE_EVERY_S:
@@ -74,6 +83,13 @@ class Observer:
     def _tell(self, news: Iterable[tuple[str, Wish]]) -> None:
         for subject, wish in news:
             self._memory.note(wish.event, subject, wish.cause, beneficiary=wish.beneficiary)
+
+    def _say_left_out(self, gangs: Iterable[Gang]) -> None:
+        """Once for each cause: rounds and the record are without these gangs, and nothing else says so."""
+        refused = Counter(refusal.code for gang in gangs if gang.job is None for refusal in gang.refusals)
+        for code in sorted(refused.keys() - self._left_out):
+            self._log.warning("left-out", gangs=refused[code], reason=code)
+        self._left_out = frozenset(refused)
 
     async def save(self) -> None:
         """Write what happened until now; nothing before the first pass. Raises StoreUnusableError."""

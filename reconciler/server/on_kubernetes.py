@@ -88,7 +88,7 @@ def parts_on_kubernetes(
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
     beside = _showing(settings, on, git.standing, log)
-    observer = _observer(on.observed, folder, memory, clock) if on.observed else None
+    observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve, chance, stalled = solver_with(optimiser), SystemRandom(), partial(_stalled, git.standing)
@@ -120,9 +120,9 @@ def _stalled(policies: StandingPolicy) -> str:
     return now.message if now.status else ""
 
 
-def _observer(whose: Whose, folder: StateFolder, memory: Memory, clock: Clock) -> Observer:
+def _observer(whose: Whose, folder: StateFolder, memory: Memory, clock: Clock, log: FilteringBoundLogger) -> Observer:
     try:
-        return Observer(whose, ObservedFiles(folder.observed, folder.observed_nodes), memory, clock)
+        return Observer(whose, ObservedFiles(folder.observed, folder.observed_nodes), memory, clock, log)
     except (OSError, TraceUnreadableError) as error:
         raise FolderUnusableError(f"{error}. Move that file away to begin a new record") from error
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.whose import OURS
@@ -43,7 +45,7 @@ class Site:
         self.pods: list[Pod] = []
 
     def another(self) -> Observer:
-        return Observer(OURS, self.files, self.memory, self.clock)
+        return Observer(OURS, self.files, self.memory, self.clock, structlog.get_logger())
 
     def see(self, *pods: Pod) -> int | None:
         """One pass; the number of its round, if it is kept."""
@@ -103,6 +105,22 @@ def test_the_next_process_goes_on_with_the_record(site: Site) -> None:
     site.see(a_pod("b"))
     _, jobs = read_recorded(site.files.history)
     assert [(job.name, job.ended_at is None) for job in jobs] == [("vision.pod.a", False), ("vision.pod.b", True)]
+
+
+def test_gangs_that_are_left_out_are_said_once_for_each_cause(site: Site) -> None:
+    def nameless(name: str) -> Pod:
+        return read(pod(name, labels={"quorate.dev/queue": ""}), Pod)
+
+    with capture_logs() as said:
+        site.see(a_pod("a"))
+        site.see(nameless("b"), nameless("c"))
+        site.see(nameless("b"))
+        site.see()
+        site.see(nameless("b"))
+    assert [(line["event"], line["gangs"], line["reason"]) for line in said] == [
+        ("left-out", 2, "no-queue"),
+        ("left-out", 1, "no-queue"),
+    ]
 
 
 def test_before_the_first_look_there_is_nothing_to_write(site: Site) -> None:
