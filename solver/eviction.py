@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 
 from solver.moving import Moving
 from solver.placement import least_tasks, place
@@ -22,16 +23,16 @@ from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import Law, Taker, Victim, gangs_first
+from solver.scarcity import Scarcity
 from solver.starts import Start
-from solver.trial import Trial, Wish
+from solver.trial import Trial, Wish, leave
 from solver.world.cluster import GpuType
 from solver.world.held import seen
 from solver.world.parts import owner_of
 from solver.world.pledges import NOTHING, Pledged
 from solver.world.room import Room
-from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName
+from solver.world.workload import JobName, QueueName
 
 ALL_SPARED_MAX = 64
 """Victims of which each may be spared, wherever the taker then goes; of more, first those on nodes that it would not use."""
@@ -174,26 +175,34 @@ class MakingRoom:
         if len(found.victims) > ALL_SPARED_MAX:
             found = self._without_the_useless(found)
         rest, needed = list(found.victims), list[Victim]()
+        scarce = Scarcity.of(found, self.soon)
         while rest:
-            shortest, found = self._shortest(found, rest, needed)
+            # Where counting says it already, nothing need be tried.
+            shortest = rest
+            if not scarce.needs(*self.law.with_all_parts(rest[-1:])):
+                shortest, found = self._shortest(found, rest, needed)
+                scarce = Scarcity.of(found, self.soon) if len(shortest) < len(rest) else scarce
             needed, rest = needed + shortest[-1:], shortest[:-1]
         return self._without_the_useless(found)
 
     def _without_the_useless(self, found: Trial) -> Trial:
         """The same place without those who free neither room there nor quota."""
-        near = [victim for victim in found.victims if found.uses_nodes_of(victim)]
-        for kept in (
-            near,
-            [victim for victim in found.victims if victim in near or self._frees_quota(victim, found.wish.candidate)],
-        ):
+        is_near = [found.uses_nodes_of(victim) for victim in found.victims]
+        of_use = [
+            near or self._frees_quota(victim, found.wish.candidate)
+            for victim, near in zip(found.victims, is_near, strict=True)
+        ]
+        for kept in (list(compress(found.victims, is_near)), list(compress(found.victims, of_use))):
             victims = self.law.with_all_parts(kept)
             headroom = self._allowed(found.wish, victims)
             if headroom:
                 found = replace(found, victims=victims, headroom=headroom)
                 break
         for victim in gangs_first(found.victims):
+            if found.uses_nodes_of(victim):
+                continue
             others = self.law.with_all_parts([other for other in found.victims if other is not victim])
-            if not found.uses_nodes_of(victim) and (headroom := self._allowed(found.wish, others)):
+            if headroom := self._allowed(found.wish, others):
                 found = replace(found, victims=others, headroom=headroom)
         return found
 
@@ -219,7 +228,7 @@ class MakingRoom:
         if wish.drains:
             room.partitions = room.partitions.draining(self.room.partitions)
         for victim in victims:
-            _leave(room, victim.holder.job)
+            leave(room, victim.holder.job)
         narrowed = seen(room, wish.candidate.against)
         placed = place(narrowed, wish.candidate.job.spec, wish.option)
         if placed is None:
@@ -267,7 +276,7 @@ class MakingRoom:
 
     def _keep(self, start: Start, found: Trial) -> None:
         for victim in found.victims:
-            _leave(self.soon, victim.holder.job)
+            leave(self.soon, victim.holder.job)
             self.gone.add(owner_of(victim.name))
         for move in found.moves:
             move.mover.leave(self.soon)
@@ -284,12 +293,6 @@ class MakingRoom:
         self.headroom.take(start.queue, start.charge)
         self.users.take(job, start.charge)
         self.lines.start(start.candidate)
-
-
-def _leave(room: Room, job: Job) -> None:
-    shapes = {group.name: group.shape for group in job.spec.task_groups}
-    for task in job.placement:
-        room.give_back(task, shapes.get(task.group, Shape()))
 
 
 def _inside(headroom: Headroom, tier: Tier) -> Inside:

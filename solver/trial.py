@@ -12,6 +12,9 @@ from solver.rules.entitlement import Headroom
 from solver.rules.options import Option
 from solver.rules.victims import Victim
 from solver.world.pledges import NOTHING, Pledged
+from solver.world.room import Room
+from solver.world.shape import Shape
+from solver.world.workload import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +42,10 @@ class Trial:
         """Whether some of the taker's tasks run where the victim ran."""
         mine = {task.node for task in self.placed.tasks}
         return any(task.node in mine for task in victim.holder.job.placement)
+
+
+def leave(room: Room, job: Job) -> None:
+    """The job gives back all that it holds."""
+    shapes = {group.name: group.shape for group in job.spec.task_groups}
+    for task in job.placement:
+        room.give_back(task, shapes.get(task.group, Shape()))

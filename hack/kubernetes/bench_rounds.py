@@ -47,7 +47,8 @@ POLICY = {
         f"spec: {{quota: [{{gpuType: {GPU_TYPE}, guaranteed: 4000}}]}}\n"
     ),
     "policies/classes.yaml": (
-        "apiVersion: quorate.dev/v1\nkind: PriorityClass\nmetadata: {name: batch}\nspec: {value: 10, sloClass: preemptible}\n"
+        "apiVersion: quorate.dev/v1\nkind: PriorityClass\nmetadata: {name: batch}\n"
+        "spec: {value: 10, sloClass: preemptible, protection: {minRuntime: 0s}}\n"
     ),
     "policies/scheduling.yaml": (
         "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: default}\n"
@@ -162,21 +163,21 @@ async def _watched(api: Api, kubelet: Api, seen: Seen) -> AsyncIterator[None]:
 
     working = asyncio.create_task(work())
     await listed.wait()
-    yield
-    working.cancel()
-    with suppress(asyncio.CancelledError):
-        await working
+    try:
+        yield
+    finally:
+        working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working
 
 
 async def _kept(api: Api, pod: Pod) -> None:
-    try:
+    with suppress(ConflictError, NotFoundError):  # it is gone, or not as it was: its next change comes
         if pod.metadata.deletion_timestamp:
             await api.delete(PODS.path(*pod.key), {"gracePeriodSeconds": 0})
         elif pod.status.phase == "Pending":
             started = {"phase": "Running", "startTime": str(CLOCK.now())}
             await api.patch(PODS.path(*pod.key, "status"), {"status": started})
-    except (ConflictError, NotFoundError):
-        structlog.get_logger().debug("pod-gone", pod=pod.key)
 
 
 async def _until(true: Callable[[], bool]) -> None:

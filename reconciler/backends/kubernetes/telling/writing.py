@@ -24,8 +24,11 @@ async def all_of(writes: Iterable[Coroutine[None, None, bool]]) -> int:
     at_once = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def in_turn(write: Coroutine[None, None, bool]) -> bool:
-        async with at_once:
-            return await write
+        try:
+            async with at_once:
+                return await write
+        finally:
+            write.close()  # one that was cut off before its turn
 
     return sum(await all_over(map(in_turn, writes)))
 

@@ -1,0 +1,68 @@
+"""Counting who can't be spared changes nothing but how much is tried: the same victims leave with it and without it."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from hypothesis import given
+
+from solver.eviction import MakingRoom
+from solver.plan.plan import Evict, Plan
+from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
+from solver.scarcity import Scarcity
+from solver.solve import solve
+from solver.world.quantities import Instant
+from solver.world.shape import Shape
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from tests.drawn import worlds
+from tests.solver.test_least_harm import CLASSES, GPU_TYPE, contended
+from tests.solver.worlds import HOUR_MS, job, node, quota_of
+
+
+@worlds(300)
+@given(contended())
+def test_the_same_victims_leave_where_nothing_is_counted(drawn: tuple[Snapshot, Policy, Job]) -> None:
+    snapshot, policy, _ = drawn
+    with patch.object(Scarcity, "needs", lambda *_: False):
+        by_trying = solve(snapshot, policy, None)
+    assert solve(snapshot, policy, None) == by_trying
+
+
+def test_it_tries_no_more_often_than_victims_can_be_halved() -> None:
+    """64 that hold one GPU each leave for one that needs all of them: each is needed, and none is tried by itself."""
+    snapshot, policy = held_by_many(64)
+    tried = 0
+    attempt = MakingRoom._try
+
+    def counted(*arguments: object, **named: object) -> object:
+        nonlocal tried
+        tried += 1
+        return attempt(*arguments, **named)  # type: ignore[arg-type]
+
+    with patch.object(MakingRoom, "_try", counted):
+        plan: Plan = solve(snapshot, policy, None)
+    assert sum(isinstance(step, Evict) for step in plan.steps) == 64
+    assert tried < 40
+
+
+def held_by_many(count: int) -> tuple[Snapshot, Policy]:
+    """Nodes of 8 GPUs, each of them held by a job of `left`, and a gang of `owner` that waits for them all."""
+    nodes = [node(f"n{number}", 8, GPU_TYPE) for number in range(count // 8)]
+    shape = Shape(1)
+    held = [
+        Job(
+            JobName(f"held-{gpu.id.replace('/', '-')}"),
+            Instant(-HOUR_MS),
+            JobSpec(QueueName("left"), (TaskGroup("worker", 1, shape),), "low"),
+            phase="running",
+            attempt=1,
+            started_at=Instant(-HOUR_MS),
+            placement=(TaskPlacement("worker", 0, on.name, (gpu.id,)),),
+        )
+        for on in nodes
+        for gpu in on.gpus
+    ]
+    queues = (Queue(QueueName("owner"), quota=(quota_of(GPU_TYPE, count),)), Queue(QueueName("left")))
+    policy = policy_of(queues, CLASSES, SchedulingPolicy("low", reclaim="guaranteed"))
+    return snapshot_of(Instant(0), nodes, [*held, job("taker", "owner", count // 8, 8)]), policy
