@@ -149,7 +149,8 @@ class World:
         shares = with_fair_shares(self.shares_now(), self.capacity, wanted)
         ordered: Sequence[Candidate] = in_order(admitted, self.policy, shares, now)
         declared = [held for held in self.declared if not held.is_over(now)]
-        live = [held for held in self.reservations.values() if is_live(held, self.room)]
+        held = self.reservations.values()
+        live = [known for known in held if is_live(known, self.room, self.jobs[known.holder].spec)]
         if live or declared:
             self.room.reserved = kept_by(declared, self.room, self._known_ends(), now)
             ordered = kept_from(ordered, declared, self.policy, shares.tree, now)

@@ -62,7 +62,8 @@ class Explained:
 
     def reservations(self) -> tuple[Reservation, ...]:
         """What is reserved once all of it has come true."""
-        waiting = [candidate for candidate in self.candidates if candidate.job.name not in self.provided]
+        provided = self.provided
+        waiting = [candidate for candidate in self.candidates if candidate.job.name not in provided]
         if not waiting:
             return ()
         known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]

@@ -23,7 +23,7 @@ from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.room import Reserved, Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,13 @@ def ends_in(snapshot: Snapshot, loans: Loans) -> KnownEnds:
     ]
 
 
-def is_live(reservation: Reservation, room: Room) -> bool:
-    """Whether there still is what it holds: all of its nodes take work, and all of its devices are healthy."""
+def is_live(reservation: Reservation, room: Room, spec: JobSpec) -> bool:
+    """Whether there still is what it holds: all of its nodes take work from its holder, and all of its devices are healthy."""
     nodes = {task.node for task in reservation.tasks}
     if any(name not in room.index or not room.open_nodes[room.index[name]] for name in nodes):
+        return False
+    limited = {group.name: room.sets[group.nodes] for group in spec.task_groups if group.nodes}
+    if any(not limited[task.group][room.index[task.node]] for task in reservation.tasks if task.group in limited):
         return False
     healthy = {gpu.id for name in nodes for gpu in room.nodes[room.index[name]].gpus if gpu.healthy}
     return all(healthy.issuperset(task.devices) for task in reservation.tasks)

@@ -60,7 +60,7 @@ class Mover:
 
 
 def movers_in(snapshot: Snapshot, policy: Policy, shares: Shares, room: Room) -> Iterator[Mover]:
-    """Gangs that run and may move: of a preemptible class, not protected, whole GPUs, nothing of theirs in flight or above a limit.
+    """Gangs that run and may move: freely, of a preemptible class, not protected, whole GPUs, nothing in flight or above a limit.
 
     A service would be away with all of its replicas, and what a person works in is not restarted elsewhere.
     """
@@ -72,6 +72,8 @@ def movers_in(snapshot: Snapshot, policy: Policy, shares: Shares, room: Room) ->
         if job.phase != "running" or job.spec.type != "gang" or job.name in busy or not _has_whole_gpus(job, room):
             continue
         if known is None or not known.preemptible or protected(job, known.protection, snapshot.time):
+            continue
+        if job.leaves != "freely":
             continue
         charge = charge_of_tasks(job.placement, gpu_types)
         if not lets_in(shares.tree, job.spec.queue, known.name) or _is_above_a_limit(job, charge, shares):

@@ -128,7 +128,7 @@ class _Book:
     def _kept(self, candidate: Candidate, known: Reservation, options: Sequence[Option]) -> _Booked | None:
         """The reservation as it is, if the gang can still start there and then."""
         moment = self._moment(known.start)
-        if known.start <= self._now or not is_live(known, moment.room):
+        if known.start <= self._now or not is_live(known, moment.room, candidate.job.spec):
             return None
         room = self._room(candidate, moment, known.start)
         for option in options:
@@ -209,12 +209,9 @@ class _Book:
 
 
 def _is_served_so(known: Reservation, candidate: Candidate, option: Option, room: Room) -> bool:
-    """Whether what is kept is for a gang of this size, on the types of the option and on nodes where it may still be."""
+    """Whether what is kept is for a gang of this size, on the types of the option."""
     sizes = Counter(task.group for task in known.tasks)
     used = {task.group: room.nodes[room.index[task.node]].gpu_type for task in known.tasks if task.devices}
-    named = {group.name: shape for group, shape in zip(candidate.job.spec.task_groups, option.shapes, strict=True)}
-    if any(not room.usable(named[t.group], None)[room.index[t.node]] for t in known.tasks if t.group in named):
-        return False
     return all(
         sizes[group.name] == group.least and (gpu_type is None or not group.least or used.get(group.name) == gpu_type)
         for group, gpu_type in zip(candidate.job.spec.task_groups, option.gpu_types, strict=True)

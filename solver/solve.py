@@ -83,8 +83,9 @@ def standing_back(
     room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot))
     room.reserved = kept_by(declared, room, ends, snapshot.time)
     narrowed = kept_from(candidates, declared, policy, shares.tree, snapshot.time)
-    live = [known for known in held if is_live(known, room)]
-    kept = kept_for(live, {job.name: job for job in snapshot.jobs}, ends)
+    jobs = {job.name: job for job in snapshot.jobs}
+    live = [known for known in held if is_live(known, room, jobs[known.holder].spec)]
+    kept = kept_for(live, jobs, ends)
     return held_back(narrowed, live, ends, policy, shares, room, snapshot.time), {**room.reserved, **kept}
 
 

@@ -22,3 +22,8 @@ DRAWING = Drawing()
 def worlds(count: int, **more: Any) -> settings:
     """Settings of a property over so many worlds; no limit of time, since a slow machine is no failure."""
     return settings(max_examples=count if DRAWING.everything else max(count // FEWER, 5), deadline=None, **more)
+
+
+def counted(count: int) -> int:
+    """How many worlds a test compares that says in how many of them a round is the best: all, or a quarter of them."""
+    return count if DRAWING.everything else max(count // 4, 30)

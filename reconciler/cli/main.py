@@ -112,15 +112,20 @@ def cli(ctx: click.Context) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns its exit code. Commands end with others than 0 by `ctx.exit` or by an error."""
+    """Run one command line of `quorate`; returns its exit code."""
+    return run_as("quorate", cli, arguments)
+
+
+def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> int:
+    """Run a command line of a program. Commands end with other exit codes than 0 by `ctx.exit` or by an error."""
     try:
-        result: Any = cli.main(list(arguments), prog_name="quorate", standalone_mode=False)
+        result: Any = command.main(list(arguments), prog_name=program, standalone_mode=False)
     except CommandFailedError as failure:
         print_error(failure.problem, failure.place, failure.fix)
         return failure.exit_code
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "quorate"
-        print_error(error.format_message(), fix=f"See `{command} --help`.")
+        path = error.ctx.command_path if error.ctx else program
+        print_error(error.format_message(), fix=f"See `{path} --help`.")
         return Exit.USAGE
     except click.ClickException as error:
         print_error(error.format_message())

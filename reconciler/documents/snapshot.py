@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import msgspec
 
 from reconciler.documents.declared import path_of
-from reconciler.documents.problem import START, InvalidDocumentsError, Place, Problem, problem_at
+from reconciler.documents.problem import START, InvalidDocumentsError, Path, Place, Problem, problem_at
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.text import BYTES_MAX, place_of
 from solver.world.document import decode
+from solver.world.node_sets import NodeSetError
 from solver.world.snapshot import Snapshot, normalised
 
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
@@ -32,10 +33,10 @@ def read_snapshot(raw: bytes, file: str) -> Snapshot:
     """A snapshot in sorted order, from JSON or from JSON that gzip has compressed; raises InvalidDocumentsError."""
     raw = unpacked(raw, file)
     try:
-        return normalised(decode(raw, Snapshot))
+        return _settled(decode(raw, Snapshot), raw, file)
     except msgspec.ValidationError as error:
         message, _, inside = str(error).partition(" - at `$")
-        place = _place_in(raw, file, inside.rstrip("`"))
+        place = _place_in(raw, file, path_of(inside.rstrip("`")))
         problem = problem_at(file, place, "snapshot", message, "`quorate explain snapshot` lists the fields.")
     except msgspec.DecodeError as error:
         byte = _BYTE.search(str(error))
@@ -44,6 +45,25 @@ def read_snapshot(raw: bytes, file: str) -> Snapshot:
     except (ValueError, RecursionError) as error:
         problem = problem_at(file, START, "snapshot", str(error))
     raise InvalidDocumentsError([problem])
+
+
+def _settled(snapshot: Snapshot, raw: bytes, file: str) -> Snapshot:
+    """In sorted order; raises ValueError, and InvalidDocumentsError where a set of nodes is not what it is taken for."""
+    try:
+        return normalised(snapshot)
+    except NodeSetError as error:
+        place = _place_in(raw, file, _path_to(error, snapshot))
+        problem = problem_at(file, place, "node-set", error.problem, f"{error.fix[0].upper()}{error.fix[1:]}.")
+        raise InvalidDocumentsError([problem]) from error
+
+
+def _path_to(error: NodeSetError, snapshot: Snapshot) -> Path:
+    """Where the file says what is wrong."""
+    for place, job in enumerate(snapshot.jobs):
+        for number, group in enumerate(job.spec.task_groups):
+            if (job.name, group.name) == (error.job, error.group):
+                return ("jobs", place, "spec", "taskGroups", number, "nodes")
+    return next((("nodeSets", n) for n, known in enumerate(snapshot.node_sets) if known.name == error.node_set), ())
 
 
 def unpacked(raw: bytes, file: str) -> bytes:
@@ -82,10 +102,10 @@ def snapshot_file_problems(raw: bytes, file: str) -> Iterator[Problem]:
             yield from error.problems
 
 
-def _place_in(raw: bytes, file: str, inside: str) -> Place:
+def _place_in(raw: bytes, file: str, inside: Path) -> Place:
     """JSON is YAML but for tabs, so the YAML reader finds the place; a file too large or too odd for it has none."""
     try:
         documents = read_yaml(raw, file, BYTES_MAX)
     except InvalidDocumentsError:
         return START
-    return documents[0].place(path_of(inside)) if documents else START
+    return documents[0].place(inside) if documents else START

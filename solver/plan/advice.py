@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from solver.plan.mig_reasons import MigHasNoPeers
+from solver.plan.reason import count
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
     AboveMax,
@@ -45,7 +46,10 @@ def _advice(reason: AnyReason) -> str:
 
 
 def _smaller_gang(reason: NeverFits) -> str:
-    """Fewer GPUs a task where no node has as many; else fewer tasks; else less beside the GPUs."""
+    """More nodes where it is limited to some; fewer GPUs a task where no node has as many; else fewer tasks; else less beside."""
+    if reason.node_set and reason.tasks_that_fit < reason.tasks:
+        here = f"Up to {reason.tasks_that_fit} of its tasks would fit there, or let" if reason.tasks_that_fit else "Let"
+        return f"{here} group {reason.group} be on more than {count(reason.nodes_allowed, 'node')}."
     if reason.profile and not reason.tasks_that_fit:
         return f"No layout that the pools of {reason.gpu_type} allow has a {reason.profile}, or no node has the CPU beside it."
     if not reason.profile and reason.gpus_per_task > reason.largest_task:

@@ -18,6 +18,7 @@ from solver.plan.check_evictions import eviction_violations
 from solver.plan.check_fallback import fallback_violations
 from solver.plan.check_fit import fit_violations
 from solver.plan.check_gangs import gang_violations
+from solver.plan.check_leaves import leave_violations
 from solver.plan.check_lending import lending_violations
 from solver.plan.check_mig import mig_violations
 from solver.plan.check_moves import move_violations
@@ -58,7 +59,7 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
 
 
 def _unlawful(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
-    for rule in (verdict_violations, size_violations, set_violations):
+    for rule in (verdict_violations, size_violations, set_violations, leave_violations):
         yield from rule(snapshot, plan)
     for judge in (
         fit_violations,

@@ -63,7 +63,9 @@ class _Departures:
     def _live(self) -> list[Job]:
         running = ("running", "starting")
         return [
-            job for job in self.parted.jobs.values() if job.phase in running and owner_of(job.name) not in self.asked
+            job
+            for job in self.parted.jobs.values()
+            if job.phase in running and owner_of(job.name) not in self.asked and job.leaves != "not"
         ]
 
     def _asked_for(self, step: Evict | Shrink, job: Job) -> Iterator[Violation]:

@@ -54,6 +54,8 @@ class _Court:
         for held in self.snapshot.in_flight.reservations:
             if held.holder not in pending or not {task.node for task in held.tasks} <= open_nodes.keys():
                 continue
+            if any(self._is_outside(held.holder, task) for task in held.tasks):
+                continue
             start = max(held.start, self.snapshot.time)
             staying = [
                 step
@@ -107,6 +109,11 @@ class _Court:
             if more and before <= has < before + more:
                 problem = f"finds too little {('CPU', 'memory')[what]} on {node.name} at {held.start}"
                 yield Violation("S10", held.holder, problem)
+
+    def _is_outside(self, name: JobName, task: TaskPlacement) -> bool:
+        """A task that may not be there any more: nobody is kept from what its gang can't use."""
+        named = next((group.nodes for group in self._job(name).spec.task_groups if group.name == task.group), "")
+        return bool(named) and all(known.name != named or task.node not in known.nodes for known in self.snapshot.node_sets)
 
     def _was_promised(self, step: Bind | Nominate) -> bool:
         """It gets what it was promised, however late: the promise was judged when it was made, and the reservation gives way."""

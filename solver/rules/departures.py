@@ -93,7 +93,7 @@ def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
 def _drained(snapshot: Snapshot, policy: Policy, law: Law) -> Iterator[Departure]:
     for holder in holders_of(snapshot, policy, phases=("starting", "running")):
         queue = draining(law.tree, holder.job.spec.queue)
-        if queue is not None:
+        if queue is not None and holder.job.leaves != "not":
             yield Departure(holder, "drain", queue.name, law.lost_gpu_s(holder))
 
 
@@ -101,7 +101,7 @@ def _returned(snapshot: Snapshot, policy: Policy, law: Law, shares: Shares) -> I
     """Who runs on what is reserved for others, in time for all of it to be free when their gangs start."""
     queue_of = {job.name: job.spec.queue for job in snapshot.pending}
     for name, held in sorted(loans_in(snapshot, policy, shares).items()):
-        parts = [holder for holder in law.holders if owner_of(holder.job.name) == name]
+        parts = [one for one in law.holders if owner_of(one.job.name) == name and one.job.leaves != "not"]
         for holder in parts:
             job, known = holder.job, holder.priority_class
             due = snapshot.time.after(policy.grace(job)) >= held.start
@@ -144,7 +144,7 @@ def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: Law) -> list
     found = []
     for holder in law.holders:
         path = law.tree.path(holder.job.spec.queue)
-        if clock.queue not in path or not holder.charge.get(clock.gpu_type):
+        if clock.queue not in path or not holder.charge.get(clock.gpu_type) or holder.job.leaves == "not":
             continue
         standing = law.standing_on(holder, path[: path.index(clock.queue) + 1])
         may_leave = holder.priority_class.preemptible or (holder.priority_class.may_borrow and standing == "borrowed")

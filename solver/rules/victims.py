@@ -216,7 +216,7 @@ class Law:
         )
 
     def _victim(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Victim | None:
-        means = self._means(holder, taker, reclaims=reclaims)
+        means = None if holder.job.leaves == "not" else self._means(holder, taker, reclaims=reclaims)
         # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
         if means is None or ((means == "turn" or not taker.overdue) and self._protected(holder)):
             return None

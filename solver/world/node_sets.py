@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
@@ -19,8 +20,27 @@ class NodeSet(Document, frozen=True):
     nodes: tuple[NodeName, ...]
 
 
-def sorted_sets(node_sets: Iterable[NodeSet]) -> tuple[NodeSet, ...]:
-    """By name, each with its nodes sorted; raises ValueError where one has no name, or something occurs twice."""
+class NodeSetError(ValueError):
+    """A set of nodes is not what it is taken for. `node_set`: which it is; of a group that names one, else `job` and `group`."""
+
+    def __init__(self, problem: str, fix: str, *, node_set: str = "", job: str = "", group: str = "") -> None:
+        super().__init__(f"{problem}; {fix}")
+        self.problem, self.fix = problem, fix
+        self.node_set, self.job, self.group = node_set, job, group
+
+
+def settled_sets(node_sets: Iterable[NodeSet], nodes: Iterable[Node]) -> tuple[NodeSet, ...]:
+    """By name, each with its nodes sorted.
+
+    Raises NodeSetError where one has no name or a node that is not there, ValueError where something occurs twice.
+    """
+    known = tuple(node_sets)
+    return _settled(known, frozenset(node.name for node in nodes)) if known else ()
+
+
+@lru_cache(maxsize=4)
+def _settled(node_sets: tuple[NodeSet, ...], there: frozenset[NodeName]) -> tuple[NodeSet, ...]:
+    # A round makes several snapshots of one cluster: its sets are looked at once.
     ordered = tuple(
         msgspec.structs.replace(known, nodes=tuple(sorted(known.nodes)))
         for known in sorted(node_sets, key=lambda known: known.name)
@@ -28,26 +48,25 @@ def sorted_sets(node_sets: Iterable[NodeSet]) -> tuple[NodeSet, ...]:
     refuse_repeats("set of nodes", [known.name for known in ordered])
     for known in ordered:
         if not known.name:
-            raise ValueError('a set of nodes has no name; "" means that any node will do')
+            raise NodeSetError("a set of nodes has no name", 'name it: "" means that any node will do')
         refuse_repeats("node", known.nodes, f"the set of nodes {known.name!r}")
+        if not there.issuperset(known.nodes):
+            strangers = ", ".join(sorted(set(known.nodes) - there)[:3])
+            problem = f"the set of nodes {known.name!r} has {strangers}, which is no node of the snapshot"
+            raise NodeSetError(problem, "leave it out", node_set=known.name)
     return ordered
 
 
-def refuse_unknown_sets(node_sets: Sequence[NodeSet], nodes: Iterable[Node], jobs: Iterable[Job]) -> None:
-    """Raise ValueError where a set has a node that is not there, or a task group names a set that is not there."""
-    there = {node.name for node in nodes} if node_sets else set()
-    for known in node_sets:
-        if not there.issuperset(known.nodes):
-            strangers = ", ".join(sorted(set(known.nodes) - there)[:3])
-            raise ValueError(
-                f"the set of nodes {known.name!r} has {strangers}, which is no node of the snapshot; leave it out"
-            )
+def refuse_unknown_sets(jobs: Iterable[Job], node_sets: Iterable[NodeSet]) -> None:
+    """Raise NodeSetError where a task group names a set that is not there."""
     names = {known.name for known in node_sets}
     for job in jobs:
         for group in job.spec.task_groups:
             if group.nodes and group.nodes not in names:
-                problem = f"group {group.name} of job {job.name} may be on the set of nodes {group.nodes!r}"
-                raise ValueError(f"{problem}, which is not in nodeSets; add it there")
+                problem = (
+                    f"group {group.name} of job {job.name} may be on the nodes {group.nodes!r}, which are no set here"
+                )
+                raise NodeSetError(problem, "add it to nodeSets", job=job.name, group=group.name)
 
 
 def narrowed(node_sets: Iterable[NodeSet], nodes: Collection[NodeName]) -> tuple[NodeSet, ...]:

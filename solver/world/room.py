@@ -93,7 +93,6 @@ class Room:
         devices = [
             [gpu.id for gpu in node.gpus if (gpu.healthy or counts_broken) and gpu.instances is None] for node in nodes
         ]
-        index = {node.name: number for number, node in enumerate(nodes)}
         return cls(
             nodes=nodes,
             topology=topology_of(nodes),
@@ -104,9 +103,9 @@ class Room:
             free_cpu=np.array([node.cpu for node in nodes], dtype=np.int64) * opened,
             free_memory=np.array([node.memory for node in nodes], dtype=np.int64) * opened,
             free_devices=devices,
-            index=index,
+            index={node.name: number for number, node in enumerate(nodes)},
             partitions=Partitions.of(nodes, mig, broken_too=counts_broken),
-            sets=masks_of(node_sets, index),
+            sets=masks_of(node_sets, nodes),
         )
 
     def copy(self) -> Self:

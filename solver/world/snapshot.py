@@ -13,7 +13,7 @@ import msgspec
 from solver.world.cluster import Gpu, GpuType, Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
 from solver.world.inflight import InFlight, Repartitioning
-from solver.world.node_sets import NodeSet, refuse_repeats, refuse_unknown_sets, sorted_sets
+from solver.world.node_sets import NodeSet, refuse_repeats, refuse_unknown_sets, settled_sets
 from solver.world.pledges import NOTHING, beside, pledges_in
 from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, TaskPlacement
@@ -109,8 +109,8 @@ def snapshot_of(
     refuse_repeats("job", [job.name for job in ordered_jobs])
     refuse_repeats("GPU", sorted(gpu.id for node in ordered_nodes for gpu in node.gpus))
     refuse_repeats("change of GPU", sorted(asked.device for asked in in_flight.repartitions))
-    sets = sorted_sets(node_sets)
-    refuse_unknown_sets(sets, ordered_nodes, ordered_jobs)
+    sets = settled_sets(node_sets, ordered_nodes)
+    refuse_unknown_sets(ordered_jobs, sets)
     return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight), sets)
 
 

@@ -215,7 +215,7 @@ class JobSpec(Document, frozen=True):
 
     @property
     def gpus(self) -> MilliGpu:
-        """GPUs of the whole gang at its full size; those asked for by memory are not counted: how many depends on the type."""
+        """GPUs of the whole gang, an elastic one at its full size; those asked for by their memory are not counted."""
         return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property
@@ -282,6 +282,7 @@ class Job(Document, frozen=True):
     `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it was
     evicted, oldest first. `served_gpu_ms`: GPU-milliseconds that its ended attempts ran. `boosted`: it is to start before others
     of its queue. `saved_at`: until when this attempt's work is known to be saved, its start at least; None: nobody knows.
+    `leaves`: `not`: others than policy forbid an eviction now; `unpromised`: it can't be moved, since promises end with its tasks.
     """
 
     name: JobName
@@ -297,3 +298,4 @@ class Job(Document, frozen=True):
     served_gpu_ms: int = 0
     boosted: bool = False
     saved_at: Instant | None = None
+    leaves: Literal["freely", "unpromised", "not"] = "freely"

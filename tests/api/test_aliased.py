@@ -21,7 +21,7 @@ from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from tests.solver.declared_worlds import declared_worlds
 from tests.solver.reserved_worlds import reserved_worlds
-from tests.solver.worlds import job, node, policies, snapshots
+from tests.solver.worlds import job, node, policies, snapshots, with_sets
 
 KEY = "k" * 43
 SECRET = "s3cret"
@@ -60,7 +60,7 @@ def same_decision(world: Snapshot, policy: Policy) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True).flatmap(with_sets), policies())
 def test_it_decides_the_same(world: Snapshot, policy: Policy) -> None:
     same_decision(world, policy)
 
@@ -159,7 +159,7 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     """What is new in a job, or in flight, is not published before somebody has decided how."""
     hidden = {"name", "user", "spec"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
-    assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at"}
+    assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at", "leaves"}
     left_out_or_hidden = {"command", "env", "secrets", "depends_on", "array", "data"}
     assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {
         "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type",

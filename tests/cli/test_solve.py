@@ -71,6 +71,32 @@ def test_a_broken_snapshot_is_one_clear_error(
     assert captured.out == ""
 
 
+LIMITED = """{"time": "2026-11-20T09:00:00Z",
+ "nodes": [{"name": "n2", "pool": "p", "cpu": 9, "memory": "9Gi"}, {"name": "n1", "pool": "p", "cpu": 9, "memory": "9Gi"}],
+ "nodeSets": [{"name": "one", "nodes": ["n1"]}],
+ "jobs": [{"name": "web", "submittedAt": "2026-11-20T08:00:00Z", "spec": {"queue": "q", "taskGroups": [
+  {"name": "worker", "replicas": 1, "shape": {"cpu": 1},
+   "nodes": "one"}]}}]}"""
+
+
+def test_a_snapshot_may_limit_tasks_to_some_of_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "q.yaml").write_text("apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: q}\nspec: {}\n")
+    (tmp_path / "snapshot.json").write_text(LIMITED)
+    command = ["solve", "--snapshot", str(tmp_path / "snapshot.json"), "--policies", str(tmp_path)]
+    assert list(validator_of("Snapshot").iter_errors(json.loads(LIMITED))) == []
+    assert run(command) == Exit.OK
+    assert "start    web: 1 task on n1" in capsys.readouterr().out
+    (tmp_path / "snapshot.json").write_text(LIMITED.replace('"nodes": "one"', '"nodes": "two"'))
+    assert run(command) == Exit.ERROR
+    said = capsys.readouterr().err
+    assert "snapshot.json:6:" in said
+    assert "group worker of job web may be on the nodes 'two', which are no set here" in said
+    assert "Add it to nodeSets." in said
+    (tmp_path / "snapshot.json").write_text(LIMITED.replace('"nodes": ["n1"]', '"nodes": ["n3"]'))
+    assert run(command) == Exit.ERROR
+    assert "snapshot.json:3:" in capsys.readouterr().err
+
+
 def test_an_invalid_policy_has_its_own_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "queue.yaml").write_text(
         "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: a}\nspec: {wieght: 2}\n"

@@ -89,6 +89,7 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("name: leader", "name: worker", ["10:13 duplicate-task-group"]),
         ("replicas: 4", "replicas: 0", ["8:17 out-of-range"]),
         ("replicas: 4", "replicas: 4\n      minReplicas: 5", ["9:20 min-above-replicas"]),
+        ("replicas: 4", "replicas: 4\n      nodes: fast", ["9:14 nodes-in-snapshots"]),
         (
             "replicas: 4",
             "replicas: 4\n      topology: {required: rack, group: {tasks: 2, within: island}}",

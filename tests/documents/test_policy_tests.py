@@ -62,6 +62,11 @@ def test_a_policy_test_lies_beside_the_policy_and_not_in_it() -> None:
             41,
             "parts-run",
         ),
+        (
+            "{name: j, queue: a, taskGroups: [{name: w, replicas: 1, shape: {gpus: 1}, nodes: fast}]}",
+            93,
+            "nodes-in-snapshots",
+        ),
     ],
 )
 def test_problems_of_jobs_are_found_in_their_place(job: str, column: int, code: str) -> None:

@@ -27,8 +27,13 @@ class Cuttable:
         for writer in self._open:
             writer.transport.abort()
 
+    def refuse(self) -> None:
+        """As `cut`, and no new ones may be made."""
+        self._server.close()
+        self.cut()
+
     async def serve(self) -> asyncio.Server:
-        server = await asyncio.start_server(self._passed_on, "127.0.0.1", 0)
+        self._server = server = await asyncio.start_server(self._passed_on, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         content = json.loads(self._cluster.kubeconfig("admin", ADMINS).read_text())
         content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"

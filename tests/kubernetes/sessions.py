@@ -44,11 +44,12 @@ async def session(
     kubeconfig: Path | None = None,
     pace: Pace | None = None,
     sleep: Sleep = asyncio.sleep,
+    kind: type[Api] = Api,
 ) -> AsyncIterator[Api]:
     """As an administrator at full speed, unless stated."""
     clock = SystemClock()
     credentials = from_kubeconfig(kubeconfig or cluster.kubeconfig(user, groups), clock)
-    async with Api(credentials, pace or Pace(10_000, 10_000, clock), Random(1), sleep) as api:
+    async with kind(credentials, pace or Pace(10_000, 10_000, clock), Random(1), sleep) as api:
         yield api
 
 
@@ -68,10 +69,10 @@ def a_config_map(name: str, value: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": {"value": value}}
 
 
-def audited(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    """What the server has answered so far under this path."""
+def audited(cluster: Cluster, path: str = "") -> list[dict[str, Any]]:
+    """What the server has answered so far under this path, or all of it."""
     events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
-    return [event for event in events if event["requestURI"].split("?")[0] == path]
+    return [event for event in events if not path or event["requestURI"].split("?")[0] == path]
 
 
 async def until(true: Callable[[], bool]) -> None:

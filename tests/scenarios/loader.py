@@ -35,6 +35,7 @@ from solver.rules.reservation import DeclaredReservation
 from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.world.document import from_builtins, to_builtins
 from solver.world.inflight import InFlight, declared_name
+from solver.world.node_sets import NodeSet
 from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, MigSlot, TaskPlacement
@@ -149,7 +150,8 @@ def _snapshot(given: dict[str, Any]) -> Snapshot:
     held: dict[str, int] = {}
     jobs = [_job(place, held, **written) for place, written in enumerate(given.get("jobs", []))]
     in_flight = from_builtins(given.get("inFlight", {}), InFlight)
-    return snapshot_of(Instant.parse(given.get("time", NOW)), nodes, jobs, in_flight)
+    node_sets = [from_builtins(known, NodeSet) for known in given.get("nodeSets", [])]
+    return snapshot_of(Instant.parse(given.get("time", NOW)), nodes, jobs, in_flight, node_sets)
 
 
 def _plain(node: Node) -> dict[str, Any]:
@@ -229,12 +231,14 @@ def _job(
     servedGpuMs: int = 0,  # noqa: N803
     boosted: bool = False,
     savedAt: str = "",  # noqa: N803
+    limitedTo: str = "",  # noqa: N803
     **rest: Any,
 ) -> Job:
     """`tasks` x `gpus` in shorthand; `groups` in full. `nodes` names the node of each task of a job that holds devices.
 
     Such a job `started` at an instant, else when it was submitted, and runs under its own time limit.
     `waited`: since its submission, a second less for each job above it in the file.
+    `limitedTo`: the set of the only nodes that its tasks may be on.
     """
     shape: dict[str, Any] = {"gpus": gpus}
     shape |= {
@@ -242,7 +246,7 @@ def _job(
     }
     if {"gpuFraction", "gpuMemory", "mig"} & set(shape):
         del shape["gpus"]
-    groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape}])
+    groups = rest.pop("groups", [{"name": "worker", "replicas": tasks, "shape": shape, "nodes": limitedTo}])
     spec = from_builtins({"queue": queue, "taskGroups": groups, **rest}, JobSpec)
     submitted = Instant(Instant.parse(NOW) - Duration.parse(waited) + place * 1000)
     if nodes is None:

@@ -105,7 +105,7 @@ traces = st.lists(
 )
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 @worlds(8)
 @given(traces, st.sampled_from(["gittins", "shortest", "least-served"]))
 def test_nobody_has_nothing_for_much_longer_than_max_wait(jobs: list[tuple[int, int, int]], by: OrderBy) -> None:

@@ -83,7 +83,7 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
     in_flight = msgspec.structs.replace(
         snapshot.in_flight, intents=(*kept, *stops, *promises), reservations=tuple(reserved.values())
     )
-    return snapshot_of(now, snapshot.nodes, map(after, snapshot.jobs), in_flight)
+    return snapshot_of(now, snapshot.nodes, map(after, snapshot.jobs), in_flight, snapshot.node_sets)
 
 
 def victims_gone(snapshot: Snapshot) -> Snapshot:
@@ -104,4 +104,4 @@ def victims_gone(snapshot: Snapshot) -> Snapshot:
         if intent.kind == "nominate" or (intent.job not in gone and intent.kind != "shrink")
     )
     in_flight = InFlight(intents=intents, reservations=snapshot.in_flight.reservations)
-    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), in_flight)
+    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), in_flight, snapshot.node_sets)

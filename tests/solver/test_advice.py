@@ -47,6 +47,14 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
         ),
         (never(4, 8, 4), "Each task group fits alone, but not all of them together: ask for fewer tasks."),
         (never(4, 8, 0, largest=0), OTHERWISE),
+        (
+            NeverFits("worker", H100, 4, EIGHT, 3, EIGHT, node_set="fast", nodes_allowed=3),
+            "Up to 3 of its tasks would fit there, or let group worker be on more than 3 nodes.",
+        ),
+        (
+            NeverFits("worker", H100, 4, EIGHT, 0, MilliGpu(0), node_set="fast", nodes_allowed=1),
+            "Let group worker be on more than 1 node.",
+        ),
         (UnknownName("gpu-type", ("H200",), (H100, "A100"), group="worker"), "The cluster has H100, A100."),
         (UnknownName("gpu-type", ("H200",), group="worker"), OTHERWISE),
         (UnknownName("queue", ("taem",), ("team",)), "Submit to team."),

@@ -27,9 +27,10 @@ from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from tests.drawn import counted
 from tests.solver.worlds import HOUR_MS, job, node, quota_of
 
-EXAMPLES = 1000
+EXAMPLES = counted(1000)
 MINUTE_MS = 60_000
 GPU_TYPE = "H100"
 QUEUES = ("owner", "left", "right")
@@ -143,5 +144,5 @@ def test_the_victims_of_one_taker_are_the_least_harmful_that_suffice() -> None:
             tally.least += evicted == best
 
     compare()
-    assert tally.evicted > 100  # else the worlds say little
+    assert tally.evicted > EXAMPLES // 10  # else the worlds say little
     assert tally.least == tally.evicted

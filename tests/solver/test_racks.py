@@ -28,8 +28,10 @@ QUEUES = ("red", "green", "blue")
 H100 = GpuType("H100")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(0, marks=pytest.mark.thorough), *(pytest.param(other, marks=pytest.mark.long) for other in (1, 2))],
+)
 def test_every_layer_has_the_value_of_classes_times_racks(number: int) -> None:
     snapshot, policy = world(Random(number))
     exact, values, names = decided(snapshot, policy, "exact")

@@ -34,7 +34,7 @@ from solver.world.quantities import Cpu, Duration, Instant, MilliGpu
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
-from tests.drawn import worlds
+from tests.drawn import counted, worlds
 from tests.solver.aftermath import assert_lawful_and_at_rest
 from tests.solver.brute_force import best_values
 from tests.solver.reserved_worlds import reserved_worlds
@@ -42,7 +42,7 @@ from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import job, node
 
 MINUTE = 60_000
-EXAMPLES = 250
+EXAMPLES = counted(250)
 
 
 @pytest.mark.thorough
@@ -266,7 +266,7 @@ def test_who_was_promised_what_is_reserved_gets_it_however_late() -> None:
     assert "S10" in {found.rule for found in violations(other, policy, careless)}
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_large_gangs_wait_less_and_the_cluster_is_as_full() -> None:
     """A random stream of many small jobs and few large gangs, at about its capacity. Backfill is what keeps it full."""
     chance = random.Random(7)

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from solver.world.cluster import NodeName
 from solver.world.document import decode, encode
+from solver.world.node_sets import NodeSet, narrowed
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.topology import NotATreeError, topology_of
@@ -28,6 +30,42 @@ def test_names_that_occur_twice_are_refused() -> None:
     twin = msgspec.structs.replace(node("n2", 8), gpus=node("n1", 8).gpus)
     with pytest.raises(ValueError, match="GPU 'n1/0' occurs twice"):
         snapshot_of(Instant(0), [node("n1", 8), twin], [])
+
+
+def of_sets(*node_sets: NodeSet, named: str = "") -> Snapshot:
+    known = job("a", "q", 1, 1)
+    groups = tuple(msgspec.structs.replace(group, nodes=named) for group in known.spec.task_groups)
+    known = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
+    return snapshot_of(Instant(0), [node("n1", 8), node("n2", 8)], [known], node_sets=node_sets)
+
+
+N1, N2 = NodeName("n1"), NodeName("n2")
+
+
+def test_sets_of_nodes_are_sorted() -> None:
+    world = of_sets(NodeSet("s", (N2, N1)), NodeSet("none", ()), named="s")
+    assert world.node_sets == (NodeSet("none", ()), NodeSet("s", (N1, N2)))
+    assert world == of_sets(NodeSet("none", ()), NodeSet("s", (N1, N2)), named="s")
+    assert decode(encode(world), Snapshot) == world
+
+
+@pytest.mark.parametrize(
+    ("node_sets", "named", "said"),
+    [
+        ([NodeSet("s", (N1,)), NodeSet("s", (N2,))], "s", "set of nodes 's' occurs twice in the snapshot"),
+        ([NodeSet("s", (N1, N1))], "s", "node 'n1' occurs twice in the set of nodes 's'"),
+        ([NodeSet("", (N1,))], "", "a set of nodes has no name"),
+        ([NodeSet("s", (N1, NodeName("n9")))], "s", "the set of nodes 's' has n9, which is no node"),
+        ([NodeSet("s", (N1,))], "t", "group worker of job a may be on the nodes 't', which are no set here; add it to"),
+    ],
+)
+def test_sets_of_nodes_that_can_not_be_meant_are_refused(node_sets: list[NodeSet], named: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        of_sets(*node_sets, named=named)
+
+
+def test_sets_lose_the_nodes_that_are_not_there_any_more() -> None:
+    assert narrowed([NodeSet("s", (N1, N2)), NodeSet("t", (N1,))], {N2}) == (NodeSet("s", (N2,)), NodeSet("t", ()))
 
 
 def test_an_unknown_field_is_an_error() -> None:

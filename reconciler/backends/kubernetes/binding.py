@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
 from typing import Any, Literal, NamedTuple
 
-from reconciler.backend import StaleEpochError
-from reconciler.backends.kubernetes.api import Api, Check
+from reconciler.backend import Epoch, StaleEpochError
+from reconciler.backends.kubernetes.api import AT_ONCE_MAX, Api, Check
 from reconciler.backends.kubernetes.journal import (
     GangBinding,
+    Journal,
     JournalTooLongError,
     PodBinding,
     held,
@@ -30,6 +32,7 @@ from reconciler.backends.kubernetes.refusals import (
     UnreadableError,
 )
 from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.unfinished import Again, Start, start_of
 from reconciler.clock import Clock
 from reconciler.store.protocols import NotLeaderError
 
@@ -45,6 +48,10 @@ TRIES_MAX = 4
 """A pod that others write to (conditions, labels) while it is bound is read and bound again so often."""
 FENCE = "quorate-fence"
 """What the names of the policies begin with whose refusals mean that another leads; deploy/kubernetes/fence.yaml."""
+
+
+PODS_AT_ONCE_MAX = 4 * AT_ONCE_MAX
+"""Enough that no connection is idle while the first pods of gangs are under way."""
 
 
 class PodOutcome(NamedTuple):
@@ -71,43 +78,90 @@ class Binder:
     """Binds gangs, many at once; how fast is a matter of the Api and its pace.
 
     It raises nothing of the server's: what was not bound is told, and what was begun stands in the journal on the gang's
-    first pod, so that unfinished.py finds it in any later pass, also of another process.
+    first pod, so that finishing.py finds it in any later pass, also of another process. Gangs are begun in the order they
+    are given, and no more at once than have `at_once_max` pods: what is begun is soon whole.
     """
 
-    def __init__(self, api: Api, leads: Leads, clock: Clock) -> None:
+    def __init__(self, api: Api, leads: Leads, clock: Clock, at_once_max: int = PODS_AT_ONCE_MAX) -> None:
         self._api = api
         self._leads = leads
         self._clock = clock
+        self._room = _Room(at_once_max)
+        self._remembered: dict[Start, tuple[Epoch, Journal]] = {}
+        self._underway: set[Start] = set()
+
+    @property
+    def underway(self) -> Set[Start]:
+        """What is being sent just now."""
+        return self._underway
+
+    @property
+    def remembered(self) -> tuple[Journal, ...]:
+        """What was begun since it leads, and is not known to be whole or undone."""
+        try:
+            epoch = self._leads().epoch
+        except NotLeaderError:
+            return ()
+        return tuple(journal for begun_in, journal in self._remembered.values() if begun_in == epoch)
+
+    def forget(self, starts: Iterable[Start]) -> None:
+        """What is over, and need not be remembered any more."""
+        for start in starts:
+            self._remembered.pop(start, None)
 
     async def bind(self, gangs: Sequence[GangBinding]) -> tuple[GangOutcome, ...]:
         """Of each gang of several pods the first alone, with the journal; when that is bound, the rest at once."""
         async with asyncio.TaskGroup() as work:
-            tasks = [work.create_task(self._begun(gang)) for gang in gangs]
+            tasks = [work.create_task(self._in_turn(gang)) for gang in gangs]
         return tuple(task.result() for task in tasks)
 
-    async def send_again(self, gangs: Sequence[GangBinding]) -> tuple[GangOutcome, ...]:
-        """Those pods of gangs that are missing, at once: their journal is written."""
+    async def send_again(self, missing: Sequence[Again]) -> tuple[tuple[PodOutcome, ...], ...]:
+        """The pods that are missing of starts that were begun, those without a journal at once."""
         async with asyncio.TaskGroup() as work:
-            tasks = [work.create_task(self._rest(gang, gang.pods)) for gang in gangs]
-        return tuple(GangOutcome(gang, task.result()) for gang, task in zip(gangs, tasks, strict=True))
+            tasks = [work.create_task(self._started(one.journal, one.pods)) for one in missing]
+        return tuple(task.result() for task in tasks)
 
-    async def _begun(self, gang: GangBinding) -> GangOutcome:
-        if len(gang.pods) == 1:
-            return GangOutcome(gang, (await self._bound(gang.pods[0], held(gang.pods[0], gang.attempt)),))
+    async def _in_turn(self, gang: GangBinding) -> GangOutcome:
+        async with self._room.for_pods(len(gang.pods)):
+            if len(gang.pods) == 1:
+                pod = gang.pods[0]
+                return GangOutcome(gang, (await self._bound(pod, held(pod, gang.attempt)),))
+            journal = journal_of(gang, self._clock.now())
+            outcomes = await self._started(journal, gang.pods)
+        if outcomes[0].answer not in ("bound", "unknown"):
+            self.forget([start_of(journal)])  # nothing is bound
+        return GangOutcome(gang, outcomes)
+
+    async def _started(self, journal: Journal, pods: Sequence[PodBinding]) -> tuple[PodOutcome, ...]:
+        start = start_of(journal)
+        # What is started once more is not what was begun before: its pods would be taken for bound by others.
+        self.forget([old for old in self._remembered if old.job == start.job and old.attempt < start.attempt])
+        self._underway.add(start)
         try:
-            journal = written(journal_of(gang, self._clock.now()))
-        except JournalTooLongError as error:
-            return GangOutcome(gang, tuple(PodOutcome(pod, "refused", str(error)) for pod in gang.pods))
-        head, *rest = gang.pods
-        first = await self._bound(head, {**held(head, gang.attempt), names.GANG_PLAN: journal})
-        if first.answer != "bound":
-            why = f"the gang's first pod {head.name}: {first.answer}"
-            return GangOutcome(gang, (first, *(PodOutcome(pod, "unsent", why) for pod in rest)))
-        return GangOutcome(gang, (first, *await self._rest(gang, rest)))
+            self._remembered[start] = self._leads().epoch, journal
+            if pods[0].key != journal.pods[0].key:
+                return await self._rest(journal, pods)
+            return await self._headed(journal, pods)
+        except NotLeaderError as error:
+            return tuple(PodOutcome(pod, "stale-leader", str(error)) for pod in pods)
+        finally:
+            self._underway.discard(start)
 
-    async def _rest(self, gang: GangBinding, pods: Sequence[PodBinding]) -> tuple[PodOutcome, ...]:
+    async def _headed(self, journal: Journal, pods: Sequence[PodBinding]) -> tuple[PodOutcome, ...]:
+        head, *rest = pods
+        try:
+            said = {**held(head, journal.attempt), names.GANG_PLAN: written(journal)}
+        except JournalTooLongError as error:
+            return tuple(PodOutcome(pod, "refused", str(error)) for pod in pods)
+        first = await self._bound(head, said)
+        if first.answer == "bound":
+            return first, *await self._rest(journal, rest)
+        why = f"the gang's first pod {head.name}: {first.answer}"
+        return first, *(PodOutcome(pod, "unsent", why) for pod in rest)
+
+    async def _rest(self, journal: Journal, pods: Sequence[PodBinding]) -> tuple[PodOutcome, ...]:
         async with asyncio.TaskGroup() as work:
-            tasks = [work.create_task(self._bound(pod, held(pod, gang.attempt))) for pod in pods]
+            tasks = [work.create_task(self._bound(pod, held(pod, journal.attempt))) for pod in pods]
         return tuple(task.result() for task in tasks)
 
     async def _bound(self, pod: PodBinding, said: Mapping[str, str]) -> PodOutcome:
@@ -202,3 +256,26 @@ def _sorted(error: KubernetesError | NotLeaderError | StaleEpochError) -> Answer
             return "unsent"
         case _:
             return "refused"
+
+
+class _Room:
+    """For so many pods at once, first come, first served; a gang that is larger has it alone."""
+
+    def __init__(self, pods_max: int) -> None:
+        self._pods_max = pods_max
+        self._free = pods_max
+        self._line = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    @asynccontextmanager
+    async def for_pods(self, pods: int) -> AsyncIterator[None]:
+        async with self._line:
+            while self._free < min(pods, self._pods_max):
+                self._freed.clear()
+                await self._freed.wait()
+            self._free -= pods
+        try:
+            yield
+        finally:
+            self._free += pods
+            self._freed.set()

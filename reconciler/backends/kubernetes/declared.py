@@ -8,7 +8,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.fencing import Leading, signature
+from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
 from reconciler.backends.kubernetes.resource import Resource
 from solver.world.document import decode, encode
@@ -55,11 +55,11 @@ class DeclaredStore:
                 await self._patch(data)
 
     async def _patch(self, data: dict[str, str | None]) -> None:
-        body = {"metadata": {"annotations": signature(self._leading)}, "data": data}
+        body = {"metadata": {"annotations": self._leading.leadership().stamp}, "data": data}
         await self._api.patch(CONFIG_MAPS.path(self._namespace, NAME), body)
 
     async def _create(self) -> None:
-        body = {"metadata": {"name": NAME, "annotations": signature(self._leading)}}
+        body = {"metadata": {"name": NAME, "annotations": self._leading.leadership().stamp}}
         try:
             await self._api.create(CONFIG_MAPS.path(self._namespace), body)
         except ConflictError:

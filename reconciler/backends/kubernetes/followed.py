@@ -20,7 +20,7 @@ from reconciler.clock import Clock
 from solver.world.quantities import Instant
 
 T = TypeVar("T")
-Heard = Callable[[Sequence[Change[T]]], None]
+Told = Callable[[Sequence[Change[T]]], None]
 
 AGAIN_S = 300.0
 """After so long, or down to half of it, a kind is looked for again that was not there, or that we may not read."""
@@ -56,19 +56,19 @@ class Standing(NamedTuple):
 
 
 class Followed(Generic[T]):
-    """All objects of a kind, decoded as `kind`, and `heard` told of each change of them.
+    """All objects of a kind, decoded as `kind`, and `told` of each change of them.
 
     `resources`: the names under which a server may know the kind, the newest first. `needed`: without it nothing can be decided,
     so that `run` raises where it can't be read from the start. A kind that is not needed has no objects where it can't be read.
     """
 
     def __init__(
-        self, seams: Seams, resources: Sequence[Resource], kind: type[T], heard: Heard[T], *, needed: bool
+        self, seams: Seams, resources: Sequence[Resource], kind: type[T], told: Told[T], *, needed: bool
     ) -> None:
         self._seams = seams
         self._resources = tuple(resources)
         self._kind = kind
-        self._told = heard
+        self._told = told
         self._needed = needed
         self._resource, self._watched = self._fresh(self._resources[0])
         self._lists = 0

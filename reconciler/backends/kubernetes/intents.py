@@ -106,8 +106,16 @@ def members_of(gang: Gang, pods: Pods) -> Iterator[tuple[Member, Pod]]:
             yield member, pod
 
 
-def departure_of(job: Job, departures: Iterable[Departure]) -> Departure | None:
-    """What was asked of this attempt of a gang: that it stops, rather than that it shrinks; the newest, as far as it has come."""
+def departure_in(gang: Gang, pods: Pods) -> Departure | None:
+    """What was asked of a gang that holds something, as far as it has come; None: nothing."""
+    return _departure(gang.job, _Read.of(gang, pods).departures) if gang.job and gang.job.placement else None
+
+
+def _departure(job: Job, departures: Iterable[Departure]) -> Departure | None:
+    """What was asked of this attempt: that it stops, rather than that it shrinks; the newest, as far as it has come.
+
+    Of several that say the same the first, in the order of the gang's pods.
+    """
     fitting = [
         known
         for known in departures
@@ -121,13 +129,13 @@ def departure_of(job: Job, departures: Iterable[Departure]) -> Departure | None:
 _STAGES = ("waits-to-save", "saves", "ends")
 
 
-def _how_far(known: Departure) -> tuple[bool, int, int, str]:
+def _how_far(known: Departure) -> tuple[bool, int, int]:
     intent = known.intent
-    return intent.kind == "stop", intent.asked_at, _STAGES.index(intent.stage), known.uid
+    return intent.kind == "stop", intent.asked_at, _STAGES.index(intent.stage)
 
 
 def _asked(gang: Gang, job: Job, departures: Iterable[Departure]) -> Iterator[Intent]:
-    departure = departure_of(job, departures)
+    departure = _departure(job, departures)
     if departure is None:
         return
     if departure.intent.kind == "stop":

@@ -94,7 +94,10 @@ def journal_of(gang: GangBinding, at: Instant) -> Journal:
 
 def written(journal: Journal) -> str:
     """As an annotation. Raises JournalTooLongError."""
-    pods = tuple(_Pod(pod.name, pod.uid, pod.node, _shortened(pod), pod.share, pod.sharing) for pod in journal.pods)
+    pods = tuple(
+        _Pod(pod.name, pod.uid, pod.node, _shortened(pod), None if pod.share is None else int(pod.share), pod.sharing)
+        for pod in journal.pods
+    )
     record = _Written(journal.job, journal.attempt, int(journal.at), journal.pods[0].namespace, pods)
     plain = msgspec.json.encode(record)
     text = plain.decode() if len(plain) <= PLAIN_MAX else _COMPRESSED + base64.b64encode(zlib.compress(plain)).decode()
@@ -129,7 +132,7 @@ def held(pod: PodBinding, attempt: int) -> dict[str, str]:
     if pod.devices:
         said[names.DEVICES] = ",".join(pod.devices)
     if pod.share is not None:
-        said[names.SHARE] = f"{pod.share}m"
+        said[names.SHARE] = str(pod.share)
     if pod.sharing:
         said[names.SHARING] = pod.sharing
     return said
@@ -152,9 +155,10 @@ def _plain(text: str) -> bytes:
 
 
 def _shortened(pod: PodBinding) -> tuple[str, ...]:
-    """Devices are called after their node (`n1/0`), which is said already."""
-    return tuple(device.removeprefix(pod.node) for device in pod.devices)
+    """Devices are called after their node (`n1/0`), which is said already; one that is not is written whole, after `=`."""
+    own = f"{pod.node}/"
+    return tuple(device[len(own) - 1 :] if device.startswith(own) else f"={device}" for device in pod.devices)
 
 
 def _lengthened(pod: _Pod) -> tuple[DeviceId, ...]:
-    return tuple(DeviceId(pod.node + device if device.startswith("/") else device) for device in pod.devices)
+    return tuple(DeviceId(text[1:] if text.startswith("=") else pod.node + text) for text in pod.devices)

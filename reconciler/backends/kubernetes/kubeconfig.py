@@ -33,9 +33,14 @@ _FIX = {
 """What kubectl understands and this does not: refused, since leaving it out would speak as somebody else, or to somebody else."""
 
 
-def from_kubeconfig(path: Path, clock: Clock) -> Credentials:
-    """The current context of a kubeconfig. Raises CredentialsError."""
-    return _Kubeconfig(path, clock).credentials()
+def from_kubeconfig(path: Path, clock: Clock, context: str | None = None) -> Credentials:
+    """A context of a kubeconfig, the current one unless stated. Raises CredentialsError."""
+    return _Kubeconfig(path, clock, context).credentials()
+
+
+def namespace_in(path: Path, clock: Clock, context: str | None = None) -> str:
+    """The namespace that a context means where none is named. Raises CredentialsError."""
+    return _Kubeconfig(path, clock, context).namespace()
 
 
 def kubeconfig_path(environment: Mapping[str, str]) -> Path:
@@ -50,9 +55,10 @@ def kubeconfig_path(environment: Mapping[str, str]) -> Path:
 
 
 class _Kubeconfig:
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, context: str | None) -> None:
         self._path = path
         self._clock = clock
+        self._wanted = context
         try:
             self._content = self._mapping(yaml.safe_load(path.read_bytes()), "the file")
         except OSError as error:
@@ -61,7 +67,7 @@ class _Kubeconfig:
             raise self._error(f"is no YAML: {error}", "Make it anew") from error
 
     def credentials(self) -> Credentials:
-        context = self._named("contexts", "context", self._content.get("current-context"))
+        context = self._context()
         cluster = self._named("clusters", "cluster", context.get("cluster"))
         user = self._named("users", "user", context.get("user"))
         for part in (cluster, user):
@@ -76,6 +82,12 @@ class _Kubeconfig:
         self._present(tls, user)
         name = cluster.get("tls-server-name")
         return Credentials(server.rstrip("/"), tls, self._token(user), str(name) if name else None)
+
+    def namespace(self) -> str:
+        return str(self._context().get("namespace") or "default")
+
+    def _context(self) -> Mapping[str, Any]:
+        return self._named("contexts", "context", self._wanted or self._content.get("current-context"))
 
     def _token(self, user: Mapping[str, Any]) -> FixedToken | TokenFile:
         if file := user.get("tokenFile"):

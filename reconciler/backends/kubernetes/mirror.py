@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from reconciler.backends.kubernetes.followed import Followed, Heard, Seams, Standing
+from reconciler.backends.kubernetes.followed import Followed, Seams, Standing
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
@@ -16,9 +17,11 @@ from reconciler.backends.kubernetes.objects.world import World
 from reconciler.backends.kubernetes.objects.written import Kind
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.backends.kubernetes.watching import Change
+from solver.world.cluster import Node as SolverNode
 
 T = TypeVar("T")
 M = TypeVar("M")
+Heard = Callable[[Change[T]], bool]
 
 BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
@@ -28,17 +31,18 @@ class Mirror:
     """All objects that matter, as the server has them.
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
-    read where they are installed and may be read. Further kinds are registered by `watch`, before `run`.
+    read where they are installed and may be read. Further kinds are registered by `watch`, before `run`. `headroom`: what is kept
+    for others on nodes with GPUs of which neither Git nor an annotation says it.
     """
 
-    def __init__(self, seams: Seams) -> None:
+    def __init__(self, seams: Seams, headroom: Headroom = Headroom()) -> None:
         self._seams = seams
-        self._world = World()
+        self._world = World(headroom)
         self._followed: list[Followed[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
-        self.nodes = self.watch((NODES,), Node, self._all(self._world.node), needed=True)
-        self.pods = self.watch((PODS,), Pod, self._all(self._world.pod), needed=True)
+        self.nodes = self.watch((NODES,), Node, lambda node: self._world.node(node.before, node.after), needed=True)
+        self.pods = self.watch((PODS,), Pod, lambda pod: self._world.pod(pod.before, pod.after), needed=True)
         self.priority_classes = self.watch((PRIORITY_CLASSES,), PriorityClass, needed=True)
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         for group in GROUPS:
@@ -47,22 +51,16 @@ class Mirror:
             self._watch_meaning(controller, self._world.controller)
 
     def watch(
-        self,
-        resources: Sequence[Resource],
-        kind: type[T],
-        heard: Heard[T] | None = None,
-        *,
-        needed: bool = False,
+        self, resources: Sequence[Resource], kind: type[T], heard: Heard[T] | None = None, *, needed: bool = False
     ) -> Followed[T]:
         """Follow one more kind, decoded as `kind`; `resources` are its names, the newest first.
 
-        `heard` is told of each change before `changed` is set. See `Followed` for what `needed` means.
+        `heard` is told of each change, and says whether it makes a difference; without it every change does. What `needed` means is
+        said at `Followed`.
         """
 
         def told(changes: Sequence[Change[T]]) -> None:
-            if heard:
-                heard(changes)
-            if changes:
+            if any([heard(change) for change in changes] if heard else changes):  # a list: all of them are to be heard
                 self.changed.set()
 
         followed = Followed(self._seams, resources, kind, told, needed=needed)
@@ -83,6 +81,11 @@ class Mirror:
         for followed in self._followed:
             await followed.settled.wait()
 
+    def declare(self, declared: Iterable[SolverNode]) -> None:
+        """These are the nodes that Git declares now; said again whenever the policy's revision is another."""
+        self._world.declare(declared)
+        self.changed.set()
+
     def cluster(self) -> Cluster:
         """What it all means now."""
         return self._world.cluster()
@@ -91,17 +94,9 @@ class Mirror:
         """How far each kind is followed."""
         return tuple(followed.standing() for followed in self._followed)
 
-    @staticmethod
-    def _all(take: Callable[[T | None, T | None], None]) -> Heard[T]:
-        def told(changes: Sequence[Change[T]]) -> None:
-            for change in changes:
-                take(change.before, change.after)
+    def _watch_meaning(self, kind: Kind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
+        def heard(change: Change[Any]) -> bool:
+            before, after = (known and kind.read(known) for known in (change.before, change.after))
+            return take(before, after)
 
-        return told
-
-    def _watch_meaning(self, kind: Kind[Any, M], take: Callable[[M | None, M | None], None]) -> None:
-        def told(changes: Sequence[Change[Any]]) -> None:
-            for _, before, after in changes:
-                take(kind.read(before) if before else None, kind.read(after) if after else None)
-
-        self.watch(kind.resources, kind.written, told)
+        self.watch(kind.resources, kind.written, heard)

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.declared import DeclaredStore
-from reconciler.backends.kubernetes.fencing import Leading, signature
+from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.intents import Pods, members_of
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.jobs import Gang
@@ -24,7 +24,7 @@ from reconciler.clock import Clock
 from solver.plan.plan import Nominate, Reserve, Unreserve, Withdraw
 from solver.world.inflight import Intent, Reservation, declared_name
 from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.world.workload import JobName, TaskPlacement
 
 Keeping = Nominate | Withdraw | Reserve | Unreserve
 
@@ -64,9 +64,8 @@ def promise_after(known: Promise, steps: Iterable[Keeping], now: Instant) -> Pro
     return known
 
 
-def nominated(gang: Gang, pods: Pods, promise: Promise) -> Iterator[NodePatch]:
+def nominated(gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterator[NodePatch]:
     """What has to be written into the status of pods that wait, so that it says where each is promised to be."""
-    tasks = promise.intent.tasks if promise.intent else ()
     node_of = {(task.group, task.index): task.node for task in tasks}
     for member, pod in members_of(gang, pods):
         node = node_of.get((member.group, member.task_index), "")
@@ -89,15 +88,23 @@ class Promises:
         self._log = log
         self.declared = DeclaredStore(api, leading, namespace, log)
 
-    async def keep(self, steps: Iterable[Keeping], gangs: Mapping[JobName, Gang], pods: Pods) -> tuple[Unkept, ...]:
+    async def keep(
+        self, steps: Iterable[Keeping], gangs: Mapping[JobName, Gang], pods: Pods, promised: Iterable[Intent] = ()
+    ) -> tuple[Unkept, ...]:
         """Makes these steps true, each gang's in their order; returns those that are not, which the next round sees as they are.
 
-        Raises NotLeaderError.
+        `promised`: what has been promised before; of that only is looked after what pods say of their nodes. Raises NotLeaderError.
         """
         by_job: dict[JobName, list[Keeping]] = defaultdict(list)
         for step in steps:
             by_job[step.job].append(step)
-        done = await together(self._kept(job, found, gangs.get(job), pods) for job, found in by_job.items())
+        shown = [known for known in promised if known.job not in by_job and known.job in gangs]
+        done = await together(
+            (
+                *(self._kept(job, found, gangs.get(job), pods) for job, found in by_job.items()),
+                *(self._shown(gangs[known.job], known, pods) for known in shown),
+            )
+        )
         failed = tuple(sorted(unkept for unkept in done if unkept))
         for unkept in failed:
             self._log.warning("promise-unkept", job=unkept.job, error=unkept.reason)
@@ -114,31 +121,45 @@ class Promises:
             return Unkept(job, str(error))
         return None
 
+    async def _shown(self, gang: Gang, intent: Intent, pods: Pods) -> Unkept | None:
+        try:
+            await self._nominate(gang, pods, intent.tasks)
+        except KubernetesError as error:
+            return Unkept(gang.name, str(error))
+        return None
+
     async def _recorded(self, gang: Gang, steps: Sequence[Keeping], pods: Pods, now: Instant) -> bool:
-        """On the pod that has a record already, else on the first, and on no other; False: there is no pod to write it on."""
+        """On the pod that has a record already, else on the first, and on no other; False: there is no pod to write it on.
+
+        What pods say of their nodes comes after a promise that is made, and before one that is withdrawn: who goes on after a crash
+        finds in the record what is left to do.
+        """
         there = [pod for _, pod in members_of(gang, pods)]
         bearers = [pod for pod in there if names.PROMISE in pod.metadata.annotations]
         if not there:
             return False
-        promise = await self._written((*bearers, *there)[0], steps, now)
+        tasks = next((step.tasks for step in reversed(steps) if isinstance(step, Nominate)), ())
+        if not tasks and any(isinstance(step, Withdraw) for step in steps):
+            await self._nominate(gang, pods, ())
+        await self._written((*bearers, *there)[0], steps, now)
         await together(self._cleared(pod) for pod in bearers[1:])
-        await together(self._nominate(patch) for patch in nominated(gang, pods, promise))
+        if tasks:
+            await self._nominate(gang, pods, tasks)
         return True
 
-    async def _written(self, pod: Pod, steps: Sequence[Keeping], now: Instant, tries: int = TRIES) -> Promise:
+    async def _written(self, pod: Pod, steps: Sequence[Keeping], now: Instant, tries: int = TRIES) -> None:
         """The pod says what stands after these steps. Raises ConflictError where it was replaced, or changes all the time."""
         before = _standing_on(pod)
         promise = promise_after(before, steps, now)
         if promise == before:
-            return promise
+            return
         try:
             await self._api.patch(PODS.path(*pod.key), self._annotation(pod, promise))
         except ConflictError:
             fresh = await self._api.get(PODS.path(*pod.key), Pod)
             if tries == 1 or fresh.metadata.uid != pod.metadata.uid:
                 raise
-            return await self._written(fresh, steps, now, tries - 1)
-        return promise
+            await self._written(fresh, steps, now, tries - 1)
 
     async def _cleared(self, pod: Pod) -> None:
         await self._api.patch(PODS.path(*pod.key), self._annotation(pod, Promise(pod.metadata.uid)))
@@ -149,12 +170,15 @@ class Promises:
             "metadata": {
                 "uid": pod.metadata.uid,
                 "resourceVersion": pod.metadata.resource_version,
-                "annotations": {names.PROMISE: value, **signature(self._leading)},
+                "annotations": {names.PROMISE: value, **self._leading.leadership().stamp},
             }
         }
 
-    async def _nominate(self, patch: NodePatch) -> None:
-        signature(self._leading)  # of a status only that is asked whether it may be written
+    async def _nominate(self, gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> None:
+        await together(self._node(patch) for patch in nominated(gang, pods, tasks))
+
+    async def _node(self, patch: NodePatch) -> None:
+        self._leading.leadership()
         body = {"metadata": {"uid": patch.uid}, "status": {"nominatedNodeName": patch.node or None}}
         await self._api.patch(PODS.path(patch.namespace, patch.name, "status"), body)
 

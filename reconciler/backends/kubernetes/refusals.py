@@ -31,7 +31,7 @@ class RefusedError(KubernetesError):
 
 
 class ConflictError(RefusedError):
-    """409: it is not as the request says (uid, resourceVersion), or is there already. The machine acts: look again."""
+    """409, or 422 of a patch's uid: it is not as the request says, or is there already. The machine acts: look again."""
 
 
 class GoneError(RefusedError):
@@ -63,6 +63,8 @@ class UnreadableError(KubernetesError):
 
 class _Cause(msgspec.Struct, frozen=True):
     reason: str = ""
+    message: str = ""
+    field: str = ""
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
@@ -99,9 +101,11 @@ def refusal(request: str, status: int, body: bytes, retry_after: str | None = No
         return UnreachableError(f"{request}: {status} {reason}: {text}")
     if status == 429:
         causes = (said.details and said.details.causes) or ()
-        budget = any(cause.reason == "DisruptionBudget" for cause in causes)
-        after_s = _seconds(retry_after, said.details)
-        return TooManyRequestsError(request, status, reason, text, retry_after_s=after_s, budget=budget)
+        budgets = [cause.message for cause in causes if cause.reason == "DisruptionBudget"]
+        after_s, text = _seconds(retry_after, said.details), " ".join((text, *budgets))[:_SHOWN_MAX]
+        return TooManyRequestsError(request, status, reason, text, retry_after_s=after_s, budget=bool(budgets))
+    if status == 422 and any(cause.field == "metadata.uid" for cause in (said.details and said.details.causes) or ()):
+        return ConflictError(request, status, reason, text)  # a patch that names the uid of what was there before
     return _BY_STATUS.get(status, RefusedError)(request, status, reason, text)
 
 

@@ -80,7 +80,7 @@ def test_selected_nodes_are_gpu_types_where_those_say_it(spec: Sent, types: list
 def test_equal_nodes_are_one_set_whoever_asks_and_in_every_cluster() -> None:
     nvme = {"nodeSelector": {"disk": "nvme"}}
     seen = cluster(NODES, [pod("p", spec=nvme), pod("q", 2, spec=nvme), pod("free"), pod("v4", spec=GENERATION_4)])
-    names = {job.name: job.spec.task_groups[0].nodes for job in seen.jobs}
+    names = {str(job.name): job.spec.task_groups[0].nodes for job in seen.jobs}
     assert names["vision.pod.p"] == names["vision.pod.q"] != names["vision.pod.v4"]
     assert names["vision.pod.free"] == ""
     assert {known.name: known.nodes for known in seen.node_sets} == {

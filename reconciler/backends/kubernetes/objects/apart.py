@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.constraints import Names, Places
-from reconciler.backends.kubernetes.objects.neighbours import Repelling, means
+from reconciler.backends.kubernetes.objects.neighbours import means
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
 from reconciler.backends.kubernetes.objects.wire import LabelSelector, Pod, PodTerm, TopologySpread
 from solver.world.cluster import Level, NodeName, SpreadLevel
@@ -47,7 +47,7 @@ class Apart:
 class Company:
     """A task group (`group`, all alike) within its gang, among everybody else who is on a node.
 
-    `gang_least`, `least`: how few of the gang, and of the group, may run. `repelling`: who is on a node and keeps others away.
+    `gang_least`, `least`: how few of the gang, and of the group, may run.
     """
 
     places: Places
@@ -55,7 +55,6 @@ class Company:
     group: Sequence[Pod]
     gang_least: int
     least: int
-    repelling: Sequence[Repelling]
 
     def apart(self, nodes: Names, selected: Names) -> Apart:
         """What the group asks, beginning with the nodes that it may be on; `selected`: those that its node affinity names."""
@@ -224,12 +223,11 @@ class Company:
     def _repelled(self, found: Apart) -> None:
         """Anti-affinity counts both ways: pods that run keep away those whom they mean."""
         pod, own = self.group[0], {one.key for one in self.gang}
-        for term, namespace, pods in self.repelling:
-            if means(term, namespace, pod):
-                nodes = [NodeName(other.spec.node_name) for other in pods if other.key not in own]
-                found.nodes = self._where(
-                    found.nodes, term.topology_key, self._domains(term.topology_key, nodes), inside=False
-                )
+        for term, pods in self.places.crowd.repelling(pod):
+            nodes = [NodeName(other.spec.node_name) for other in pods if other.key not in own]
+            found.nodes = self._where(
+                found.nodes, term.topology_key, self._domains(term.topology_key, nodes), inside=False
+            )
 
     def _is_unknown(self, found: Apart, term: PodTerm) -> bool:
         selector = term.namespace_selector
@@ -243,14 +241,9 @@ class Company:
 
     def _others(self, term: PodTerm) -> Counter[NodeName]:
         """How many pods of other gangs it means there are on each node."""
-        namespace, remembered = self.group[0].metadata.namespace, self.places.meant
-        written = (namespace, msgspec.json.encode(term))
-        if written not in remembered:
-            remembered[written] = Counter()
-            for name, pods in self.places.pods.items():
-                remembered[written][name] += sum(means(term, namespace, pod) for pod in pods)
+        meant = self.places.crowd.meant(term, self.group[0].metadata.namespace)
         own = Counter(NodeName(pod.spec.node_name) for pod in self._own(term) if pod.holds)
-        return +(remembered[written] - own)
+        return +(meant - own)
 
     def _value(self, node: NodeName, key: str) -> str:
         seen = self.places.seen.get(node)

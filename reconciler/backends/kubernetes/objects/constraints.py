@@ -6,17 +6,16 @@ the GPU types, where they are about those, and are remarked otherwise.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
+from typing import TypeVar
 
 import msgspec
 
+from reconciler.backends.kubernetes.objects.crowd import Crowd
 from reconciler.backends.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
-from reconciler.backends.kubernetes.objects.nodes import SeenNode, used_by
-from reconciler.backends.kubernetes.objects.pods import Others, PodTask
-from reconciler.backends.kubernetes.objects.requests import Requests, plus
+from reconciler.backends.kubernetes.objects.nodes import SeenNode
+from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
 from reconciler.backends.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
 from reconciler.backends.kubernetes.objects.wire import Pod
@@ -26,27 +25,33 @@ from solver.world.node_sets import NodeSet
 from solver.world.shape import Shape
 
 Names = frozenset[NodeName]
+Types = tuple[frozenset[GpuType], bool, bool]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 SET_NAME_DIGITS = 16
 """64 bits of the digest of its nodes: no two sets of a cluster meet in one name."""
 
 
+REMEMBERED_MAX = 256
+"""Answers about sets of nodes that are remembered: a set of 10,000 nodes takes half a MB."""
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The nodes as they are (`seen`), as the solver is told of them (`nodes`), and who is on them (`pods` by node).
+    """The nodes as they are (`seen`), as the solver is told of them (`nodes`), and who is on them.
 
-    `meant`: how many pods a term of a namespace means on each node; remembered, as everything here that is asked often.
+    What is asked often is remembered, for as long as what nodes are by themselves stays the same: their labels, taints, domains and
+    what they offer. Whether they are ready and who is on them may change meanwhile.
     """
 
     seen: Mapping[NodeName, SeenNode]
     nodes: Mapping[NodeName, Node]
-    pods: Mapping[NodeName, Sequence[Pod]]
+    crowd: Crowd
     _selected: dict[bytes, Names] = field(default_factory=dict)
-    meant: dict[tuple[str, bytes], Counter[NodeName]] = field(default_factory=dict)
-    _used: dict[NodeName, Requests] = field(default_factory=dict)
     _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
-    _types: dict[tuple[Names, bool], tuple[frozenset[GpuType], bool, bool]] = field(default_factory=dict)
-    _offering: dict[Others, Names] = field(default_factory=dict)
+    _types: dict[tuple[Names, bool], Types] = field(default_factory=dict)
     _levels: dict[str, SpreadLevel | None] = field(default_factory=dict)
     _sets: dict[Names, NodeSet] = field(default_factory=dict)
 
@@ -63,6 +68,7 @@ class Places:
         node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         written = msgspec.json.encode([pod.spec.node_selector, node_affinity])
         if written not in self._selected:
+            _make_room(self._selected)
             self._selected[written] = frozenset(
                 name for name, node in self.seen.items() if may_be_on(pod.spec, node.wire)
             )
@@ -72,6 +78,7 @@ class Places:
         """The nodes whose taints it tolerates."""
         written = b"taints" + msgspec.json.encode(pod.spec.tolerations)
         if written not in self._selected:
+            _make_room(self._selected)
             self._selected[written] = frozenset(
                 name for name, node in self.seen.items() if tolerates_all(pod.spec.tolerations, node.wire.spec.taints)
             )
@@ -86,15 +93,16 @@ class Places:
 
     @property
     def with_gpus(self) -> Names:
-        """The nodes that have any."""
+        """The nodes that have any, whoever uses them now."""
         if b"with GPUs" not in self._selected:
-            self._selected[b"with GPUs"] = frozenset(name for name, node in self.nodes.items() if node.gpus)
+            self._selected[b"with GPUs"] = frozenset(name for name, node in self.seen.items() if node.gpus)
         return self._selected[b"with GPUs"]
 
     def common(self, sets: Sequence[Names]) -> Names:
         """The nodes that are in all of them."""
         wanted = tuple(sets)
         if wanted not in self._common:
+            _make_room(self._common)
             self._common[wanted] = frozenset.intersection(*wanted)
         return self._common[wanted]
 
@@ -102,37 +110,20 @@ class Places:
         """The nodes under a name that follows from which they are: equal sets have one name, in every snapshot."""
         if nodes not in self._sets:
             names = tuple(sorted(nodes))
+            _make_room(self._sets)
             self._sets[nodes] = NodeSet(f"nodes-{digest(names).partition(':')[2][:SET_NAME_DIGITS]}", names)
         return self._sets[nodes]
 
-    def types_of(self, nodes: Names, uses_gpus: bool) -> tuple[frozenset[GpuType], bool, bool]:
+    def types_of(self, nodes: Names, uses_gpus: bool) -> Types:
         """The GPU types of nodes that could serve; whether these are all that could; whether all of their types are among them."""
         if (nodes, uses_gpus) not in self._types:
-            able = {name: node.gpu_type for name, node in self.nodes.items() if node.gpus or not uses_gpus}
+            able = {name: node.gpu_type for name, node in self.seen.items() if node.gpus or not uses_gpus}
             among = nodes & able.keys()
             types = frozenset(able[name] for name in among)
             of_types = sum(gpu_type in types for gpu_type in able.values())
+            _make_room(self._types)
             self._types[nodes, uses_gpus] = types, len(among) == len(able), len(among) == of_types
         return self._types[nodes, uses_gpus]
-
-    def offering(self, others: Others) -> Names:
-        """The nodes that have so much of what a round does not count."""
-        if others not in self._offering:
-            free = {name: self._free(name) for name in self.seen}
-            self._offering[others] = frozenset(
-                name for name, there in free.items() if all(there.get(what, 0) >= number for what, number in others)
-            )
-        return self._offering[others]
-
-    def _free(self, node: NodeName) -> Requests:
-        """What of everything that a node offers no pod has."""
-        if node not in self._used:
-            used: Requests = {}
-            for pod in self.pods.get(node, ()):
-                used = plus(used, used_by(pod))
-            self._used[node] = used
-        used = self._used[node]
-        return {name: there - used.get(name, Fraction(0)) for name, there in self.seen[node].offered.items()}
 
 
 def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, ...]]:
@@ -144,7 +135,7 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
     if task.shape.gpus:
         steps.append(("whose GPUs are not shared", places.unshared))
     if task.others and not task.pod.holds:  # who is on a node has it
-        steps.append((f"that have {_list(task.others)}", places.offering(task.others)))
+        steps.append((f"that have {_list(task.others)}", places.crowd.offering(task.others)))
     left = places.common([these for _, these in steps])
     if left:
         return left, ()
@@ -180,9 +171,9 @@ def liking(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, 
     if not preferred:
         return {}, ()
     weights: dict[GpuType, set[int]] = {}
-    for name, node in places.seen.items():
+    for node in places.seen.values():
         weight = sum(wish.weight for wish in preferred if meets(wish.preference, node.wire))
-        weights.setdefault(places.nodes[name].gpu_type, set()).add(weight)
+        weights.setdefault(node.gpu_type, set()).add(weight)
     if all(len(found) == 1 for found in weights.values()):
         return {gpu_type: min(found) for gpu_type, found in weights.items()}, ()
     return {}, (Remark("preferred-nodes", "preferred node affinity within a GPU type is not followed"),)
@@ -194,3 +185,8 @@ def _list(others: Iterable[tuple[str, int]]) -> str:
 
 def _domain(node: Node, level: SpreadLevel | None) -> str:
     return node.name if level is None or level == "node" else node.domain(level)
+
+
+def _make_room(memory: dict[K, V]) -> None:
+    if len(memory) >= REMEMBERED_MAX:
+        memory.clear()

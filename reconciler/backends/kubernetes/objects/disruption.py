@@ -18,15 +18,19 @@ class PriorityClass(Wire, frozen=True):
 
 
 class BudgetSpec(Wire, frozen=True):
-    """Which pods; None means none of them."""
+    """Which pods; None means none of them. `unhealthy_pod_eviction_policy`: AlwaysAllow, or what counts as IfHealthyBudget."""
 
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = ""
 
 
 class BudgetStatus(Wire, frozen=True):
-    """How many may be evicted now."""
+    """How many may be evicted now, as of the generation that was observed."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    observed_generation: int = 0
 
 
 class Budget(Wire, frozen=True):

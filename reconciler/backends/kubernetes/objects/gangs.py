@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.controllers import Controller
-from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, membership_of, order_of
+from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.backends.kubernetes.objects.podgroups import Group, Source
-from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority, task_of
+from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.backends.kubernetes.objects.saves import save_remarks
 from reconciler.backends.kubernetes.objects.wire import Pod
 
 OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
 """Gangs whose size a PodGroup says."""
 
-Groups = Mapping[tuple[Source, str, str], Group]
-Controllers = Mapping[tuple[Source, str, str], Controller]
+At = tuple[Source, str, str]
+Groups = Mapping[At, Group]
+Controllers = Mapping[At, Controller]
 
 
 class InRole(NamedTuple):
@@ -101,6 +103,7 @@ class Gathered:
     def remarks(self) -> Iterator[Remark]:
         """What is not followed whatever the nodes are."""
         yield from self.group.remarks if self.group else ()
+        yield from dict.fromkeys(save_remarks(task.pod for task in self.tasks))
         if any(
             volume.persistent_volume_claim or volume.ephemeral
             for task in self.tasks
@@ -121,29 +124,33 @@ class Gathered:
             yield Refusal("several-classes", message, f"Name one, or write the label {names.PRIORITY_CLASS}.")
 
 
-def gathered(pods: Iterable[Pod], groups: Groups, controllers: Controllers) -> tuple[Gathered, ...]:
-    """Quorate's pods in gangs, sorted by name; each pod that lives is in exactly one."""
-    members: dict[GangKey, list[tuple[Membership, Pod]]] = defaultdict(list)
+def gathered(
+    named: GangKey,
+    pods: Iterable[tuple[Membership, Pod]],
+    groups: Groups,
+    controllers: Controllers,
+    task_of: Callable[[Pod], PodTask],
+) -> tuple[Gathered, ...]:
+    """Quorate's pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
+    at = (named.source, named.namespace, named.name)
+    group, controller = groups.get(at), controllers.get(at)
+    members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
-    for pod in pods:
-        if pod.spec.scheduler_name != names.SCHEDULER:
-            continue
-        found = _settled(membership_of(pod), pod, groups, controllers)
+    for membership, pod in pods:
+        found = _settled(membership, pod, group, controller)
         if pod.status.phase == "Succeeded":
             done[found.key] += 1
         elif not pod.is_over and (pod.spec.node_name or not pod.metadata.deletion_timestamp):
-            members[found.key].append((found, pod))
-    return tuple(_gang(key, members[key], done[key], groups, controllers) for key in sorted(members))
+            members[found.key].append((found, task_of(pod)))
+    return tuple(_gang(key, members[key], done[key], group, controller) for key in sorted(members))
 
 
-def _settled(found: Membership, pod: Pod, groups: Groups, controllers: Controllers) -> Membership:
+def _settled(found: Membership, pod: Pod, group: Group | None, controller: Controller | None) -> Membership:
     """A pod whose group or controller asks for no gang is a gang of its own."""
     key = found.key
-    at = (key.source, key.namespace, key.name)
     if found.size is not None:
         return found
-    is_basic = at in groups and groups[at].least is None
-    controller = controllers.get(at)
+    is_basic = group is not None and group.least is None
     is_loose = controller.alone if controller else names.JOB_INDEX not in pod.metadata.labels
     if is_basic or (key.source == "job" and is_loose):
         return Membership(GangKey(key.namespace, "pod", pod.metadata.name), found.role, 1)
@@ -151,17 +158,18 @@ def _settled(found: Membership, pod: Pod, groups: Groups, controllers: Controlle
 
 
 def _gang(
-    key: GangKey, members: Collection[tuple[Membership, Pod]], done: int, groups: Groups, controllers: Controllers
+    key: GangKey,
+    members: Collection[tuple[Membership, PodTask]],
+    done: int,
+    group: Group | None,
+    controller: Controller | None,
 ) -> Gathered:
-    origin = {membership_of(pod).key for _, pod in members} if key.source == "pod" else {key}
-    at = next((one.source, one.namespace, one.name) for one in sorted(origin))
-    group, controller = groups.get(at), controllers.get(at)
     sizes = {found.size for found, _ in members} - {None}
     least = max((size for size in sizes if size), default=None)
     if least is None and group is not None:
         least = group.least
     if least is None and controller is not None:
         least = sum(fewest for _, _, fewest in controller.roles)
-    ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].metadata)))
-    in_roles = tuple(InRole(found.role, task_of(pod)) for found, pod in ordered)
+    ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].pod.metadata)))
+    in_roles = tuple(InRole(found.role, task) for found, task in ordered)
     return Gathered(key, in_roles, done, least, group, controller, disagrees=len(sizes) > 1)

@@ -11,10 +11,10 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
 from reconciler.backends.kubernetes.objects.constraints import Places, allowed_nodes, as_types, liking
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
-from reconciler.backends.kubernetes.objects.neighbours import Repelling
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.backends.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
 from solver.world.node_sets import NodeSet
@@ -71,7 +71,7 @@ class _Part(NamedTuple):
     role: str
 
 
-def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Repelling]) -> Gang:
+def gang_of(gang: Gathered, places: Places, held: Held) -> Gang:
     """Everything about one gang."""
     parts = _parts(gang.pods)
     members = tuple(
@@ -83,7 +83,7 @@ def gang_of(gang: Gathered, places: Places, held: Held, repelling: Sequence[Repe
     said = Gang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
     if refusals or (missing and not bound):
         return said
-    groups, apart, node_sets = _groups(gang, parts, places, repelling)
+    groups, apart, node_sets = _groups(gang, parts, places)
     topology, against, notes = _topology(gang, apart, places)
     refusals = tuple(dict.fromkeys((*against, *(one for found in apart for one in found.refusals))))
     notes = (*said.remarks, *notes, *(one for found in apart for one in found.remarks), *_least_remark(gang, parts))
@@ -113,7 +113,7 @@ def _signature(task: PodTask) -> bytes:
 
 
 def _groups(
-    gang: Gathered, parts: Sequence[_Part], places: Places, repelling: Sequence[Repelling]
+    gang: Gathered, parts: Sequence[_Part], places: Places
 ) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[NodeSet, ...]]:
     groups: list[TaskGroup] = []
     aparts: list[Apart] = []
@@ -124,7 +124,7 @@ def _groups(
         first = part.tasks[0]
         nodes, refusals = allowed_nodes(places, first)
         alike, fewest = [task.pod for task in part.tasks], least[part.name]
-        company = Company(places, everybody, alike, sum(least.values()), fewest, repelling)
+        company = Company(places, everybody, alike, sum(least.values()), fewest)
         apart = company.apart(nodes, places.selected(first.pod))
         liked, remarks = liking(places, first.pod)
         types, limited = as_types(places, apart.nodes, first.shape, liked)
@@ -235,7 +235,9 @@ def _job(
 ) -> Job:
     limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
     phase, limit = _phase(gang.tasks), min(limits, default=None)
-    started = [task.pod.status.start_time for task in gang.tasks]
+    pods = [task.pod for task in gang.tasks]
+    started = [pod.status.start_time for pod in pods]
+    started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
     return Job(
         name=gang.key.job,
         submitted_at=min(task.created for task in gang.tasks),
@@ -245,12 +247,16 @@ def _job(
             priority_class=gang.priority_class,
             topology=topology,
             time_limit=limit,
+            checkpoint=checkpoint_of(pods),
         ),
         phase=phase,
         attempt=max((task.attempt for task in gang.tasks if task.pod.holds), default=0),
-        started_at=max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None,
+        started_at=started_at,
         placement=placement,
         time_limit=limit if placement else None,
+        saved_at=saved_at(pods, started_at),
+        # What takes a pod's place is another one: of what the first was promised it knows nothing.
+        leaves="unpromised" if placement else "freely",
     )
 
 

@@ -38,12 +38,18 @@ FENCED: Final = "quorate.dev/fenced"
 CHECKPOINT_INTERVAL: Final = "quorate.dev/checkpoint-interval"
 CHECKPOINT_GRACE: Final = "quorate.dev/checkpoint-grace"
 CHECKPOINT_HOOK: Final = "quorate.dev/checkpoint-hook"
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 CHECKPOINTED: Final = "quorate.dev/checkpointed"
 CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
 
 # What was asked of a gang, or promised to it (records.py).
 EVICT: Final = "quorate.dev/evict"
 PROMISE: Final = "quorate.dev/promise"
+
+# Our own on nodes: annotations of what is kept for others, and the key of a taint that keeps everybody else away.
+HEADROOM_CPU: Final = "quorate.dev/headroom-cpu"
+HEADROOM_MEMORY: Final = "quorate.dev/headroom-memory"
+ONLY: Final = "quorate.dev/only"
 
 # NVIDIA: k8s-device-plugin (resources), gpu-feature-discovery (labels): docs/gpu-feature-discovery/README.md there.
 GPU: Final = "nvidia.com/gpu"

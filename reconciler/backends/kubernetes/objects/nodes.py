@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.amounts import amount, down
+from reconciler.backends.kubernetes.objects.amounts import amount, down, up
+from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.domains import Position
 from reconciler.backends.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.backends.kubernetes.objects.pods import profile_of
@@ -17,8 +18,8 @@ from reconciler.backends.kubernetes.objects.products import is_of_instances, typ
 from reconciler.backends.kubernetes.objects.requests import Requests, plus, requests_of
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.selectors import CONDITION_TAINTS
+from reconciler.backends.kubernetes.objects.wire import Amounts, Pod
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
-from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.mig import mig_model
 from solver.world.mig_layout import model_of_type
@@ -40,7 +41,7 @@ class SeenNode(NamedTuple):
     """A node as it offers itself, before anybody's pods.
 
     `offered`: allocatable of each resource. `replicas`: how often the device plugin counts each GPU; more than 1: it is shared.
-    `unwell`: how many of the GPUs are not healthy; which ones, nobody says.
+    `unwell`: how many of the GPUs are not healthy; which ones, nobody says. `headroom`: what its annotations keep for others.
     """
 
     wire: WireNode
@@ -50,6 +51,7 @@ class SeenNode(NamedTuple):
     unwell: int
     offered: Requests
     remarks: tuple[Remark, ...]
+    headroom: Headroom | None = None
 
     @property
     def name(self) -> NodeName:
@@ -68,11 +70,15 @@ class SeenNode(NamedTuple):
         return said or (self.gpu_type.lower() if self.gpus else "cpu")
 
 
-def seen(wire: WireNode) -> SeenNode:
-    """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked."""
+def seen(wire: WireNode, declared_type: GpuType | None = None) -> SeenNode:
+    """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked.
+
+    `declared_type`: the type of its GPUs where somebody says it who goes before its labels.
+    """
     labels, remarks = wire.metadata.labels, []
     offered, capacity = _read(wire.status.allocatable), _read(wire.status.capacity)
-    gpu_type = GpuType(labels.get(names.GPU_TYPE) or type_of_product(labels.get(names.PRODUCT, "")))
+    labelled = labels.get(names.GPU_TYPE) or type_of_product(labels.get(names.PRODUCT, ""))
+    gpu_type = declared_type or GpuType(labelled)
     replicas = max(1, _number(labels.get(names.REPLICAS)))
     gpus: tuple[Gpu, ...] = ()
     unwell = 0
@@ -88,12 +94,36 @@ def seen(wire: WireNode) -> SeenNode:
         remarks += more
     if len(offered) < len(wire.status.allocatable):
         remarks.append(Remark("unreadable-quantity", "offers something that is no quantity"))
-    return SeenNode(wire, gpu_type if gpus else GpuType(""), gpus, replicas, unwell, offered, tuple(remarks))
+    headroom = _headroom(wire, remarks)
+    return SeenNode(wire, gpu_type if gpus else GpuType(""), gpus, replicas, unwell, offered, tuple(remarks), headroom)
 
 
-def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], pods: int) -> Node:
-    """The node without what `others` use of it. `held`: devices of Quorate's pods; `pods`: how many there are on it in all.
+def shape_of(node: SeenNode) -> tuple[object, ...]:
+    """What of a node says which pods may be on it, and what it offers them: what does not change while it works."""
+    taints = tuple(taint for taint in node.wire.spec.taints if taint.key not in CONDITION_TAINTS)
+    return node.labels, taints, node.gpu_type, node.gpus, node.replicas, node.offered
 
+
+def headroom_of(node: SeenNode, declared: Node | None, usual: Headroom) -> Headroom:
+    """What is kept for others: as the node's annotations say; else, of a node that Git declares, what Git leaves; else the usual
+    for a node with GPUs.
+    """
+    if node.headroom is not None:
+        return node.headroom
+    return usual if node.gpus and declared is None else Headroom()
+
+
+def solver_node(
+    node: SeenNode,
+    position: Position,
+    others: Iterable[Pod],
+    held: Iterable[DeviceId],
+    pods: int,
+    headroom: Headroom = Headroom(),
+) -> Node:
+    """The node without what `others` use of it, or may by the `headroom` that is kept for them, whichever is more.
+
+    `held`: devices of Quorate's pods; `pods`: how many there are on it in all.
     GPUs that others use are not in it: which ones they have nobody says, so the last that are not held are left out.
     """
     used: Requests = {}
@@ -105,8 +135,8 @@ def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held:
     return Node(
         name=node.name,
         pool=node.pool,
-        cpu=Cpu(max(0, down(node.offered.get("cpu", Fraction(0)) - used.get("cpu", 0), 1000))),
-        memory=Memory(max(0, down(node.offered.get("memory", Fraction(0)) - used.get("memory", 0)))),
+        cpu=Cpu(down(_spare(node, used, "cpu", Fraction(headroom.cpu, 1000)), 1000)),
+        memory=Memory(down(_spare(node, used, "memory", Fraction(headroom.memory)))),
         gpu_type=node.gpu_type,
         gpus=_left(node, used, frozenset(held)),
         island=position.island,
@@ -115,6 +145,11 @@ def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held:
         ready=conditions.get("Ready") == "True",
         cordoned=node.wire.spec.unschedulable or closed or is_full,
     )
+
+
+def _spare(node: SeenNode, used: Requests, resource: str, kept: Fraction) -> Fraction:
+    nothing = Fraction(0)
+    return max(nothing, node.offered.get(resource, nothing) - max(used.get(resource, nothing), kept))
 
 
 def used_by(pod: Pod) -> Requests:
@@ -166,7 +201,21 @@ def _left(node: SeenNode, used: Requests, held: frozenset[DeviceId]) -> tuple[Gp
     return tuple(reversed(left))
 
 
-def _read(written: Mapping[str, str | int | float]) -> Requests:
+def _headroom(wire: WireNode, remarks: list[Remark]) -> Headroom | None:
+    annotations = wire.metadata.annotations
+    written: Amounts = {
+        key: annotations[key] for key in (names.HEADROOM_CPU, names.HEADROOM_MEMORY) if key in annotations
+    }
+    found = _read(written)
+    if len(found) < len(written):
+        remarks.append(Remark("unreadable-headroom", f"{names.HEADROOM_CPU} or {names.HEADROOM_MEMORY} is no quantity"))
+    if not found:
+        return None
+    cpu, memory = (found.get(key, Fraction(0)) for key in (names.HEADROOM_CPU, names.HEADROOM_MEMORY))
+    return Headroom(Cpu(up(cpu, 1000)), Memory(up(memory)))
+
+
+def _read(written: Amounts) -> Requests:
     found: Requests = {}
     for name, value in written.items():
         try:

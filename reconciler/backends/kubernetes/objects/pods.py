@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.amounts import amount, up
-from reconciler.backends.kubernetes.objects.requests import Requests, requests_of
+from reconciler.backends.kubernetes.objects.requests import Requests, asking, requests_in
 from reconciler.backends.kubernetes.objects.said import Refusal
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
 from solver.world.cluster import DeviceId
@@ -83,12 +84,19 @@ def label_priority(meta: Meta) -> str:
 
 
 def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
+    written = asking(pod.spec)
     try:
-        asked = requests_of(pod.spec)
+        asked = requests_in(written)
     except ValueError as wrong:
         return Shape(), (), (Refusal("unreadable-quantity", str(wrong), "Correct the pod's resources."),)
-    refusals = [*_gpu_refusals(pod.metadata, asked)]
     fraction, memory = _milli(pod.metadata.annotations.get(names.KAI_FRACTION)), _gpu_memory(pod.metadata)
+    shape, others = _counted(written, fraction, memory)
+    return shape, others, tuple(_gpu_refusals(pod.metadata, asked))
+
+
+@lru_cache(maxsize=8192)
+def _counted(written: bytes, fraction: MilliGpu | None, memory: Memory | None) -> tuple[Shape, Others]:
+    asked = requests_in(written)
     shape = Shape(
         gpus=up(asked.get(names.GPU, Fraction(0))),
         cpu=Cpu(up(asked.get("cpu", Fraction(0)), 1000)),
@@ -97,8 +105,7 @@ def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
         gpu_memory=memory,
         mig=next((profile_of(name) for name in sorted(asked) if name.startswith(names.MIG_PREFIX)), None),
     )
-    others = tuple((name, up(number)) for name, number in sorted(asked.items()) if not _is_counted(name))
-    return shape, others, tuple(refusals)
+    return shape, tuple((name, up(number)) for name, number in sorted(asked.items()) if not _is_counted(name))
 
 
 def profile_of(resource: str) -> str:

@@ -29,13 +29,17 @@ class _Asking(Wire, frozen=True):
 
 def requests_of(spec: PodSpec) -> Requests:
     """Each resource with how much of it the pod needs on its node; raises ValueError for what is no quantity. Not to be changed."""
-    asking = _Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources)
-    return _requests(msgspec.json.encode(asking))
+    return requests_in(asking(spec))
+
+
+def asking(spec: PodSpec) -> bytes:
+    """What of a pod says how much it needs: what follows from it is worth remembering, since most pods ask for what others ask."""
+    return msgspec.json.encode(_Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources))
 
 
 @lru_cache(maxsize=8192)
-def _requests(written: bytes) -> Requests:
-    # Remembered: of 100,000 pods most ask for what others ask, and exact numbers are slow to add up.
+def requests_in(written: bytes) -> Requests:
+    """As `requests_of`, from what `asking` gave. Exact numbers are slow to add up."""
     spec = read(written, _Asking)
     sidecars: Requests = {}
     most: Requests = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from reconciler.backends.kubernetes.objects.names import ONLY
 from reconciler.backends.kubernetes.objects.wire import (
     LabelSelector,
     Node,
@@ -79,9 +80,10 @@ def may_be_on(spec: PodSpec, node: Node) -> bool:
 
 
 def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
-    """Whether every hard taint is tolerated. PreferNoSchedule is none."""
+    """Whether every hard taint is tolerated. PreferNoSchedule is none; that a node is Quorate's only keeps away pods of others."""
     known = tuple(tolerations)
-    hard = (taint for taint in taints if taint.effect != "PreferNoSchedule" and taint.key not in CONDITION_TAINTS)
+    soft = CONDITION_TAINTS | {ONLY}
+    hard = (taint for taint in taints if taint.effect != "PreferNoSchedule" and taint.key not in soft)
     return all(any(_tolerates(toleration, taint) for toleration in known) for taint in hard)
 
 

@@ -45,6 +45,7 @@ class Meta(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels = {}
@@ -183,6 +184,21 @@ class Named(Wire, frozen=True):
     name: str
 
 
+class PodClaim(Wire, frozen=True):
+    """A claim that a pod uses, under the name that its containers call it by: one that is there, or one made of a template."""
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class MadeClaim(Wire, frozen=True):
+    """The claim that was made for a pod of a template; `resource_claim_name` None: it turned out that none is needed."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
 class SchedulingGroup(Wire, frozen=True):
     """Which of Kubernetes' own PodGroups a pod is in."""
 
@@ -206,7 +222,7 @@ class PodSpec(Wire, frozen=True):
     topology_spread_constraints: tuple[TopologySpread, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
-    resource_claims: tuple[Named, ...] = ()
+    resource_claims: tuple[PodClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
@@ -225,6 +241,7 @@ class PodStatus(Wire, frozen=True):
 
     phase: str = "Pending"
     start_time: str | None = None
+    resource_claim_statuses: tuple[MadeClaim, ...] = ()
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")

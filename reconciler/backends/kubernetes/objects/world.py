@@ -1,50 +1,168 @@
-"""All objects of a cluster as they are now, changed one by one, and what they mean together."""
+"""All objects of a cluster while they change one by one, and what they mean together."""
 
 from __future__ import annotations
 
-from reconciler.backends.kubernetes.objects.cluster import Cluster, cluster_of
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.backends.kubernetes.objects.cluster import Cluster
+from reconciler.backends.kubernetes.objects.constraints import Places
 from reconciler.backends.kubernetes.objects.controllers import Controller
+from reconciler.backends.kubernetes.objects.crowd import Crowd
+from reconciler.backends.kubernetes.objects.declared import Headroom
+from reconciler.backends.kubernetes.objects.gathering import Gathering
+from reconciler.backends.kubernetes.objects.inventory import Inventory
+from reconciler.backends.kubernetes.objects.jobs import Gang, gang_of
+from reconciler.backends.kubernetes.objects.membership import GangKey
+from reconciler.backends.kubernetes.objects.neighbours import Saying, means
 from reconciler.backends.kubernetes.objects.podgroups import Group
-from reconciler.backends.kubernetes.objects.wire import Node, Pod
+from reconciler.backends.kubernetes.objects.wire import Node, Pod, PodTerm
+from solver.world.cluster import Node as SolverNode
+from solver.world.node_sets import NodeSet
+
+
+@dataclass(slots=True)
+class Work:
+    """How much has been made anew so far: nodes, gangs gathered from their pods, and gangs that became jobs."""
+
+    nodes: int = 0
+    gathered: int = 0
+    gangs: int = 0
 
 
 class World:
-    """Told of objects that came, changed and went; `cluster()` says what they mean. Nothing is returned twice: see `Cluster`."""
+    """Told of objects that came (`before` None), changed, and went (`after` None); `cluster()` says what they mean.
 
-    def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
-        self._pods: dict[tuple[str, str], Pod] = {}
-        self._groups: dict[tuple[str, str, str], Group] = {}
-        self._controllers: dict[tuple[str, str, str], Controller] = {}
+    What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
+    that is as it was is the same object as it was. `headroom`: what is kept for others on nodes with GPUs of which nobody says it.
+    """
 
-    def node(self, before: Node | None, after: Node | None) -> None:
-        """A node came (`before` None), changed, or went (`after` None)."""
-        if before:
-            self._nodes.pop(before.metadata.name, None)
-        if after:
-            self._nodes[after.metadata.name] = after
+    def __init__(self, headroom: Headroom = Headroom()) -> None:
+        self._gathering = Gathering()
+        self._inventory = Inventory(headroom)
+        self._crowd = Crowd(self._inventory.seen)
+        self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd)
+        self._gangs: dict[GangKey, Gang] = {}
+        self.work = Work()
 
-    def pod(self, before: Pod | None, after: Pod | None) -> None:
-        """A pod came, changed, or went."""
-        if before:
-            self._pods.pop(before.key, None)
-        if after:
-            self._pods[after.key] = after
+    def declare(self, declared: Iterable[SolverNode]) -> None:
+        """These are the nodes that Git declares now: what it says of those that are there goes before their labels (`joined`)."""
+        self._inventory.declare({node.name: node for node in declared})
 
-    def group(self, before: Group | None, after: Group | None) -> None:
-        """A PodGroup came, changed, or went."""
-        if before:
-            self._groups.pop((before.source, before.namespace, before.name), None)
-        if after:
-            self._groups[after.source, after.namespace, after.name] = after
+    def node(self, before: Node | None, after: Node | None) -> bool:
+        """A node; whether it makes a difference."""
+        if before and after and _same(before, after):
+            return False
+        self._inventory.node(before, after)
+        return True
 
-    def controller(self, before: Controller | None, after: Controller | None) -> None:
-        """An object that makes pods came, changed, or went."""
-        if before:
-            self._controllers.pop((before.source, before.namespace, before.name), None)
-        if after:
-            self._controllers[after.source, after.namespace, after.name] = after
+    def pod(self, before: Pod | None, after: Pod | None) -> bool:
+        """A pod; whether it makes a difference. Of those that are not Quorate's only what they use and whom they keep away does."""
+        touched = self._crowd.moved(before, after)
+        self._inventory.touch(touched)
+        is_ours = self._gathering.pod(before, after)
+        return bool(touched) or (is_ours and not (before and after and _same(before, after)))
+
+    def group(self, before: Group | None, after: Group | None) -> bool:
+        """A PodGroup; whether it makes a difference."""
+        self._gathering.group(before, after)
+        return before != after
+
+    def controller(self, before: Controller | None, after: Controller | None) -> bool:
+        """An object that makes pods; whether it makes a difference."""
+        self._gathering.controller(before, after)
+        return before != after
 
     def cluster(self) -> Cluster:
-        """What they all mean."""
-        return cluster_of(self._nodes.values(), self._pods.values(), self._groups.values(), self._controllers.values())
+        """What they all mean now."""
+        stale = self._renewed()
+        for key in stale:
+            if key in self._gathering.gangs:
+                self._derive(key)
+            elif self._gangs.pop(key, None):
+                self._crowd.asked.leave(key)
+        self._gangs = dict(sorted(self._gangs.items()))
+        gangs = tuple(self._gangs.values())
+        nodes, seen = self._inventory.nodes, self._inventory.seen
+        return Cluster(
+            nodes=tuple(nodes[name] for name in sorted(nodes)),
+            gangs=gangs,
+            remarks=tuple((name, remark) for name in sorted(seen) for remark in seen[name].remarks),
+            node_sets=_sets_of(gangs),
+        )
+
+    def _renewed(self) -> set[GangKey]:
+        """Everything but the gangs is as it is now; those that may mean something else than before."""
+        changed = self._gathering.renewed()
+        for gang in changed.values():
+            self._inventory.left(gang.before)
+        for gang in changed.values():
+            self._inventory.joined(gang.after)
+        renewed = self._inventory.renew(self._crowd)
+        self._crowd.settle(renewed.nodes)
+        self.work.gathered += len(changed)
+        self.work.nodes += len(renewed.nodes)
+        meant = self._meant_by(self._crowd.new_sayings)
+        self._crowd.new_sayings.clear()
+        if renewed.grounds:
+            self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd)
+            return self._gangs.keys() | self._gathering.gangs.keys()
+        with_other_devices = {self._gathering.gang_of[pod] for pod in renewed.pods if pod in self._gathering.gang_of}
+        return changed.keys() | with_other_devices | self._crowd.asked.stale | meant
+
+    def _derive(self, key: GangKey) -> None:
+        with self._crowd.asked.by(key):
+            found = gang_of(self._gathering.gangs[key], self._places, self._inventory.held)
+        self.work.gangs += 1
+        before = self._gangs.get(key)
+        if before is None or before != found:
+            self._gangs[key] = found if before is None or before.job != found.job else found._replace(job=before.job)
+
+    def _meant_by(self, sayings: dict[Saying, PodTerm]) -> set[GangKey]:
+        """The gangs with pods that these keep away."""
+        if not sayings:
+            return set()
+        return {
+            key
+            for key, gang in self._gathering.gangs.items()
+            for said, term in sayings.items()
+            if any(means(term, said.namespace, task.pod) for task in gang.tasks)
+        }
+
+
+def cluster_of(
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    groups: Iterable[Group] = (),
+    controllers: Iterable[Controller] = (),
+    declared: Iterable[SolverNode] = (),
+    headroom: Headroom = Headroom(),
+) -> Cluster:
+    """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
+    world = World(headroom)
+    world.declare(declared)
+    for node in nodes:
+        world.node(None, node)
+    for pod in pods:
+        world.pod(None, pod)
+    for group in groups:
+        world.group(None, group)
+    for controller in controllers:
+        world.controller(None, controller)
+    return world.cluster()
+
+
+def _same(one: Node | Pod, other: Node | Pod) -> bool:
+    """Nothing differs but the revision, which is another also when something was written that is not read here."""
+    revision = other.metadata.resource_version
+    metadata = msgspec.structs.replace(one.metadata, resource_version=revision)
+    return bool(msgspec.structs.replace(one, metadata=metadata) == other)
+
+
+def _sets_of(gangs: Iterable[Gang]) -> tuple[NodeSet, ...]:
+    """The sets of nodes that gangs are limited to, each once, sorted by name."""
+    return tuple(
+        known for _, known in sorted({known.name: known for gang in gangs for known in gang.node_sets}.items())
+    )

@@ -1,0 +1,79 @@
+"""The shipped fence in a cluster of tests and benchmarks, and who leads there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
+from reconciler.backends.kubernetes.objects.names import FENCED
+from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
+from reconciler.backends.kubernetes.resource import LEASES, PODS, Resource
+
+FENCE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fence.yaml"
+QUORATE = "system:serviceaccount:quorate-system:quorate"
+"""Whom the fence knows as Quorate."""
+NAMESPACES = Resource("v1", "namespaces")
+IN_FORCE_S = 60.0
+"""A moment; the API server looks at new policies about once a second."""
+LOOK_EVERY_S = 0.05
+
+
+def policies() -> list[dict[str, Any]]:
+    """What is shipped, document by document."""
+    return list(yaml.safe_load_all(FENCE.read_text()))
+
+
+async def install(admin: Api, quorate: Api) -> None:
+    """Returns when all of it is in force. `quorate` asks as Quorate's user. Raises TimeoutError."""
+    await admin.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
+    for policy in policies():
+        plural = re.sub(r"y$", "ie", policy["kind"].lower()) + "s"
+        await admin.create(f"/apis/{policy['apiVersion']}/{plural}", policy)
+    container = {"name": "main", "image": "none"}
+    spec = {"schedulerName": "quorate", "nodeName": "none", "containers": [container]}
+    pod = {"metadata": {"name": "none"}, "spec": spec}
+    tries = [(quorate, _BINDING, _binding(fenced=True)), (quorate, _BINDING, _binding(fenced=False))]
+    tries += [(admin, PODS.path("default"), pod)]
+    async with asyncio.timeout(IN_FORCE_S):
+        for who, path, body in tries:
+            while "ValidatingAdmissionPolicy" not in await _refusal(who, path, body):
+                await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def lead(admin: Api, quorate: Api, leadership: Leadership | None) -> None:
+    """The Lease says so, or is gone; returns when the fence has seen it. Raises TimeoutError."""
+    with suppress(NotFoundError):
+        await admin.delete(LEASES.path(NAMESPACE, LEASE))
+    says = "no params found"
+    if leadership:
+        holder, epoch = leadership.holder, leadership.epoch
+        spec = {"holderIdentity": holder, "leaseTransitions": epoch, "leaseDurationSeconds": 3600}
+        await admin.create(LEASES.path(NAMESPACE), {"metadata": {"name": LEASE}, "spec": spec})
+        says = f"which is {holder or 'nobody'} in epoch {epoch}"
+    async with asyncio.timeout(IN_FORCE_S):
+        while says not in await _refusal(quorate, _BINDING, _binding(fenced=True)):
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+_BINDING = PODS.path("default", "none", "binding")
+
+
+def _binding(*, fenced: bool) -> dict[str, Any]:
+    """Of no pod, and not signed by anybody."""
+    labels = {FENCED: "true"} if fenced else {}
+    return {"metadata": {"name": "none", "labels": labels}, "target": {"kind": "Node", "name": "none"}}
+
+
+async def _refusal(who: Api, path: str, body: object) -> str:
+    try:
+        await who.create(path, body)
+    except RefusedError as refused:
+        return refused.message
+    return ""

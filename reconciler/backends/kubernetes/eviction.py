@@ -1,0 +1,297 @@
+"""Makes evictions true: what was asked of a gang is written on its pods first, and whoever leads goes on from what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.budgets import Budgets, forbidden
+from reconciler.backends.kubernetes.fencing import Leading
+from reconciler.backends.kubernetes.intents import Pods
+from reconciler.backends.kubernetes.leaving import (
+    END_GRACE,
+    BeginEnding,
+    Call,
+    CallOff,
+    Leaving,
+    Tell,
+    Wait,
+    leaving_pods,
+    leavings,
+    next_moves,
+    wakes_at,
+)
+from reconciler.backends.kubernetes.leaving import Evict as EvictPods
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.cluster import Cluster
+from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.wire import Pod, read
+from reconciler.backends.kubernetes.promises import Promises
+from reconciler.backends.kubernetes.records import Departure, UnreadableRecordError, departure_on, written
+from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError, NotFoundError
+from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.saving import Hooks
+from reconciler.backends.kubernetes.together import together
+from reconciler.causes import why_evicted
+from reconciler.clock import Clock
+from solver.plan.plan import Evict, Release, Shrink, Withdraw
+from solver.plan.reason import count
+from solver.world.inflight import Intent
+from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName
+
+TRIES: Final = 3
+"""A pod that changes while it is told for the first time is looked at again so often in one pass."""
+RETRY: Final = Duration(5_000)
+"""After a PodDisruptionBudget, or the server, refused a pod of a gang that has begun to leave."""
+
+Event = Literal["refused", "waits", "evicting", "called-off", "failed"]
+"""`refused`: nothing was asked; `waits`: for its work to be saved, or a budget; `failed`: tried again in a later pass."""
+
+
+class Seen(NamedTuple):
+    """What a pass knows."""
+
+    cluster: Cluster
+    pods: Pods
+    budgets: Budgets
+
+
+class Outcome(NamedTuple):
+    """What became of an eviction in this pass."""
+
+    job: JobName
+    event: Event
+    why: str
+
+
+class Evictor:
+    """Remembers nothing that matters: `begin` writes down what a round decided, `advance` does what comes next, in every pass."""
+
+    def __init__(
+        self, api: Api, leading: Leading, promises: Promises, hooks: Hooks, clock: Clock, log: FilteringBoundLogger
+    ) -> None:
+        self._api = api
+        self._leading = leading
+        self._promises = promises
+        self._hooks = hooks
+        self._clock = clock
+        self._log = log
+        self._rests: dict[JobName, Instant] = {}
+        self.wakes_at: Instant | None = None
+        """When something follows though nothing has changed, as of the last `advance`."""
+
+    async def begin(self, steps: Iterable[Evict | Shrink | Release], seen: Seen) -> tuple[Outcome, ...]:
+        """Asks for these, and goes on as far as it can now. Where budgets forbid it nothing is asked. Raises NotLeaderError."""
+        gangs = {gang.name: gang for gang in seen.cluster.gangs}
+        return self._told(await together(self._asked(step, gangs.get(step.job), seen) for step in steps))
+
+    async def advance(self, seen: Seen) -> tuple[Outcome, ...]:
+        """Does what comes next for every gang that was asked to leave. Raises NotLeaderError."""
+        now = self._clock.now()
+        known = list(leavings(seen.cluster, seen.pods, seen.budgets))
+        self._rests = {gang.job: self._rests[gang.job] for gang in known if self._rests.get(gang.job, now) > now}
+        outcomes = await together(self._guarded(gang, seen) for gang in known if gang.job not in self._rests)
+        self._hooks.forget_others({pod.metadata.uid for gang in known for pod in gang.pods})
+        due = [at for gang in known if (at := wakes_at(gang, now))]
+        self.wakes_at = min((*due, *self._rests.values()), default=None)
+        return self._told(outcomes)
+
+    def _told(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
+        told = tuple(sorted(outcomes))
+        for outcome in told:
+            self._log.info("eviction", job=outcome.job, outcome=outcome.event, why=outcome.why)
+        return told
+
+    async def _asked(self, step: Evict | Shrink | Release, gang: Gang | None, seen: Seen) -> Outcome:
+        if gang is None or gang.job is None or (gang.job.attempt, bool(gang.job.placement)) != (step.attempt, True):
+            return Outcome(step.job, "refused", f"attempt {step.attempt} holds nothing any more")
+        pods = leaving_pods(gang, seen.pods, _uids_of(gang, step))
+        if not pods:
+            return Outcome(step.job, "refused", "its pods are gone")
+        if against := forbidden(pods, seen.budgets):
+            return Outcome(step.job, "refused", against)
+        departure = departure_by(step, pods, self._clock.now())
+        return await self._guarded(Leaving(gang.name, departure, pods), seen, first=True)
+
+    async def _guarded(self, gang: Leaving, seen: Seen, *, first: bool = False) -> Outcome:
+        try:
+            return await self._carried_on(await self._recorded(gang) if first else gang, seen)
+        except KubernetesError as error:
+            self._rests[gang.job] = self._clock.now().after(RETRY)
+            return Outcome(gang.job, "failed", str(error))
+
+    async def _carried_on(self, gang: Leaving, seen: Seen) -> Outcome:
+        """One move after the other, until the next has to wait."""
+        moves = next_moves(gang, self._clock.now())
+        for call in moves:
+            if isinstance(call, Call):
+                self._call(call, gang)
+        match moves[-1]:
+            case Tell(pods):
+                return await self._carried_on(await self._tell(gang, pods), seen)
+            case BeginEnding() as move:
+                return await self._begin_ending(gang, move, seen)
+            case EvictPods() as move:
+                return await self._evict(gang, move)
+            case CallOff() as move:
+                return await self._call_off(gang, move, seen)
+            case Call() | Wait():
+                return Outcome(gang.job, "waits", ", ".join(move.why for move in moves if isinstance(move, Wait)))
+
+    async def _recorded(self, gang: Leaving, tries: int = TRIES) -> Leaving:
+        """The request stands on the pod that will go last, before anything else is done; what was asked before stays as it is.
+
+        Raises KubernetesError.
+        """
+        bearer, *others = gang.pods
+        departure = msgspec.structs.replace(gang.departure, uid=bearer.metadata.uid)
+        gang = gang._replace(departure=departure)
+        request = self._request(bearer, gang)
+        try:
+            told = await self._annotated(bearer, request, resourceVersion=bearer.metadata.resource_version)
+        except ConflictError:
+            fresh = await self._api.get(PODS.path(*bearer.key), Pod)
+            if tries == 1 or fresh.metadata.uid != bearer.metadata.uid:
+                raise
+            known = _written_on(fresh)
+            if known is None or known.intent.id != gang.intent.id:
+                return await self._recorded(gang._replace(pods=(fresh, *others)), tries - 1)
+            # This pass has not seen what an earlier one wrote.
+            told, departure = fresh, known
+        return gang._replace(departure=departure, pods=(told, *others))
+
+    async def _tell(self, gang: Leaving, pods: Iterable[Pod]) -> Leaving:
+        """As it is afterwards: without the pods that were gone."""
+        there = await together(self._annotate(pod, self._request(pod, gang)) for pod in pods)
+        fresh = {pod.key: new for pod, new in zip(pods, there, strict=True)}
+        return gang._replace(pods=tuple(new for pod in gang.pods if (new := fresh.get(pod.key, pod)) is not None))
+
+    def _request(self, pod: Pod, gang: Leaving) -> dict[str, str | None]:
+        record = msgspec.structs.replace(gang.departure, uid=pod.metadata.uid)
+        by = {names.CHECKPOINT_BY: str(gang.intent.deadline)} if gang.intent.sends_back else {}
+        return {names.EVICT: written(record), **by}
+
+    async def _annotate(self, pod: Pod, annotations: dict[str, str | None]) -> Pod | None:
+        """The pod with these (None: taken away); None: it is gone, or another has its name."""
+        try:
+            return await self._annotated(pod, annotations)
+        except (NotFoundError, ConflictError):
+            return None
+
+    async def _annotated(self, pod: Pod, annotations: dict[str, str | None], **only_if: str) -> Pod:
+        notes = {**annotations, **self._leading.leadership().stamp}
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": notes, **only_if}}
+        return read(await self._api.patch(PODS.path(*pod.key), body), Pod)
+
+    def _call(self, call: Call, gang: Leaving) -> None:
+        async def saved() -> None:
+            await self._annotate(call.pod, {names.CHECKPOINTED: str(self._clock.now())})
+
+        self._hooks.call(call.pod, call.hook, gang.intent.deadline, saved)
+
+    async def _begin_ending(self, gang: Leaving, move: BeginEnding, seen: Seen) -> Outcome:
+        errors = [f"the hook of {pod.metadata.name}: {error}" for pod, error in self._failed_hooks(gang)]
+        against = await self._tried(gang) if len(gang.pods) > 1 else ""
+        if against:
+            # What the server refuses in a trial is a fact like what budgets say: the gang waits for that, or stays.
+            return await self._carried_on(gang._replace(forbidden=against), seen)
+        intent = msgspec.structs.replace(gang.intent, stage="ends", staged_at=self._clock.now())
+        departure = msgspec.structs.replace(gang.departure, intent=intent, count=len(gang.pods))
+        ending = await self._tell(gang._replace(departure=departure), (move.bearer,))
+        self._log.info("eviction-begins", job=gang.job, why="; ".join((move.why, *errors)))
+        return await self._carried_on(ending, seen)
+
+    def _failed_hooks(self, gang: Leaving) -> Iterator[tuple[Pod, str]]:
+        for pod in gang.pods:
+            if error := self._hooks.errors.get(pod.metadata.uid):
+                yield pod, error
+            self._hooks.forget(pod.metadata.uid)
+
+    async def _tried(self, gang: Leaving) -> str:
+        """Why the server would refuse one of its pods; "": none, each by itself. All of it stays where it would be a part."""
+        answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in gang.pods)
+        return next((answer for answer in answers if answer), "")
+
+    async def _evict(self, gang: Leaving, move: EvictPods) -> Outcome:
+        """All but the bearer at once; the bearer once none of them was refused."""
+        refused = [why for why in await together(self._evicted(*one) for one in move.pods) if why]
+        if not refused and move.bearer:
+            refused = [why for why in [await self._evicted(*move.bearer)] if why]
+        if not refused:
+            return Outcome(gang.job, "evicting", gang.departure.why)
+        now = self._clock.now()
+        self._rests[gang.job] = now.after(RETRY)
+        late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
+        return Outcome(gang.job, "failed", f"{count(len(refused), 'pod')} refused{late}: {refused[0]}")
+
+    async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False) -> str:
+        """Asks for one pod to end; why it was refused, "" where it was not, or was gone."""
+        options: dict[str, Any] = {"gracePeriodSeconds": int(grace) // 1000, "preconditions": {"uid": pod.metadata.uid}}
+        stamp = self._leading.leadership().stamp
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": pod.metadata.namespace, "name": pod.metadata.name, "annotations": stamp},
+            "deleteOptions": {**options, **({"dryRun": ["All"]} if dry else {})},
+        }
+        try:
+            await self._api.create(PODS.path(*pod.key, "eviction"), body)
+        except (NotFoundError, ConflictError):
+            return ""
+        except KubernetesError as error:
+            return str(error)
+        return ""
+
+    async def _call_off(self, gang: Leaving, move: CallOff, seen: Seen) -> Outcome:
+        """The gang goes on as if nothing had been; first nobody is promised any more what it keeps."""
+        list(self._failed_hooks(gang))
+        whom = gang.intent.beneficiary
+        if move.in_vain and whom:
+            gangs = {one.name: one for one in seen.cluster.gangs if one.name == whom}
+            attempt = next((one.job.attempt + 1 for one in gangs.values() if one.job), 1)
+            unkept = await self._promises.keep([Withdraw(whom, attempt)], gangs, seen.pods)
+            if unkept:
+                return Outcome(gang.job, "failed", unkept[0].reason)
+        *others, bearer = move.pods
+        nothing = {names.EVICT: None, names.CHECKPOINT_BY: None}
+        await together(self._annotate(pod, dict(nothing)) for pod in others)
+        await self._annotate(bearer, dict(nothing))
+        return Outcome(gang.job, "called-off", move.why)
+
+
+def departure_by(step: Evict | Shrink | Release, pods: Iterable[Pod], now: Instant) -> Departure:
+    """What a step asks of these pods, by when."""
+    match step:
+        case Evict():
+            intent = Intent(
+                "stop", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, "evict", "saves"
+            )
+            return Departure("", intent, why_evicted(step))
+        case Shrink():
+            intent = Intent(
+                "shrink", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, stage="saves"
+            )
+            return Departure("", intent, why_evicted(step), tuple(pod.metadata.uid for pod in pods))
+        case Release(job, attempt):
+            intent = Intent("stop", job, attempt, now, now.after(END_GRACE), stage="saves")
+            return Departure("", intent, "it did not become ready in time")
+
+
+def _uids_of(gang: Gang, step: Evict | Shrink | Release) -> frozenset[str] | None:
+    if not isinstance(step, Shrink):
+        return None
+    tasks = {(task.group, task.index) for task in step.tasks}
+    return frozenset(one.uid for one in gang.members if (one.group, one.task_index) in tasks)
+
+
+def _written_on(pod: Pod) -> Departure | None:
+    """What is not to be believed is as good as nothing, and is written over."""
+    try:
+        return departure_on(pod)
+    except UnreadableRecordError:
+        return None

@@ -1,0 +1,151 @@
+"""What the condition PodScheduled of each waiting pod is to say: why it waits, what would help, and when it could start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.plan.advice import what_would_fit
+from solver.plan.hopes import what_would_help
+from solver.plan.plan import Inadmissible, Starts, Verdict, Waits
+from solver.plan.reasons import (
+    AnyReason,
+    Bundles,
+    Capacity,
+    EntitledDemandFirst,
+    GuaranteeFragmented,
+    HostResources,
+    NoRoom,
+    Outranked,
+    ReservedFor,
+    TooClose,
+    Topology,
+)
+from solver.world.workload import JobName
+
+Pods = Mapping[tuple[str, str], Pod]
+"""By namespace and name, as the server has them."""
+
+MESSAGE_MAX: Final = 1000
+"""Characters of a message."""
+LISTED_MAX: Final = 5
+"""Reasons, or ways to help, that a message lists; `quorate why` and the API have all of them."""
+
+UNSCHEDULABLE: Final = "Unschedulable"
+"""Kubernetes' own word. Autoscalers add nodes for pods that say it, so that it is said where nodes would help, and only there."""
+WAITING_FOR_GANG: Final = "WaitingForGang"
+REFUSED: Final = "Refused"
+INADMISSIBLE: Final = "Inadmissible"
+WAITS_TO_GROW: Final = "WaitsToGrow"
+
+NODES_WOULD_DO: Final = (
+    Capacity, NoRoom, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
+    GuaranteeFragmented,
+)  # fmt: skip
+
+
+class Said(NamedTuple):
+    """Reason and message of a condition."""
+
+    reason: str
+    message: str
+
+
+class Told(NamedTuple):
+    """What a pod's condition is to say. `uid`, `resource_version`: of the pod that was looked at. `job`: its gang."""
+
+    job: JobName
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    said: Said
+
+
+def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pods: Pods) -> Iterator[Told]:
+    """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell."""
+    by_job = {verdict.job: verdict for verdict in verdicts}
+    for gang in gangs:
+        said = said_of(gang, by_job.get(gang.name))
+        if said is None:
+            continue
+        for member in gang.members:
+            pod = pods.get((member.namespace, member.name))
+            if pod is not None and pod.metadata.uid == member.uid and _is_told(pod):
+                yield Told(gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said)
+
+
+def _is_told(pod: Pod) -> bool:
+    return not (pod.spec.node_name or pod.is_over or pod.metadata.deletion_timestamp or pod.spec.scheduling_gates)
+
+
+def said_of(gang: Gang, verdict: Verdict | None) -> Said | None:
+    """What to say to pods of the gang that have no node; None: nothing, they are about to have one, or no round has looked yet."""
+    if gang.refusals:
+        return Said(REFUSED, _message(f"refused: {'; '.join(map(str, gang.refusals))}", gang))
+    if gang.missing:
+        return Said(WAITING_FOR_GANG, _message(f"its gang is not whole: {gang.missing}", gang))
+    match verdict:
+        case None | Starts():
+            return None
+        case Waits():
+            return Said(reason_of(verdict.reasons), _message(_waits(verdict), gang))
+        case Inadmissible(reasons=reasons):
+            why = _listed(map(str, reasons))
+            return Said(
+                INADMISSIBLE, _message(f"can't run under this policy here: {why}. {what_would_fit(reasons)}", gang)
+            )
+        case _:
+            return _surplus(gang)
+
+
+def reason_of(reasons: Sequence[AnyReason]) -> str:
+    """Unschedulable where more nodes would do; else the most telling reason's code in Kubernetes' spelling, such as QuotaMax."""
+    return UNSCHEDULABLE if _nodes_would_do(reasons) else spelt(type(reasons[0]).__struct_config__.tag)
+
+
+def spelt(code: object) -> str:
+    """`quota-max` is QuotaMax."""
+    return "".join(word.capitalize() for word in str(code).split("-"))
+
+
+def _nodes_would_do(reasons: Sequence[AnyReason]) -> bool:
+    """For one of the GPU types that it accepts, nothing binds it but room."""
+    types = {getattr(reason, "gpu_type", None) for reason in reasons} - {None} or {None}
+    return any(
+        all(isinstance(reason, NODES_WOULD_DO) for reason in reasons if getattr(reason, "gpu_type", one) == one)
+        for one in types
+    )
+
+
+def _waits(verdict: Waits) -> str:
+    parts = [f"waits: {_listed(map(str, verdict.reasons))}"]
+    if helps := what_would_help(verdict.reasons):
+        parts.append(f"would help: {_listed(helps)}")
+    return "; ".join([*parts, *([str(verdict.estimate)] if verdict.estimate else [])])
+
+
+def _surplus(gang: Gang) -> Said | None:
+    """Pods of a gang that runs without them. One that is not elastic is being bound, which is over in a moment."""
+    elastic = gang.job is not None and any(group.min_replicas is not None for group in gang.job.spec.task_groups)
+    if not elastic:
+        return None
+    there = f"its gang runs on {gang.bound} of {len(gang.members)} pods, which is enough for it"
+    return Said(WAITS_TO_GROW, _message(f"{there}; it grows when there is room that nobody waits for", gang))
+
+
+def _listed(clauses: Iterable[str]) -> str:
+    every = iter(clauses)
+    first = list(islice(every, LISTED_MAX))
+    more = sum(1 for _ in every)
+    return "; ".join([*first, *([f"{more} more"] if more else [])])
+
+
+def _message(text: str, gang: Gang) -> str:
+    """With what is not followed of what the gang wishes, cut where it would be too long."""
+    notes = "".join(f"; not followed: {remark}" for remark in gang.remarks)
+    whole = f"{text}{notes}"
+    return whole if len(whole) <= MESSAGE_MAX else f"{whole[: MESSAGE_MAX - 3]}..."

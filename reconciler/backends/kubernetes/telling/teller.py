@@ -1,0 +1,128 @@
+"""Tells the cluster what passes find: conditions of pods, Events, queues. Beside the passes, and what fails holds nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backends.kubernetes.api import Api, Check
+from reconciler.backends.kubernetes.objects.cluster import Cluster
+from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.refusals import KubernetesError
+from reconciler.backends.kubernetes.telling.conditions import Told, told_of
+from reconciler.backends.kubernetes.telling.events import Events
+from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_plan, standing
+from reconciler.backends.kubernetes.telling.queues import Standing, queues_of
+from reconciler.backends.kubernetes.telling.series import OnChange
+from reconciler.backends.kubernetes.telling.told_pods import ToldPods
+from reconciler.backends.kubernetes.telling.told_queues import ToldQueues
+from reconciler.backends.kubernetes.telling.writing import Written, all_over
+from reconciler.clock import Clock
+from reconciler.store.protocols import NotLeaderError
+from solver.plan.plan import Plan
+from solver.rules.policy import Policy
+from solver.world.snapshot import Snapshot
+
+GO_ON_S: Final = 1.0
+"""After one go at writing, the next where something was left, or is new: the budgets of each are for so long."""
+REST_S: Final = 10.0
+"""After a failure the same part is tried again so much later: a right that is missing is not missed each second."""
+QUEUES_EVERY_S: Final = 5.0
+"""How often it is counted what queues hold."""
+_TAKES: Final = {
+    "pods": "pods: list; pods/status: patch",
+    "events": "events.k8s.io events: create, patch",
+    "queues": "deploy/kubernetes/crd-queues.yaml; queues: list, create, patch, delete; queues/status: patch",
+}
+"""What each part needs to be there, for whoever has to give it."""
+
+
+class Facts(NamedTuple):
+    """What a pass knows once it has acted."""
+
+    plan: Plan
+    cluster: Cluster
+    pods: Mapping[tuple[str, str], Pod]
+    snapshot: Snapshot
+    policy: Policy
+    standing: Standing
+
+
+class Teller:
+    """`note` what a pass found and `happened` what it did; `run` writes it. `instance` says who: the holder of the Lease.
+
+    `check` of every write raises NotLeaderError where another may lead by now. Then all is forgotten, since that one writes.
+    """
+
+    def __init__(self, api: Api, check: Check, clock: Clock, log: FilteringBoundLogger, instance: str) -> None:
+        self._api = api
+        self._check = check
+        self._clock = clock
+        self._log = log
+        self._instance = instance
+        self._news = asyncio.Event()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._facts: Facts | None = None
+        self._told: tuple[Told, ...] = ()
+        self._on_change = OnChange()
+        self._due_s: dict[str, float] = {}
+        self._events = Events(self._api, self._check, self._clock, self._instance)
+        self._pods = ToldPods(self._api, self._check, self._clock)
+        self._queues = ToldQueues(self._api, self._check, self._clock)
+
+    def note(self, facts: Facts) -> None:
+        """What is to be told from now on; what the pass before found is over."""
+        self._facts = facts
+        self._told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods))
+        self.happened(of_plan(facts.plan, facts.cluster.gangs))
+        self.happened(self._on_change.fresh(standing(self._told, facts.cluster)))
+
+    def happened(self, occurrences: Iterable[Occurrence]) -> None:
+        """What was done beside what the plan says: what was bound, or has gone."""
+        self._events.happened(occurrences)
+        self._news.set()
+
+    async def run(self) -> None:
+        """For ever."""
+        left = False
+        while True:
+            if not left:
+                await self._news.wait()
+            self._news.clear()
+            try:
+                left = any(written.left for written in (await self.write()).values())
+            except NotLeaderError as other:
+                self._log.info("not-told", part="all", error=str(other))
+                self._begin()
+                left = False
+            await asyncio.sleep(GO_ON_S)
+
+    async def write(self) -> dict[str, Written]:
+        """What was written of each part whose time it was. Raises NotLeaderError; all else is logged, and done again later."""
+        parts = {"pods": self._pods.tell(self._told), "events": self._events.tell(), "queues": self._tell_queues()}
+        done = await all_over(self._tried(part, telling) for part, telling in parts.items())
+        return {part: written for part, written in zip(parts, done, strict=True) if written is not None}
+
+    async def _tell_queues(self) -> Written:
+        facts = self._facts
+        if facts is None:
+            return Written(0, 0)
+        wanted = await asyncio.to_thread(queues_of, facts.snapshot, facts.policy, facts.standing)
+        self._due_s["queues"] = self._clock.monotonic_s() + QUEUES_EVERY_S
+        return await self._queues.tell(wanted)
+
+    async def _tried(self, part: str, telling: Coroutine[None, None, Written]) -> Written | None:
+        if self._clock.monotonic_s() < self._due_s.get(part, 0.0):
+            telling.close()
+            return None
+        try:
+            return await telling
+        except KubernetesError as error:
+            self._due_s[part] = self._clock.monotonic_s() + REST_S
+            self._log.warning("not-told", part=part, error=str(error), takes=_TAKES[part])
+            return None

@@ -1,0 +1,246 @@
+"""What is to be done about gangs that were begun and may not be whole: send the rest again, or release what is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from reconciler.backends.kubernetes.journal import (
+    Journal,
+    JournalUnreadableError,
+    PodBinding,
+    held,
+    is_there,
+    read,
+)
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.world.quantities import Instant
+from solver.world.workload import JobName
+
+ROLL_FORWARD_S = 30.0
+"""From its first binding on a gang has so long to be whole. A new leader needs 18 s until it writes; the rest is for sending."""
+AGAIN_S = 3.0
+"""Before, what a watch does not show as bound is more likely late than lost."""
+PodKey = tuple[str, str]
+
+
+class Start(NamedTuple):
+    """A begun start, told apart from others: a gang that grows has one more, with another first pod."""
+
+    job: JobName
+    attempt: int
+    first: PodKey
+
+
+class Again(NamedTuple):
+    """Pods of a start to bind where the journal says, as they are now; the journal too where its first pod was made anew."""
+
+    journal: Journal
+    pods: tuple[PodBinding, ...]
+
+
+class BoundPod(NamedTuple):
+    """A pod to be written to or deleted, if it is still this one."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Release(NamedTuple):
+    """Bound pods of a start that is given up, and why in words. Who is marked has the reason written on it already."""
+
+    job: JobName
+    attempt: int
+    pods: tuple[BoundPod, ...]
+    marked: frozenset[str]
+    why: str
+
+
+class Whole(NamedTuple):
+    """A start that all came of: its journal, on this pod, has done its work."""
+
+    start: Start
+    pod: BoundPod
+
+
+class Unreadable(NamedTuple):
+    """A pod whose annotation is no journal, and why in words."""
+
+    pod: PodKey
+    why: str
+
+
+class Unfinished(NamedTuple):
+    """Each sorted by job. `nothing`: remembered starts of which nothing is bound."""
+
+    again: tuple[Again, ...] = ()
+    release: tuple[Release, ...] = ()
+    whole: tuple[Whole, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    nothing: tuple[Start, ...] = ()
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    job: str
+    attempt: int
+    why: str
+
+
+def start_of(journal: Journal) -> Start:
+    """Which start a journal is of."""
+    return Start(journal.job, journal.attempt, journal.pods[0].key)
+
+
+def mark_of(release: Release) -> str:
+    """The annotation that pods get before they are deleted: whoever leads then goes on with that."""
+    return msgspec.json.encode(_Mark(release.job, release.attempt, release.why)).decode()
+
+
+def unfinished(
+    pods: Collection[Pod],
+    now: Instant,
+    nodes: Container[str],
+    remembered: Iterable[Journal] = (),
+    underway: Container[Start] = (),
+    roll_forward_s: float = ROLL_FORWARD_S,
+) -> Unfinished:
+    """What follows from all pods of the cluster and the names of its nodes.
+
+    `remembered`: starts that this process has begun, so that one is known though the pod with its journal is gone.
+    `underway`: starts that are being sent just now, which are left alone.
+    """
+    found, unreadable = _read(pods)
+    journals = {start_of(journal): journal for journal in (*remembered, *found.journals)}
+    wanted = {pod.key for journal in journals.values() for pod in journal.pods}
+    there = {pod.key: pod for pod in pods if pod.key in wanted}
+    judged = [
+        _judged(journals[start], there, now, nodes, roll_forward_s)
+        for start in sorted(journals)
+        if start not in underway
+    ]
+    release = [one for one in judged if isinstance(one, Release)]
+    known = {pod.uid for one in release for pod in one.pods}
+    release += [one for one in found.marked if one.pods[0].uid not in known]
+    return Unfinished(
+        again=tuple(one for one in judged if isinstance(one, Again)),
+        release=tuple(sorted(release, key=lambda one: one[:3])),
+        whole=tuple(one for one in judged if isinstance(one, Whole)),
+        unreadable=unreadable,
+        nothing=tuple(one for one in judged if isinstance(one, Start)),
+    )
+
+
+class _Found(NamedTuple):
+    journals: list[Journal]
+    marked: list[Release]
+
+
+def _read(pods: Iterable[Pod]) -> tuple[_Found, tuple[Unreadable, ...]]:
+    """What is written on pods that have a node."""
+    found = _Found([], [])
+    unreadable: list[Unreadable] = []
+    for pod in pods:
+        notes = pod.metadata.annotations
+        if not pod.spec.node_name or (names.GANG_PLAN not in notes and names.RELEASE not in notes):
+            continue
+        try:
+            if names.GANG_PLAN in notes:
+                found.journals.append(_journal_on(pod))
+            if names.RELEASE in notes and _is_to_go(pod):
+                found.marked.append(_marked(pod))
+        except JournalUnreadableError as error:
+            unreadable.append(Unreadable(pod.key, str(error)))
+    return found, tuple(sorted(unreadable))
+
+
+def _journal_on(pod: Pod) -> Journal:
+    journal = read(pod.metadata.annotations[names.GANG_PLAN])
+    if journal.pods[0].key != pod.key:
+        raise JournalUnreadableError(f"{names.GANG_PLAN}: is that of the pod {journal.pods[0].name}")
+    return journal
+
+
+def _marked(pod: Pod) -> Release:
+    try:
+        mark = msgspec.json.decode(pod.metadata.annotations[names.RELEASE], type=_Mark)
+    except msgspec.MsgspecError as error:
+        raise JournalUnreadableError(f"{names.RELEASE}: {error}") from error
+    one = _bound_pod(pod)
+    return Release(JobName(mark.job), mark.attempt, (one,), frozenset({one.uid}), mark.why)
+
+
+def _judged(
+    journal: Journal, there: Mapping[PodKey, Pod], now: Instant, nodes: Container[str], roll_forward_s: float
+) -> Again | Release | Whole | Start | None:
+    states = [_state(journal, binding, there.get(binding.key)) for binding in journal.pods]
+    if not any(state in ("there", "elsewhere") for state in states):
+        return start_of(journal)
+    if all(state == "there" for state in states):
+        head = there[journal.pods[0].key]
+        return Whole(start_of(journal), _bound_pod(head))
+    if why := _lost(journal, states, there, now, nodes, roll_forward_s):
+        return _release(journal, there, why)
+    if now - journal.at < AGAIN_S * 1000:
+        return None
+    missing = tuple(
+        binding._replace(uid=pod.metadata.uid, resource_version=pod.metadata.resource_version)
+        for binding, state in zip(journal.pods, states, strict=True)
+        if state == "waits" and (pod := there.get(binding.key))
+    )
+    return Again(journal, missing) if missing else None
+
+
+State = Literal["there", "elsewhere", "waits", "gone"]
+
+
+def _state(journal: Journal, binding: PodBinding, pod: Pod | None) -> State:
+    """How a pod stands to its plan; one that was made anew under its name may take its place."""
+    if pod is None or pod.metadata.deletion_timestamp:
+        return "gone"
+    if not pod.spec.node_name:
+        return "gone" if pod.is_over else "waits"
+    return "there" if is_there(pod, binding, held(binding, journal.attempt)) else "elsewhere"
+
+
+def _lost(
+    journal: Journal,
+    states: Collection[State],
+    there: Mapping[PodKey, Pod],
+    now: Instant,
+    nodes: Container[str],
+    roll_forward_s: float,
+) -> str:
+    """Why a start that is not whole can't become so, or not in time; "" while it may."""
+    of_both = list(zip(journal.pods, states, strict=True))
+    if any(names.RELEASE in pod.metadata.annotations for key in _keys(journal) if (pod := there.get(key))):
+        return "its release was begun"
+    if away := [binding for binding, state in of_both if state == "elsewhere"]:
+        return f"the pod {away[0].name} was bound otherwise by others"
+    if lost := [binding for binding, state in of_both if state == "waits" and binding.node not in nodes]:
+        return f"the node {lost[0].node} is gone, which the pod {lost[0].name} was to have"
+    if now - journal.at >= roll_forward_s * 1000:
+        short = [binding.name for binding, state in of_both if state != "there"]
+        return f"{len(short)} of {len(states)} pods not bound {roll_forward_s:g} s after the first, such as {short[0]}"
+    return ""
+
+
+def _release(journal: Journal, there: Mapping[PodKey, Pod], why: str) -> Release | None:
+    pods = [pod for key in _keys(journal) if (pod := there.get(key)) and _is_to_go(pod)]
+    marked = frozenset(pod.metadata.uid for pod in pods if names.RELEASE in pod.metadata.annotations)
+    return Release(journal.job, journal.attempt, tuple(map(_bound_pod, pods)), marked, why) if pods else None
+
+
+def _is_to_go(pod: Pod) -> bool:
+    return pod.holds and not pod.metadata.deletion_timestamp
+
+
+def _keys(journal: Journal) -> list[PodKey]:
+    return [binding.key for binding in journal.pods]
+
+
+def _bound_pod(pod: Pod) -> BoundPod:
+    return BoundPod(*pod.key, pod.metadata.uid)

@@ -1,0 +1,71 @@
+"""`kubectl quorate queues`: the quota tree, from the objects of queues.quorate.dev."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from reconciler.cli.kubectl.reading import Reader
+from solver.world.document import API_VERSION, Document
+
+HEADINGS: Final = (
+    "QUEUE", "RUNNING", "PENDING", "GPU TYPE", "GUARANTEED", "MAX", "FAIR SHARE", "USED", "BORROWED", "WAITING",
+)  # fmt: skip
+NUMBERS: Final = set(HEADINGS) - {"QUEUE", "GPU TYPE"}
+
+
+class ToldQueue(Document, frozen=True, omit_defaults=False):
+    """A queue as its object says it; `status` is the object's."""
+
+    name: str
+    status: dict[str, Any]
+
+    @property
+    def parent(self) -> str | None:
+        """The queue above it; None: it is a root."""
+        return self.status.get("parent")
+
+
+class ToldQueues(Document, frozen=True, omit_defaults=False):
+    """All queues, sorted by name."""
+
+    items: tuple[ToldQueue, ...]
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+
+
+async def queues_of(reader: Reader) -> ToldQueues:
+    """All that there are."""
+    found = sorted(await reader.queues(), key=lambda queue: queue.metadata.name)
+    return ToldQueues(tuple(ToldQueue(queue.metadata.name, queue.status) for queue in found))
+
+
+def rows(found: ToldQueues, parent: str | None = None, depth: int = 0) -> Iterator[list[str]]:
+    """Parents before their children, a line for each GPU type. A queue whose parent is not there stands at the top."""
+    known = {queue.name for queue in found.items}
+    for queue in found.items:
+        if (queue.parent if queue.parent in known else None) == parent:
+            jobs = queue.status.get("jobs", {})
+            first = ["  " * depth + queue.name, str(jobs.get("running", "")), str(jobs.get("pending", ""))]
+            lines = queue.status.get("gpus") or [{}]
+            yield [*first, *_cells(lines[0])]
+            yield from (["", "", "", *_cells(line)] for line in lines[1:])
+            yield from rows(found, queue.name, depth + 1)
+
+
+def _cells(line: dict[str, Any]) -> list[str]:
+    if not line:
+        return []
+    fields = ("gpuType", "guaranteed", "max", "fairShare", "used", "borrowed", "pending")
+    return [str(line.get(field, "none")) for field in fields]
+
+
+def notes(found: ToldQueues) -> Iterator[str]:
+    """Which queues start no jobs, and whether a newer policy is held."""
+    told: set[str] = set()
+    for queue in found.items:
+        for condition in queue.status.get("conditions", ()):
+            if condition["type"] == "Ready" and condition["status"] == "False":
+                yield f"queue {queue.name} starts no jobs: {condition['message']}"
+            elif condition["type"] == "Stalled" and condition["status"] == "True" and condition["message"] not in told:
+                told.add(condition["message"])
+                yield f"a newer policy is not in force: {condition['message']}"

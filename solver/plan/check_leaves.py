@@ -1,0 +1,22 @@
+"""Judges whom a plan makes leave that may not, or not so, whatever policy says. Part of the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from solver.plan.plan import Evict, Plan, Shrink
+from solver.plan.violation import Violation
+from solver.world.snapshot import Snapshot
+
+
+def leave_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Violation]:
+    """S4: nobody leaves who may not; nobody is moved to whom nothing can be promised. Tasks that never began may always go."""
+    leaves = {job.name: job.leaves for job in snapshot.jobs}
+    for step in plan.steps:
+        if not isinstance(step, Evict | Shrink) or step.means == "overdue":
+            continue
+        said = leaves.get(step.job, "freely")
+        if said == "not":
+            yield Violation("S4", step.job, "may not be evicted now, for a reason that is not the policy's")
+        elif said == "unpromised" and step.means == "move":
+            yield Violation("S4", step.job, "may not be moved: what it is promised ends with its tasks")

@@ -1,0 +1,101 @@
+"""What would help a job that waits, for each reason that binds it; also where that is not in the hands of who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from solver.plan.mig_reasons import MigGeometry
+from solver.plan.reasons import (
+    AnyReason,
+    BeyondGuarantee,
+    Bundles,
+    Capacity,
+    EntitledDemandFirst,
+    GuaranteeFragmented,
+    Held,
+    HostResources,
+    NoRoom,
+    Outranked,
+    QuotaMax,
+    ReservedFor,
+    StrictOrder,
+    TooClose,
+    Topology,
+)
+from solver.world.inflight import declared_name
+from solver.world.quantities import MilliGpu
+
+
+def what_would_help(reasons: Iterable[AnyReason]) -> tuple[str, ...]:
+    """`8 H100 more free`, `queue vision not on hold`: in the order of the reasons; () where only time helps.
+
+    Where a job accepts several GPU types, its reasons are those of all of them, and what helps for one of them does.
+    """
+    return tuple(dict.fromkeys(hope for reason in reasons if (hope := _of_policy(reason) or _of_room(reason))))
+
+
+def _of_policy(reason: AnyReason) -> str:
+    """What the queue's owners or those above it could change, or whom the job waits for."""
+    match reason:
+        case QuotaMax():
+            return _of_max(reason)
+        case StrictOrder(first=first):
+            return f"{first} started"
+        case Held(queue=queue):
+            return f"queue {queue} not on hold"
+        case BeyondGuarantee(until=None, queue=queue, gpu_type=gpu_type, room=room, wanted=wanted):
+            return f"{_lacking(wanted, room)} {gpu_type} more in the guarantee of queue {queue}, or a class that may borrow"
+        case EntitledDemandFirst(gpu_type=gpu_type, left=left, wanted=wanted):
+            return f"{_lacking(wanted, left)} {gpu_type} less in use inside other queues' guarantees"
+        case Outranked():
+            return "room beside the jobs that come before it"
+        case ReservedFor(holder=holder) if document := declared_name(holder):
+            return f"to be let in by Reservation {document}"
+        case ReservedFor(start=start):
+            return f"a time limit that ends before {start}"
+        case _:
+            return ""
+
+
+def _of_max(reason: QuotaMax) -> str:
+    would_be = MilliGpu(reason.used + reason.wanted)
+    short, queue = f"{_lacking(would_be, reason.max)} {reason.gpu_type}", reason.queue
+    if reason.kept_back is not None:
+        return f"{short} more lent by queue {queue}"
+    if reason.user is not None:
+        return f"{short} less held by the same user in queue {queue}"
+    return f"{short} less held in queue {queue}, or its max at {would_be}"
+
+
+def _of_room(reason: AnyReason) -> str:
+    """What more nodes, or work that ends, would bring."""
+    match reason:
+        case Capacity(gpu_type=gpu_type, free=free, wanted=wanted):
+            return f"{_lacking(wanted, free)} {gpu_type} more free"
+        case NoRoom(gpu_type=gpu_type, gpus_per_task=each):
+            return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}"
+        case HostResources(group=group):
+            return (
+                f"nodes with the CPU and memory for {_tasks_left(reason)} of group {group}, or to ask for less of them"
+            )
+        case Topology(level=level, wanted=wanted):
+            return f"one {level} with {wanted} GPUs free, or to ask for a wider level"
+        case Bundles(per_bundle=per_bundle, level=level):
+            return f"room for {_tasks_left(reason)}, each {per_bundle} in one {level}"
+        case TooClose(level=level):
+            return f"another {level} with room for {_tasks_left(reason)}"
+        case GuaranteeFragmented(gpu_type=gpu_type):
+            return f"{gpu_type} free in the shape that it asks for"
+        case MigGeometry(gpu_type=gpu_type, profile=profile, tasks=tasks, fit_as_it_is=fit):
+            return f"{tasks - fit} more of {profile or 'whole GPUs'} on {gpu_type}"
+        case _:
+            return ""
+
+
+def _lacking(wanted: MilliGpu, there: MilliGpu) -> MilliGpu:
+    return MilliGpu(max(0, wanted - there))
+
+
+def _tasks_left(reason: NoRoom | HostResources | Bundles | TooClose) -> str:
+    left = reason.tasks - reason.tasks_that_fit
+    return "one more task" if left == 1 else f"{left} more tasks"

@@ -1,0 +1,85 @@
+"""A node with MIG devices, claims and pods that use them, on a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from hack.kubernetes import devices
+from reconciler.backend import Epoch
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.binding import Leads
+from reconciler.backends.kubernetes.dra.allocation import allocation_of
+from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant
+from reconciler.backends.kubernetes.dra.claims import Allotment
+from reconciler.backends.kubernetes.dra.expressions import Expressions
+from reconciler.backends.kubernetes.dra.pools import pools_of
+from reconciler.backends.kubernetes.dra.prospects import node_devices
+from reconciler.backends.kubernetes.dra.usage import usage_of
+from reconciler.backends.kubernetes.dra.wanted import wanted_of
+from reconciler.backends.kubernetes.dra.wire import (
+    CLAIMS,
+    CLASSES,
+    SLICES,
+    Consumer,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
+from reconciler.backends.kubernetes.leader import Leadership
+from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod, read
+from reconciler.backends.kubernetes.refusals import ConflictError
+from reconciler.backends.kubernetes.resource import PODS
+from tests.kubernetes.sessions import a_pod
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def leading(epoch: int = 1, holder: str = "quorate-1") -> Leads:
+    lead = Leadership(holder, Epoch(epoch), 1e12)
+    return lambda: lead
+
+
+async def publish(api: Api, slices: Sequence[dict[str, Any]]) -> None:
+    """The driver's classes too, if they are not there yet."""
+    for known in devices.classes():
+        with suppress(ConflictError):
+            await api.create(CLASSES.path(), known)
+    for part in slices:
+        await api.create(SLICES.path(), part)
+
+
+def using(name: str, *claims: str) -> dict[str, Any]:
+    """A pod that uses these claims."""
+    pod = a_pod(name)
+    pod["spec"]["resourceClaims"] = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    return pod
+
+
+async def made_claim(api: Api, namespace: str, claim: dict[str, Any]) -> ResourceClaim:
+    return read(await api.create(CLAIMS.path(namespace), claim), ResourceClaim)
+
+
+async def made_pod(api: Api, namespace: str, pod: dict[str, Any]) -> Pod:
+    return read(await api.create(PODS.path(namespace), pod), Pod)
+
+
+def consumer(pod: Pod) -> Consumer:
+    return Consumer("pods", pod.metadata.name, pod.metadata.uid)
+
+
+def allotment(
+    claim: ResourceClaim,
+    pod: Pod,
+    slices: Sequence[dict[str, Any]],
+    others: Sequence[ResourceClaim] = (),
+    node: str = "n1",
+) -> Allotment:
+    """What the claim gets on the node."""
+    classes = {known["metadata"]["name"]: read(known, DeviceClass) for known in devices.classes()}
+    pools = pools_of(read(part, ResourceSlice) for part in slices)
+    there = node_devices(Node(Meta(node)), pools)
+    grant = Allocator().grant(there, [wanted_of(claim, classes, Expressions())], usage_of(pools, others))
+    assert isinstance(grant, Grant)
+    return Allotment(claim, consumer(pod), allocation_of(claim, grant.picks, classes, node, NOW))

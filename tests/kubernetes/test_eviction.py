@@ -1,0 +1,409 @@
+"""Gangs leave on a real API server: saved first, whole or not at all, and to the same end whenever whoever does it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+
+from hack.kubernetes.cluster import Cluster
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.budgets import by_namespace
+from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
+from reconciler.backends.kubernetes.intents import as_asked, in_flight_of
+from reconciler.backends.kubernetes.objects import wire
+from reconciler.backends.kubernetes.objects.disruption import Budget
+from reconciler.backends.kubernetes.promises import Promises
+from reconciler.backends.kubernetes.resource import PODS, Resource
+from reconciler.backends.kubernetes.saving import Hooks
+from reconciler.store.protocols import NotLeaderError
+from solver.plan.plan import Evict, Nominate, Release, Shrink
+from solver.world.cluster import NodeName
+from solver.world.quantities import Duration, Instant, MilliGpu
+from solver.world.workload import JobName, TaskPlacement
+from tests.kubernetes.crashing import Crash, crashing_session
+from tests.kubernetes.gangs import Leads, a_gang, seen
+from tests.kubernetes.kubelet import kubelet
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, session
+
+pytestmark = REAL
+
+BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
+SAVES = {"quorate.dev/checkpoint-grace": "5m"}
+GRACE = Duration(300_000)
+
+
+class Hands:
+    """A clock that is put forward by hand; it begins at the server's time, more or less."""
+
+    def __init__(self) -> None:
+        self.at = Instant.parse("2026-11-21T08:00:00Z")
+
+    def now(self) -> Instant:
+        return self.at
+
+    def monotonic_s(self) -> float:
+        return self.at / 1000
+
+
+class _Budgets(wire.Wire, frozen=True):
+    items: tuple[Budget, ...]
+
+
+async def view(api: Api, namespace: str) -> Seen:
+    world = await seen(api, namespace)
+    budgets = (await api.get(BUDGETS.path(namespace), _Budgets)).items
+    return Seen(world.cluster, world.pods, by_namespace(budgets))
+
+
+@asynccontextmanager
+async def evictor(
+    api: Api, clock: Hands, leads: Leads | None = None, rest_s: float | None = None
+) -> AsyncIterator[Evictor]:
+    """`rest_s`: how long a hook that failed is let alone; None: as always."""
+    log, leads = structlog.get_logger(), leads or Leads()
+
+    async def rest(seconds: float) -> None:
+        await asyncio.sleep(seconds if rest_s is None else rest_s)
+
+    async with Hooks(api, clock, log, rest, may_be=lambda _: True) as hooks:
+        yield Evictor(api, leads, Promises(api, leads, clock, log), hooks, clock, log)
+
+
+def evict(job: JobName, whom: JobName | None = None, grace: Duration = GRACE) -> Evict:
+    return Evict(job, 1, "reclaim", grace, MilliGpu.gpus(2), 7200.0, whom)
+
+
+async def until_running(api: Api, namespace: str) -> None:
+    async with asyncio.timeout(SOON_S):
+        while any(
+            pod.spec.node_name and pod.status.phase != "Running" for pod in (await seen(api, namespace)).pods.values()
+        ):
+            await asyncio.sleep(0.01)
+
+
+async def until_left(api: Api, namespace: str, names: set[str]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while {name for _, name in (await seen(api, namespace)).pods} != names:
+            await asyncio.sleep(0.01)
+
+
+async def budget(api: Api, namespace: str, allowed: int, name: str = "budget", **labels: str) -> None:
+    """As its controller would have it, which does not run here."""
+    spec = {"maxUnavailable": allowed, "selector": {"matchLabels": labels}}
+    await api.create(BUDGETS.path(namespace), {"metadata": {"name": name}, "spec": spec})
+    await allow(api, namespace, allowed, name)
+
+
+async def allow(api: Api, namespace: str, allowed: int, name: str = "budget") -> None:
+    status = {
+        "disruptionsAllowed": allowed,
+        "currentHealthy": 2,
+        "desiredHealthy": 2,
+        "expectedPods": 2,
+        "observedGeneration": 1,
+    }
+    await api.patch(BUDGETS.path(namespace, name, "status"), {"status": status})
+
+
+def events(outcomes: tuple[Outcome, ...]) -> list[str]:
+    return [outcome.event for outcome in outcomes]
+
+
+def evictions(cluster: Cluster, namespace: str, pod: str) -> list[dict[str, Any]]:
+    return audited(cluster, PODS.path(namespace, pod, "eviction"))
+
+
+def test_a_gang_saves_its_work_and_leaves_whole(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e1", "e2"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e1", "e2"], SAVES)
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            (asked,) = await work.begin([evict(job, taker)], await view(api, namespace))
+            assert asked == Outcome(job, "waits", "until 2026-11-21T08:05:00Z runs-0, runs-1 may save their work")
+            now = await view(api, namespace)
+            found = in_flight_of(now.cluster, now.pods)
+            (intent,) = found.intents
+            assert (intent.id, intent.stage, intent.beneficiary) == (f"stop/{job}/1", "saves", taker)
+            assert {known.name: known.phase for known in as_asked(now.cluster.jobs, found.intents)}[job] == "stopping"
+            by = {pod.metadata.annotations.get("quorate.dev/checkpoint-by") for pod in now.pods.values()}
+            assert by == {"2026-11-21T08:05:00Z", None}
+            for pod in ("runs-0", "runs-1"):
+                assert events(await work.advance(await view(api, namespace))) == ["waits"]
+                saved = {"metadata": {"annotations": {"quorate.dev/checkpointed": "2026-11-21T08:01:00Z"}}}
+                await api.patch(PODS.path(namespace, pod), saved)
+            assert work.wakes_at == Instant.parse("2026-11-21T08:05:00Z")
+            assert events(await work.advance(await view(api, namespace))) == ["evicting"]
+            await until_left(api, namespace, {"waits-0"})
+            assert await work.advance(await view(api, namespace)) == ()
+
+    asyncio.run(story())
+
+
+def test_who_has_not_saved_by_the_deadline_leaves_all_the_same(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e3"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e3", "e3"], SAVES)
+            await until_running(api, namespace)
+            await work.begin([evict(job)], await view(api, namespace))
+            clock.at = clock.at.after(GRACE - 1)
+            assert events(await work.advance(await view(api, namespace))) == ["waits"]
+            clock.at = clock.at.after(1)
+            assert events(await work.advance(await view(api, namespace))) == ["evicting"]
+            await until_left(api, namespace, set())
+
+    asyncio.run(story())
+
+
+def test_pods_have_the_time_that_is_left_to_end_and_no_other_pod_is_meant(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(
+                api, namespace, "runs", ["nowhere", "nowhere"], spec={"terminationGracePeriodSeconds": 200}
+            )
+            short = await a_gang(api, namespace, "short", ["nowhere"], spec={"terminationGracePeriodSeconds": 5})
+            world = await view(api, namespace)
+            await api.delete(PODS.path(namespace, "runs-1"), {"gracePeriodSeconds": 0})
+            await api.create(
+                PODS.path(namespace),
+                {
+                    **(await api.get(PODS.path(namespace, "short-0"), dict[str, Any])),
+                    "metadata": {"name": "runs-1"},
+                    "status": {},
+                },
+            )
+            await work.begin([evict(job, grace=Duration(100_000)), evict(short)], world)
+            now = await view(api, namespace)
+            told = {name: pod for (_, name), pod in now.pods.items()}
+            assert told["runs-1"].metadata.deletion_timestamp is None
+            raw = await api.get(PODS.path(namespace, "runs-0"), dict[str, Any])
+            assert raw["metadata"]["deletionGracePeriodSeconds"] == 100
+            raw = await api.get(PODS.path(namespace, "short-0"), dict[str, Any])
+            assert raw["metadata"]["deletionGracePeriodSeconds"] == 5
+
+    asyncio.run(story())
+
+
+def test_some_tasks_leave_and_the_others_go_on(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e4"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e4"] * 4, {"quorate.dev/gang-size": "2"})
+            await until_running(api, namespace)
+            tasks = tuple(TaskPlacement("worker", index, NodeName("e4")) for index in (1, 3))
+            shrink = Shrink(job, 1, tasks, "reclaim", GRACE, MilliGpu.gpus(2), 0.0)
+            assert events(await work.begin([shrink], await view(api, namespace))) == ["evicting"]
+            await until_left(api, namespace, {"runs-0", "runs-2"})
+            now = await view(api, namespace)
+            assert in_flight_of(now.cluster, now.pods).intents == ()
+            assert await work.advance(now) == ()
+
+    asyncio.run(story())
+
+
+def test_a_gang_that_never_became_ready_is_released(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with session(cluster) as api, evictor(api, Hands()) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "begins", ["nowhere", "nowhere"], SAVES)
+            assert events(await work.begin([Release(job, 2)], await view(api, namespace))) == ["refused"]
+            assert events(await work.begin([Release(job, 1)], await view(api, namespace))) == ["evicting"]
+            now = await view(api, namespace)
+            assert all(pod.metadata.deletion_timestamp for pod in now.pods.values())
+
+    asyncio.run(story())
+
+
+def test_nothing_of_a_gang_is_evicted_if_budgets_do_not_allow_all_of_it(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with crashing_session(cluster) as api, kubelet(api, ["e5"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e5", "e5"], SAVES)
+            taker = await a_gang(api, namespace, "waits", ["", ""])
+            await until_running(api, namespace)
+            await budget(api, namespace, 1, gang="runs")
+            world, written = await view(api, namespace), api.writes
+            (refused,) = await work.begin([evict(job, taker)], world)
+            assert refused == Outcome(
+                job, "refused", "PodDisruptionBudget budget allows 1 eviction now, and it takes 2"
+            )
+            assert api.writes == written
+            # It was allowed when it was asked, and is not any more when it has saved its work.
+            await allow(api, namespace, 2)
+            promises = Promises(api, Leads(), clock, structlog.get_logger())
+            world = await view(api, namespace)
+            tasks = tuple(TaskPlacement("worker", n, NodeName("e5")) for n in range(2))
+            gangs = {gang.name: gang for gang in world.cluster.gangs}
+            await promises.keep([Nominate(taker, 1, tasks, GRACE)], gangs, world.pods)
+            await work.begin([evict(job, taker)], await view(api, namespace))
+            await allow(api, namespace, 0)
+            for pod in ("runs-0", "runs-1"):
+                saved = {"metadata": {"annotations": {"quorate.dev/checkpointed": "2026-11-21T08:01:00Z"}}}
+                await api.patch(PODS.path(namespace, pod), saved)
+            (waits,) = await work.advance(await view(api, namespace))
+            assert (
+                waits.why
+                == "until 2026-11-21T08:05:00Z: PodDisruptionBudget budget allows 0 evictions now, and it takes 2"
+            )
+            clock.at = clock.at.after(GRACE)
+            (called_off,) = await work.advance(await view(api, namespace))
+            assert called_off == Outcome(
+                job, "called-off", "PodDisruptionBudget budget allows 0 evictions now, and it takes 2"
+            )
+            now = await view(api, namespace)
+            assert in_flight_of(now.cluster, now.pods).intents == ()
+            notes = {key for pod in now.pods.values() for key in pod.metadata.annotations}
+            assert not notes & {"quorate.dev/evict", "quorate.dev/checkpoint-by", "quorate.dev/promise"}
+            assert evictions(cluster, namespace, "runs-0") == []
+
+    asyncio.run(story())
+
+
+def test_a_refusal_midway_is_tried_again_until_the_gang_is_gone(cluster: Cluster) -> None:
+    """The budget that a mirror knows is older than the server's: two more pods were evicted by somebody else meanwhile."""
+
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e6"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e6"] * 3)
+            await until_running(api, namespace)
+            await budget(api, namespace, 3, gang="runs")
+            world = await view(api, namespace)
+            await allow(api, namespace, 1)
+            (failed,) = await work.begin([evict(job)], world)
+            assert failed.event == "failed"
+            assert failed.why.startswith("1 pod refused: POST ")
+            assert "The disruption budget budget" in failed.why
+            async with asyncio.timeout(SOON_S):
+                while len((await seen(api, namespace)).pods) > 2:
+                    await asyncio.sleep(0.01)
+            now = await view(api, namespace)
+            assert "runs-0" in {name for _, name in now.pods}  # who remembers it goes last
+            assert await work.advance(now) == ()  # it rests
+            clock.at = clock.at.after(GRACE)
+            (failed,) = await work.advance(now)
+            assert "past its deadline of 2026-11-21T08:05:00Z" in failed.why
+            await allow(api, namespace, 2)
+            clock.at = clock.at.after(60_000)
+            assert events(await work.advance(await view(api, namespace))) == ["evicting"]
+            await until_left(api, namespace, set())
+
+    asyncio.run(story())
+
+
+def test_the_gang_stays_if_who_it_would_leave_for_is_gone(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e7"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e7"], SAVES)
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            await work.begin([evict(job, taker)], await view(api, namespace))
+            await api.delete(PODS.path(namespace, "waits-0"), {"gracePeriodSeconds": 0})
+            (outcome,) = await work.advance(await view(api, namespace))
+            assert outcome == Outcome(job, "called-off", f"{taker} does not wait for what it holds any more")
+            assert await work.advance(await view(api, namespace)) == ()
+
+    asyncio.run(story())
+
+
+def test_who_does_not_lead_evicts_nobody(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock, leads = Hands(), Leads()
+        async with session(cluster) as admin, kubelet(admin, ["e11"], {}), crashing_session(cluster) as api:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e11", "e11"], SAVES)
+            other = await a_gang(api, namespace, "other", ["e11", "e11"])
+            await until_running(api, namespace)
+            async with evictor(api, clock, leads) as work:
+                await work.begin([evict(job)], await view(api, namespace))
+                written, leads.now = api.writes, False
+                with pytest.raises(NotLeaderError):
+                    await work.begin([evict(other)], await view(api, namespace))
+                clock.at = clock.at.after(GRACE)
+                with pytest.raises(NotLeaderError):
+                    await work.advance(await view(api, namespace))
+                assert api.writes == written
+
+    asyncio.run(story())
+
+
+def test_what_is_asked_twice_by_who_has_not_seen_the_first_time_stays_as_it_was(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e8"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e8", "e8"], SAVES)
+            await until_running(api, namespace)
+            stale = await view(api, namespace)
+            await work.begin([evict(job)], stale)
+            clock.at = clock.at.after(60_000)
+            await work.begin([evict(job)], stale)
+            now = await view(api, namespace)
+            (intent,) = in_flight_of(now.cluster, now.pods).intents
+            assert intent.deadline == Instant.parse("2026-11-21T08:05:00Z")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["not sent", "sent"])
+def test_killed_at_any_write_the_next_one_comes_to_the_same_end(cluster: Cluster, heard: bool) -> None:
+    async def story() -> None:
+        node = "e9" if heard else "e10"
+        async with session(cluster) as admin, kubelet(admin, [node], {}):
+            killed = 0
+            for writes in range(100):
+                namespace = await a_namespace(admin)
+                if not await _killed_after(cluster, admin, namespace, node, writes, heard=heard):
+                    break
+                killed += 1
+            assert killed >= 3 + 3 + 1 + 3  # each pod told, each tried, the end begun, each evicted
+
+    asyncio.run(story())
+
+
+async def _killed_after(cluster: Cluster, admin: Api, namespace: str, node: str, writes: int, *, heard: bool) -> bool:
+    """Whether it came to be killed. However that was, the gang is gone in the end, whole, and its successor is not touched."""
+    clock = Hands()
+    job = await a_gang(admin, namespace, "runs", [node] * 3, SAVES)
+    await a_gang(admin, namespace, "stays", [node])
+    await until_running(admin, namespace)
+    killed = False
+    async with crashing_session(cluster, writes, heard=heard) as api:
+        try:
+            await _to_the_end(api, clock, namespace, job)
+        except Crash:
+            killed = True
+    async with session(cluster) as api:
+        await _to_the_end(api, clock, namespace, job)
+    assert {name for _, name in (await seen(admin, namespace)).pods} == {"stays-0"}
+    return killed
+
+
+async def _to_the_end(api: Api, clock: Hands, namespace: str, job: JobName) -> None:
+    """Passes, until the gang is gone; the round asks for the eviction where nothing says that it was asked for."""
+    async with evictor(api, clock) as work, asyncio.timeout(SOON_S):
+        while True:
+            now = await view(api, namespace)
+            intents = in_flight_of(now.cluster, now.pods).intents
+            if job not in {gang.name for gang in now.cluster.gangs}:
+                return
+            if not intents and len(now.pods) == 4:
+                await work.begin([evict(job)], now)
+            await work.advance(now)
+            clock.at = clock.at.after(GRACE if intents else 0)

@@ -1,0 +1,165 @@
+"""A pass told to a real cluster, from objects to what people see."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from hack.kubernetes.cluster import Cluster
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.objects.cluster import cluster_of
+from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
+from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.telling.events import EVENTS
+from reconciler.backends.kubernetes.telling.queues import Standing
+from reconciler.backends.kubernetes.telling.teller import Facts, Teller
+from reconciler.backends.kubernetes.telling.writing import Written
+from reconciler.clock import SystemClock
+from reconciler.store.protocols import NotLeaderError
+from solver.rules.policy import Queue, Quota, policy_of
+from solver.solve import solve
+from solver.world.cluster import GpuType
+from solver.world.quantities import Instant, MilliGpu
+from solver.world.snapshot import snapshot_of
+from solver.world.workload import QueueName
+from tests.backends.kubernetes.samples import node
+from tests.kubernetes.installing import ACCOUNT, granted, rule, with_queues
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+
+pytestmark = REAL
+RIGHTS = [
+    rule("", "pods", "list"),
+    rule("", "pods/status", "patch"),
+    rule("events.k8s.io", "events", "create", "patch"),
+    rule("quorate.dev", "queues", "list", "create", "patch", "delete"),
+    rule("quorate.dev", "queues/status", "patch"),
+]
+QUOTA = Quota(GpuType("H100-SXM5-80GB"), guaranteed=MilliGpu.gpus(4), max=MilliGpu.gpus(4))
+POLICY = policy_of((Queue(QueueName("small"), quota=(QUOTA,)), Queue(QueueName("large"))))
+
+
+def a_job(name: str, gpus: int, queue: str) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": str(gpus), "cpu": "1", "memory": "1Gi"}
+    containers = [{"name": "main", "image": "none", "resources": {"limits": limits, "requests": limits}}]
+    labels = {"quorate.dev/queue": queue}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"schedulerName": "quorate", "containers": containers},
+    }
+
+
+async def facts(api: Api, space: str) -> Facts:
+    """What a pass makes of the pods of a namespace, and of one node with 8 GPUs."""
+    listed = (await api.get(PODS.path(space), dict[str, Any]))["items"]
+    pods = {(space, each["metadata"]["name"]): read(each, Pod) for each in listed}
+    seen = cluster_of([read(node("n0"), Node)], pods.values())
+    snapshot = snapshot_of(SystemClock().now(), seen.nodes, seen.jobs)
+    plan = solve(snapshot, POLICY, None)
+    return Facts(plan, seen, pods, snapshot, POLICY, Standing("abc123"))
+
+
+def leading() -> None:
+    """Nobody else does."""
+
+
+def a_teller(api: Api) -> Teller:
+    return Teller(api, leading, SystemClock(), structlog.get_logger(), "quorate-0_1")
+
+
+async def told(teller: Teller, facts: Facts) -> dict[str, Written]:
+    teller.note(facts)
+    return await teller.write()
+
+
+async def scheduled(api: Api, space: str) -> dict[str, str]:
+    listed = (await api.get(PODS.path(space), dict[str, Any]))["items"]
+    conditions = {each["metadata"]["name"]: each["status"].get("conditions", ()) for each in listed}
+    return {
+        name: condition["reason"]
+        for name, found in conditions.items()
+        for condition in found
+        if condition["type"] == "PodScheduled"
+    }
+
+
+def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
+            await with_queues(admin)
+            await granted(admin, ACCOUNT, RIGHTS)
+            space = await a_namespace(admin)
+            for name, gpus, queue in (
+                ("fits", 8, "large"),
+                ("full", 6, "small"),
+                ("second", 8, "large"),
+                ("lost", 1, ""),
+            ):
+                await admin.create(PODS.path(space), a_job(name, gpus, queue))
+            teller = a_teller(api)
+            done = await told(teller, await facts(admin, space))
+            assert done["pods"] == Written(3, 0)
+            assert await scheduled(admin, space) == {
+                "full": "Inadmissible",
+                "second": "Unschedulable",
+                "lost": "Refused",
+            }
+            events = (await admin.get(EVENTS.path(space), dict[str, Any]))["items"]
+            assert {(one["regarding"]["name"], one["reason"], one["type"]) for one in events} >= {
+                ("full", "Inadmissible", "Warning"),
+                ("second", "Waiting", "Normal"),
+                ("lost", "Refused", "Warning"),
+            }
+            large = await admin.get("/apis/quorate.dev/v1/queues/large", dict[str, Any])
+            assert large["status"]["total"]["pending"] == 16
+            again = await told(teller, await facts(admin, space))
+            assert again == {"pods": Written(0, 0), "events": Written(0, 0)}  # queues are not counted as often
+
+    asyncio.run(story())
+
+
+def test_what_may_not_be_told_holds_nothing_else_up(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with session(cluster) as admin, session(cluster, "half", ()) as api:
+            await granted(admin, "half", RIGHTS[:2])
+            space = await a_namespace(admin)
+            await admin.create(PODS.path(space), a_job("lost", 1, ""))
+            teller = a_teller(api)
+            with capture_logs() as logs:
+                assert await told(teller, await facts(admin, space)) == {"pods": Written(1, 0)}
+                assert await told(teller, await facts(admin, space)) == {"pods": Written(0, 0)}
+            assert sorted(line["part"] for line in logs) == ["events", "queues"]  # once: then they rest
+            assert all("403" in line["error"] and line["takes"] for line in logs)
+
+    asyncio.run(story())
+
+
+def test_who_leads_no_more_writes_nothing_and_begins_anew_once_it_leads_again(cluster: Cluster) -> None:
+    async def story() -> None:
+        leads = False
+
+        def check() -> None:
+            if not leads:
+                raise NotLeaderError("another", Instant(0))
+
+        async with session(cluster) as api:
+            space = await a_namespace(api)
+            await api.create(PODS.path(space), a_job("lost", 1, ""))
+            teller = Teller(api, check, SystemClock(), structlog.get_logger(), "quorate-0_1")
+            found = await facts(api, space)
+            with pytest.raises(NotLeaderError):
+                await told(teller, found)
+            running = asyncio.create_task(teller.run())
+            await asyncio.sleep(0)
+            assert await scheduled(api, space) == {}
+            leads = True
+            teller.note(found)
+            async with asyncio.timeout(SOON_S):
+                while await scheduled(api, space) != {"lost": "Refused"}:
+                    await asyncio.sleep(0.05)
+            running.cancel()
+
+    asyncio.run(story())

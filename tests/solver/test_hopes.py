@@ -1,0 +1,85 @@
+"""What would help a job that waits, in words."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from solver.plan.hopes import what_would_help
+from solver.plan.mig_reasons import MigGeometry
+from solver.plan.reasons import (
+    AnyReason,
+    AwaitsRelease,
+    BeyondGuarantee,
+    Bundles,
+    Capacity,
+    EntitledDemandFirst,
+    FallbackLater,
+    GuaranteeFragmented,
+    Held,
+    HostResources,
+    NoRoom,
+    Outranked,
+    QuotaMax,
+    ReservedFor,
+    RoundCutShort,
+    StrictOrder,
+    TooClose,
+    Topology,
+)
+from solver.world.cluster import GpuType
+from solver.world.inflight import declared_holder
+from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.world.workload import JobName, QueueName
+
+H100 = GpuType("H100")
+TEAM = QueueName("team")
+FIRST = JobName("first")
+NONE, FOUR, SIX, EIGHT = MilliGpu(0), MilliGpu.gpus(4), MilliGpu.gpus(6), MilliGpu.gpus(8)
+AT = Instant.parse("2026-11-20T09:00:00Z")
+
+HELPS: list[tuple[AnyReason, str]] = [
+    (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR), "2 H100 less held in queue team, or its max at 10"),
+    (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, user="ada"), "2 H100 less held by the same user in queue team"),
+    (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, kept_back=FOUR), "2 H100 more lent by queue team"),
+    (StrictOrder(TEAM, "fifo", FIRST), "first started"),
+    (Held(TEAM), "queue team not on hold"),
+    (Capacity(H100, SIX, EIGHT), "2 H100 more free"),
+    (NoRoom("worker", H100, 4, EIGHT, 3), "nodes with room for one more task of 8 H100"),
+    (
+        HostResources("worker", H100, Cpu(8000), Memory(2**30), 4, 1),
+        "nodes with the CPU and memory for 3 more tasks of group worker, or to ask for less of them",
+    ),
+    (Topology("rack", EIGHT, "r1", SIX), "one rack with 8 GPUs free, or to ask for a wider level"),
+    (Bundles("worker", "rack", 4, 2, 2), "room for 2 more tasks, each 2 in one rack"),
+    (TooClose("worker", "node", 1, 4, 3), "another node with room for one more task"),
+    (ReservedFor(FIRST, AT, EIGHT), "a time limit that ends before 2026-11-20T09:00:00Z"),
+    (ReservedFor(declared_holder("demo"), AT, EIGHT, AT), "to be let in by Reservation demo"),
+    (Outranked((FIRST,)), "room beside the jobs that come before it"),
+    (AwaitsRelease((FIRST,)), ""),
+    (BeyondGuarantee(TEAM, H100, SIX, EIGHT), "2 H100 more in the guarantee of queue team, or a class that may borrow"),
+    (BeyondGuarantee(TEAM, H100, SIX, EIGHT, AT), ""),
+    (FallbackLater((H100,), (GpuType("A100"),), AT), ""),
+    (EntitledDemandFirst(TEAM, H100, SIX, EIGHT), "2 H100 less in use inside other queues' guarantees"),
+    (GuaranteeFragmented(TEAM, H100, EIGHT, EIGHT), "H100 free in the shape that it asks for"),
+    (RoundCutShort("greedy"), ""),
+    (MigGeometry("worker", H100, "1g.10gb", 4, 1, 2, 4, 1), "3 more of 1g.10gb on H100"),
+]
+
+
+@pytest.mark.parametrize(("reason", "helps"), HELPS)
+def test_each_reason_says_what_would_help(reason: AnyReason, helps: str) -> None:
+    assert what_would_help((reason,)) == ((helps,) if helps else ())
+
+
+def test_no_reason_to_wait_is_forgotten() -> None:
+    """Those that can never be are answered by the advice instead."""
+    never = {"UnknownName", "ClassNotAllowed", "NotDivided", "GpuTooSmall", "MigHasNoPeers", "AboveMax", "NeverFits"}
+    every = {kind.__name__ for kind in typing.get_args(AnyReason)}
+    assert {type(reason).__name__ for reason, _ in HELPS} == every - never
+
+
+def test_it_is_said_once_in_the_order_of_the_reasons() -> None:
+    reasons = (Held(TEAM), Capacity(H100, SIX, EIGHT), Capacity(H100, SIX, EIGHT))
+    assert what_would_help(reasons) == ("queue team not on hold", "2 H100 more free")
