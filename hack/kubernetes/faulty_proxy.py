@@ -76,6 +76,7 @@ class FaultyProxy:
         self._server_tls, self._client_tls = _contexts(cluster, user, groups)
         self._lists: dict[str, deque[bytes]] = {path: deque(maxlen=OLDEST_LISTS) for path in LISTED}
         self._late: set[asyncio.Task[Any]] = set()
+        self._handling: set[asyncio.Task[Any]] = set()
         self._draw = Draw(0, 0.0)
         self.profile = HONEST
         self.cut_off: set[str] = set()
@@ -120,10 +121,12 @@ class FaultyProxy:
             try:
                 yield
             finally:
-                remembering.cancel()
-                server.close()
-                await handling.shutdown(timeout=0.1)
                 await self.settled()
+                server.close()
+                for task in (remembering, *self._handling):
+                    task.cancel()
+                await asyncio.gather(remembering, *self._handling, return_exceptions=True)
+                await handling.shutdown(timeout=0.1)
 
     async def _remember(self) -> None:
         """What lists are now, for those who are to be told later."""
@@ -134,6 +137,12 @@ class FaultyProxy:
             await asyncio.sleep(LISTED_EVERY_S)
 
     async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
+        task = asyncio.create_task(self._handled_alone(request))
+        self._handling.add(task)
+        task.add_done_callback(self._handling.discard)
+        return await task
+
+    async def _handled_alone(self, request: web.BaseRequest) -> web.StreamResponse:
         who = request.headers.get("Authorization", "").removeprefix("Bearer ")
         headers = {key: request.headers[key] for key in ("Accept", "Content-Type") if key in request.headers}
         asked = _Asked(who, request.method, request.raw_path, headers, await request.read())

@@ -154,10 +154,15 @@ def _is_removed(pod: Entry) -> bool:
 def _holding(entry: Entry, body: Entry) -> _Holding:
     notes, node = body["metadata"].get("annotations", {}), body["target"]["name"]
     names = [name for name in notes.get("quorate.dev/devices", "").split(",") if name]
-    part = notes.get("quorate.dev/share", "")
+    share = notes.get("quorate.dev/share", "")
     return _Holding(
         _pod_of(entry),
         tuple((node, name) for name in names),
-        int(part.removesuffix("m")) if part else WHOLE,
+        _milli(share) if share else WHOLE,
         _received(entry),
     )
+
+
+def _milli(share: str) -> int:
+    """`500m` or `0.5`."""
+    return int(share[:-1]) if share.endswith("m") else round(float(share) * WHOLE)

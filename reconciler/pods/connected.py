@@ -14,7 +14,7 @@ from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.credentials import Credentials
 from reconciler.backends.kubernetes.followed import Seams
-from reconciler.backends.kubernetes.leader import Election
+from reconciler.backends.kubernetes.leader import Election, Timing
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.promises import Promises
@@ -32,7 +32,7 @@ LEASE_QPS = 10.0, 20
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is, as who to speak, how often, and under which Lease. `observe`: only to look, without a Lease."""
+    """Where it is, as who to speak, how often, and under which Lease, held how. `observe`: only to look, without a Lease."""
 
     credentials: Credentials
     qps: float
@@ -41,6 +41,7 @@ class Cluster:
     lease: str
     holder: str
     observe: bool = False
+    timing: Timing = Timing()  # noqa: RUF009  (immutable)
 
 
 @asynccontextmanager
@@ -61,7 +62,7 @@ async def connected(
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
         path = LEASES.path(where.namespace, where.lease)
-        election = None if where.observe else Election(of_lease, where.holder, clock, log, path=path)
+        election = None if where.observe else Election(of_lease, where.holder, clock, log, where.timing, path)
         async with _beside(mirror, election):
             await mirror.ready()
             hands = None
