@@ -46,7 +46,7 @@ QPS = 1_000_000
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """`list_s` to all objects read, `map_s` to what they mean, `first_plan_s` to the plan, all three one after the other.
 
-    `change_ms` to a snapshot after `bound` bindings have come by the watch, `nothing_ms` after nothing has, `join_ms` after a node has
+    `change_ms` to a snapshot after `bound` bindings came by the watch, `nothing_ms` after nothing did, `join_ms` after a node
     joined. `rss_mb`: the most that the process had, the plan included; `mirrored_mb`: before the plan.
     """
 

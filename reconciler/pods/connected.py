@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -13,17 +13,23 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.credentials import Credentials
+from reconciler.backends.kubernetes.eviction import Evictor
+from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.followed import Seams
 from reconciler.backends.kubernetes.leader import Election, Timing
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import LEASES
+from reconciler.backends.kubernetes.saving import Hooks
+from reconciler.backends.kubernetes.telling.teller import Teller
+from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
 from reconciler.pods.plane import PodPlane
+from reconciler.pods.writes import PodWrites
 from reconciler.store.interventions import Interventions
 
 LEASE_QPS = 10.0, 20
@@ -32,7 +38,10 @@ LEASE_QPS = 10.0, 20
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is, as who to speak, how often, and under which Lease, held how. `observe`: only to look, without a Lease."""
+    """Where it is, as who to speak, how often, and under which Lease, held how. `observe`: only to look, without a Lease.
+
+    `roll_forward_s`: how long a gang that was begun has until it is whole.
+    """
 
     credentials: Credentials
     qps: float
@@ -42,6 +51,7 @@ class Cluster:
     holder: str
     observe: bool = False
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
+    roll_forward_s: float = ROLL_FORWARD_S
 
 
 @asynccontextmanager
@@ -53,33 +63,51 @@ async def connected(
     solve: Solve,
     clock: Clock,
     chance: Random,
+    stalled: Callable[[], str],
     log: FilteringBoundLogger,
 ) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
+    pace = Pace(where.qps, where.burst, clock)
     async with (
-        Api(where.credentials, Pace(where.qps, where.burst, clock), chance) as api,
+        PodWrites(where.credentials, pace, chance) as api,
+        Api(where.credentials, pace, chance) as of_telling,
         Api(where.credentials, Pace(*LEASE_QPS, clock), chance) as of_lease,
+        Hooks(api, clock, log) as hooks,
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
+        if where.observe:
+            async with _beside(mirror.run()):
+                await mirror.ready()
+                yield PodPlane(mirror, None, None, stalled, memory, interventions, policies, solve, clock)
+            return
         path = LEASES.path(where.namespace, where.lease)
-        election = None if where.observe else Election(of_lease, where.holder, clock, log, where.timing, path)
-        async with _beside(mirror, election):
+        election = Election(of_lease, where.holder, clock, log, where.timing, path)
+        teller = Teller(of_telling, election.leadership, clock, log, where.holder)
+        async with _beside(mirror.run(), election.run(), teller.run()):
             await mirror.ready()
-            hands = None
-            if election:
-                binder = Binder(api, election.leadership, clock)
-                promises = Promises(api, election, clock, log, where.namespace)
-                hands = Hands(api, election, binder, promises, mirror, memory, log)
-            yield PodPlane(mirror, hands, memory, interventions, policies, solve, clock)
+            binder = Binder(api, election.leadership, clock)
+            promises = Promises(api, election, clock, log, where.namespace)
+            hands = Hands(
+                api,
+                election.leadership,
+                binder,
+                Finisher(api, election.leadership, binder, clock, log, where.roll_forward_s),
+                promises,
+                Evictor(api, election, promises, hooks, clock, log),
+                mirror,
+                memory,
+                teller.happened,
+                log,
+            )
+            yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
 
 
 @asynccontextmanager
-async def _beside(mirror: Mirror, election: Election | None) -> AsyncIterator[None]:
+async def _beside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """While these work. The first that fails ends the block, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            working = [tasks.create_task(mirror.run())]
-            working += [tasks.create_task(election.run())] if election else []
+            working = [tasks.create_task(work) for work in works]
             try:
                 yield
             finally:

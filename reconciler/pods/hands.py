@@ -3,63 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Binder, GangOutcome
-from reconciler.backends.kubernetes.fencing import signature
-from reconciler.backends.kubernetes.leader import Election
+from reconciler.backends.kubernetes.binding import Binder, GangOutcome, Leads
+from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
+from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, UnreachableError
 from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.telling.occurrences import Occurrence, evicted, of_bindings, the_pod
 from reconciler.backends.kubernetes.watching import Key
-from reconciler.pods.memory import Memory
+from reconciler.causes import why_evicted
+from reconciler.pods.memory import EVICTED, Memory
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
-from solver.plan.plan import Nominate, Plan, Reserve, Unreserve, Withdraw
+from reconciler.pods.writes import PodWrites
+from solver.plan.plan import Evict, Nominate, Plan, Release, Reserve, Shrink, Unreserve, Withdraw
+from solver.world.workload import JobName
 
 BEHIND_S = 10.0
 """So long a watch may take to show what was done; a write is seen after some milliseconds."""
 LOOK_EVERY_S = 0.005
 
+Happened = Callable[[Iterable[Occurrence]], None]
 
+
+@dataclass
 class Hands:
     """Every method raises NotLeaderError once it leads no more.
 
     No round is decided on a view that is older than what was done here: what is bound, but not seen to be, would be given away.
+    `happened` is told what the plan does not say: what was bound, and what has gone.
     """
 
-    def __init__(
-        self,
-        api: Api,
-        election: Election,
-        binder: Binder,
-        promises: Promises,
-        mirror: Mirror,
-        memory: Memory,
-        log: FilteringBoundLogger,
-    ) -> None:
-        self._api = api
-        self._election = election
-        self._binder = binder
-        self._promises = promises
-        self._mirror = mirror
-        self._memory = memory
-        self._log = log
-        self._unseen: dict[Key, str] = {}
-        """Pods that were bound and are not seen to be, with their uids."""
-        self._unknown: dict[Key, str] = {}
-        """Pods whose binding was not answered, with their uids: it may still arrive."""
+    api: PodWrites
+    leads: Leads
+    binder: Binder
+    finisher: Finisher
+    promises: Promises
+    evictor: Evictor
+    mirror: Mirror
+    memory: Memory
+    happened: Happened
+    log: FilteringBoundLogger
+    _unseen: dict[Key, str] = field(default_factory=dict)
+    """Pods that were bound and are not seen to be, with their uids."""
+    _unknown: dict[Key, str] = field(default_factory=dict)
+    """Pods whose binding was not answered, with their uids: it may still arrive."""
 
     def lead(self) -> Epoch:
         """Under which epoch this may go on. Raises NotLeaderError."""
-        return self._election.leadership().epoch
+        return self.leads().epoch
 
     async def caught_up(self) -> None:
         """Return once the mirror shows what was done. Raises UnreachableError where it does not, and KubernetesError."""
@@ -67,45 +68,97 @@ class Hands:
             await self._voided(key, uid)
         for _ in range(int(BEHIND_S / LOOK_EVERY_S)):
             self._unseen = {key: uid for key, uid in self._unseen.items() if not self._is_seen(key, uid)}
-            if not self._unseen:
+            if not self._unseen and int(self.mirror.pods.standing().revision or 0) >= self.api.newest:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
-        raise UnreachableError(f"the watch of pods has not shown {len(self._unseen)} bindings for {BEHIND_S:.0f} s")
+        raise UnreachableError(f"the watch of pods has not shown for {BEHIND_S:.0f} s what was written to them")
 
-    async def _voided(self, key: Key, uid: str) -> None:
-        """A Binding names the resourceVersion of its pod: with another one it is refused, should it arrive after all."""
-        body = {"metadata": {"uid": uid, "annotations": signature(self._election)}}
-        try:
-            pod = msgspec.convert(await self._api.patch(PODS.path(*key), body), Pod)
-        except (NotFoundError, ConflictError):
-            self._log.info("binding-void", pod="/".join(key), reason="its pod is gone")
-        else:
-            if pod.spec.node_name:
-                self._unseen[key] = uid
-        del self._unknown[key]
+    async def go_on(self, sight: Sight) -> int:
+        """Finish or give up what is neither bound whole nor gone whole; how much was done."""
+        finished = await self.finisher.finish(sight.pods.values(), {node.name for node in sight.cluster.nodes})
+        for release in finished.released:
+            self.memory.note("released", release.job, release.why, state="stopping", attempt=release.attempt)
+        for found in finished.unreadable:
+            self.log.warning("journal-unreadable", pod="/".join(found.pod), reason=found.why)
+        outcomes = await self.evictor.advance(_known(sight))
+        self._tell_leaving(outcomes, sight)
+        return (
+            len(finished.again)
+            + len(finished.released)
+            + sum(one.event in ("evicting", "called-off") for one in outcomes)
+        )
 
     async def act(self, plan: Plan, sight: Sight) -> int:
         """Make a plan's steps true; how many were not, which the next pass sees as they are."""
         gangs = sight.gangs
         kept = [step for step in plan.steps if isinstance(step, Nominate | Withdraw | Reserve | Unreserve)]
-        unkept = await self._promises.keep(kept, gangs, sight.pods)
-        outcomes = await self._binder.bind(bindings_of(plan.steps, gangs))
-        self._tell(outcomes)
-        return len(unkept) + sum(not outcome.is_whole for outcome in outcomes)
+        unkept = {found.job for found in await self.promises.keep(kept, gangs, sight.pods)}
+        # Nobody leaves for whom nothing is kept then: others would take it.
+        leaving = [
+            step
+            for step in plan.steps
+            if isinstance(step, Evict | Shrink | Release) and getattr(step, "beneficiary", None) not in unkept
+        ]
+        asked = await self.evictor.begin(leaving, _known(sight))
+        self._note_asked(leaving, {one.job for one in asked if one.event not in ("refused", "failed")})
+        self._tell_leaving(asked, sight)
+        outcomes = await self.binder.bind(bindings_of(plan.steps, gangs))
+        self._tell_bound(outcomes)
+        undone = sum(one.event in ("refused", "failed") for one in asked)
+        return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
 
-    def _tell(self, outcomes: Iterable[GangOutcome]) -> None:
+    def _note_asked(self, steps: Iterable[Evict | Shrink | Release], asked: set[JobName]) -> None:
+        for step in steps:
+            match step:
+                case Evict() if step.job in asked:
+                    why = {"purpose": "evict", "beneficiary": step.beneficiary or ""}
+                    cause = why_evicted(step)
+                    self.memory.note(EVICTED, step.job, cause, state="checkpointing", attempt=step.attempt, **why)
+                case Shrink() if step.job in asked:
+                    self.memory.note("asked-to-shrink", step.job, why_evicted(step), attempt=step.attempt)
+                case Release() if step.job in asked:
+                    cause = "it did not become ready in time"
+                    self.memory.note(EVICTED, step.job, cause, state="stopping", attempt=step.attempt)
+
+    def _tell_leaving(self, outcomes: Iterable[Outcome], sight: Sight) -> None:
+        gangs = sight.gangs
+        for outcome in outcomes:
+            if outcome.event == "evicting" and outcome.job in gangs:
+                members = gangs[outcome.job].members
+                self.happened(evicted(the_pod(member), outcome.why) for member in members)
+            elif outcome.event in ("refused", "failed", "called-off"):
+                self.memory.note(f"eviction-{outcome.event}", outcome.job, outcome.why)
+
+    def _tell_bound(self, outcomes: Iterable[GangOutcome]) -> None:
         for outcome in outcomes:
             gang = outcome.gang
             self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "bound"}
             self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcome.pods if one.answer == "unknown"}
+            self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
             if outcome.is_whole:
                 nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
                 cause = f"attempt {gang.attempt} on {nodes}"
-                self._memory.note("bound", gang.job, cause, state="starting", attempt=gang.attempt)
+                self.memory.note("bound", gang.job, cause, state="starting", attempt=gang.attempt)
             else:
                 worst = next(pod for pod in outcome.pods if pod.answer != "bound")
-                self._memory.note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")
+                self.memory.note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")
+
+    async def _voided(self, key: Key, uid: str) -> None:
+        """A Binding names the resourceVersion of its pod: with another one it is refused, should it arrive after all."""
+        body = {"metadata": {"uid": uid, "annotations": self.leads().stamp}}
+        try:
+            pod = msgspec.convert(await self.api.patch(PODS.path(*key), body), Pod)
+        except (NotFoundError, ConflictError):
+            self.log.info("binding-void", pod="/".join(key), reason="its pod is gone")
+        else:
+            if pod.spec.node_name:
+                self._unseen[key] = uid
+        del self._unknown[key]
 
     def _is_seen(self, key: Key, uid: str) -> bool:
-        pod = self._mirror.pods.get(key)
+        pod = self.mirror.pods.get(key)
         return pod is None or pod.metadata.uid != uid or bool(pod.spec.node_name)
+
+
+def _known(sight: Sight) -> Seen:
+    return Seen(sight.cluster, sight.pods, sight.budgets)

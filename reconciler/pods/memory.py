@@ -44,6 +44,7 @@ class Memory:
     _epoch: Epoch = field(default=NO_EPOCH)
     _evictions: dict[JobName, tuple[Instant, ...]] = field(default_factory=dict)
     _is_read: bool = False
+    _revision: str = ""
 
     @property
     def epoch(self) -> Epoch | None:
@@ -56,6 +57,11 @@ class Memory:
         if not self._is_read:
             self._read_evictions()
             self._is_read = True
+
+    def is_new(self, revision: str) -> bool:
+        """Whether this revision of the policy is another than that of the pass before."""
+        before, self._revision = self._revision, revision
+        return before != revision
 
     def remembered(self) -> Remembered:
         """For the next snapshot."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.backends.kubernetes.mirror import Mirror
+from reconciler.backends.kubernetes.telling.teller import Teller
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.hands import Hands
@@ -14,10 +16,12 @@ from reconciler.store.interventions import Interventions
 
 @dataclass(frozen=True, slots=True)
 class PodPlane:
-    """`hands` None: it only looks, and says what it would have done."""
+    """`hands` and `teller` None: it only looks. `stalled`: why a newer policy is not in force; "" where there is none."""
 
     mirror: Mirror
     hands: Hands | None
+    teller: Teller | None
+    stalled: Callable[[], str]
     memory: Memory
     interventions: Interventions
     policies: PolicySource

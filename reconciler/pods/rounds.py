@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from reconciler.backend import Epoch
+from reconciler.backends.kubernetes.budgets import by_namespace
 from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.telling.queues import Standing
+from reconciler.backends.kubernetes.telling.teller import Facts
+from reconciler.interventions.effects import about
+from reconciler.interventions.record import Intervention
 from reconciler.jobs.sighted import Sighted
 from reconciler.passes import Laps, Pass, refuse_unsafe
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.sight import Sight, claims_of, seen, snapshot_from
 from reconciler.store.protocols import RoundRecord
+from solver.world.workload import QueueName
 
 
 async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
@@ -23,14 +30,18 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     epoch = plane.hands.lead() if plane.hands else Epoch(0)
     plane.memory.open()
     revision, policy, declared, _ = plane.policies.current()
+    if plane.memory.is_new(revision):
+        plane.mirror.declare(declared)
     if plane.hands:
         await plane.hands.caught_up()
     pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
-    sight = seen(plane.mirror.cluster(), pods, declared, policy.scheduling.start_deadline)
+    budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
+    sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline)
     laps.end("sight")
-    settled = 0
+    settled = await plane.hands.go_on(sight) if plane.hands else 0
+    laps.end("settle")
     by_hand = plane.interventions.in_force()
-    plane.memory.accrue(policy, claims_of(sight), sight.queues, sight.nodes)
+    plane.memory.accrue(policy, claims_of(sight), sight.queues, sight.cluster.nodes)
     snapshot = snapshot_from(plane.clock.now(), sight, policy, by_hand, plane.memory.remembered())
     snapshot = plane.memory.wind(snapshot, policy, revision)
     laps.end("observe")
@@ -44,8 +55,15 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     number = plane.memory.keep_round(record)
     refused = await plane.hands.act(plan, sight) if plane.hands else 0
     laps.end("act")
+    if plane.teller:
+        plane.teller.note(Facts(plan, sight.cluster, pods, snapshot, policy, _standing(plane, revision, by_hand)))
     done = Pass(
         *(epoch, revision, policy, snapshot, plan, number, settled, refused),
-        *(laps.phase_ms, Sighted({node.name: node for node in sight.nodes}, {}), by_hand),
+        *(laps.phase_ms, Sighted({node.name: node for node in sight.cluster.nodes}, {}), by_hand),
     )
     return done, sight
+
+
+def _standing(plane: PodPlane, revision: str, by_hand: Iterable[Intervention]) -> Standing:
+    holds = about(by_hand, "hold", "queue", plane.clock.now())
+    return Standing(revision, plane.stalled(), {QueueName(name): str(hold) for name, hold in holds.items()})

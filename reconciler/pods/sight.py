@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from reconciler.backends.kubernetes.budgets import Budgets, as_protected, protected_gangs
 from reconciler.backends.kubernetes.intents import Pods, in_flight_of
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
@@ -17,7 +18,6 @@ from reconciler.jobs.states import state_of
 from reconciler.pods.starts import starts_of
 from reconciler.store.protocols import Claim
 from solver.rules.policy import Policy
-from solver.world.cluster import Node
 from solver.world.inflight import ConvergenceClock, InFlight, Intent, Reservation, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -26,11 +26,11 @@ from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One look at the cluster: its objects as nodes and gangs, joined with what Git declares, and what is in flight there."""
+    """One look at the cluster: what its objects mean, those that are looked at again, and what is in flight there."""
 
     cluster: Cluster
-    nodes: tuple[Node, ...]
     pods: Pods
+    budgets: Budgets
     intents: tuple[Intent, ...] = ()
     reservations: tuple[Reservation, ...] = ()
 
@@ -45,15 +45,14 @@ class Sight:
         return {gang.name: gang for gang in self.cluster.gangs}
 
 
-NOTHING_SEEN = Sight(Cluster((), (), ()), (), {})
+NOTHING_SEEN = Sight(Cluster((), (), ()), {}, {})
 """Before the first look."""
 
 
-def seen(cluster: Cluster, pods: Pods, declared: Iterable[Node], start_deadline: Duration) -> Sight:
-    """One look. `declared`: what Git says of nodes; `start_deadline`: how long a gang may take from its bindings until it runs."""
-    del declared
+def seen(cluster: Cluster, pods: Pods, budgets: Budgets, start_deadline: Duration) -> Sight:
+    """One look. `start_deadline`: how long a gang may take from its bindings until it runs."""
     flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline))
-    return Sight(cluster, cluster.nodes, pods, flight.intents, flight.reservations)
+    return Sight(cluster, pods, budgets, flight.intents, flight.reservations)
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -71,7 +70,7 @@ def snapshot_from(
     cordons = about(by_hand, "cordon", "node", now)
     nodes = (
         msgspec.structs.replace(node, cordoned=True) if node.name in cordons and not node.cordoned else node
-        for node in sight.nodes
+        for node in sight.cluster.nodes
     )
     in_flight = InFlight(
         intents=sight.intents, reservations=sight.reservations, usage=past.usage, convergence=past.clocks
@@ -115,9 +114,10 @@ def _jobs(
 ) -> Iterator[Job]:
     claims = {claim.job: claim for claim in claims_of(sight)}
     records = records_of(sight)
+    protected = protected_gangs(sight.cluster, sight.pods, sight.budgets)
     boosts, waiting = about(by_hand, "boost", "job", now), held(by_hand, records, policy, now)
     of_job = _by_job(sight.intents)
-    for record, job in zip(records, sight.cluster.jobs, strict=True):
+    for record, job in zip(records, as_protected(sight.cluster.jobs, protected), strict=True):
         claim = claims.get(job.name)
         if claim is None and job.name in waiting:
             continue

@@ -78,7 +78,11 @@ def parts_on_kubernetes(
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve = solver_with(optimiser)
-        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), log)
+        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), stalled, log)
+
+    def stalled() -> str:
+        now = git.standing.status().condition("Stalled")
+        return now.message if now.status else ""
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))

@@ -113,7 +113,9 @@ class _Court:
     def _is_outside(self, name: JobName, task: TaskPlacement) -> bool:
         """A task that may not be there any more: nobody is kept from what its gang can't use."""
         named = next((group.nodes for group in self._job(name).spec.task_groups if group.name == task.group), "")
-        return bool(named) and all(known.name != named or task.node not in known.nodes for known in self.snapshot.node_sets)
+        return bool(named) and all(
+            known.name != named or task.node not in known.nodes for known in self.snapshot.node_sets
+        )
 
     def _was_promised(self, step: Bind | Nominate) -> bool:
         """It gets what it was promised, however late: the promise was judged when it was made, and the reservation gives way."""

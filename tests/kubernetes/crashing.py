@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.api import Api, Check
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.clock import SystemClock
@@ -26,14 +26,14 @@ class CrashingApi(Api):
     heard = True
     writes = 0
 
-    async def create(self, path: str, body: object) -> dict[str, Any]:
-        return await self._counted(super().create(path, body))
+    async def create(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
+        return await self._counted(super().create(path, body, check))
 
-    async def patch(self, path: str, body: object) -> dict[str, Any]:
-        return await self._counted(super().patch(path, body))
+    async def patch(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
+        return await self._counted(super().patch(path, body, check))
 
-    async def delete(self, path: str, body: object = None) -> dict[str, Any]:
-        return await self._counted(super().delete(path, body))
+    async def delete(self, path: str, body: object = None, check: Check | None = None) -> dict[str, Any]:
+        return await self._counted(super().delete(path, body, check))
 
     async def _counted(self, write: Any) -> dict[str, Any]:
         last = self.writes >= self.writes_left

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import wire
-from reconciler.backends.kubernetes.objects.cluster import Cluster, cluster_of
+from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.world import cluster_of
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.store.protocols import NotLeaderError
 from solver.world.quantities import Instant

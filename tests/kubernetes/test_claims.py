@@ -168,6 +168,7 @@ def test_whoever_leads_next_goes_on_or_gives_back(cluster: Cluster, broken: int,
     async def story() -> None:
         async with session(cluster, kind=Breaking) as gone, session(cluster) as api:
             _, claim, pod = await _begun(api)
+            assert isinstance(gone, Breaking)
             gone.broken, gone.is_done = broken, is_done
             wanted = allotment(claim, pod, SLICES)
             outcome = await Claims(gone, leading()).allot(wanted)

@@ -16,12 +16,16 @@ from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.refusals import ConflictError
 from reconciler.backends.kubernetes.resource import NODES, PODS
+from reconciler.backends.kubernetes.telling.events import EVENTS
+from reconciler.backends.kubernetes.telling.told_queues import QUEUES
 from reconciler.client_transport import ApiError
 from solver.world.workload import JobName
 from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.origin import Origin
+from tests.kubernetes.installing import with_queues
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import NAMESPACES, REAL, SOON_S, a_namespace, session
+from tests.kubernetes.test_teller import scheduled
 
 pytestmark = REAL
 
@@ -90,6 +94,7 @@ def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(cluster: Cluster, 
     async def story() -> None:
         async with session(cluster) as api, gpu_nodes(api, 2, "run") as nodes, running(plane, cluster, api):
             space = await a_namespace(api)
+            await with_queues(api)
             for index in range(3):
                 await api.create(PODS.path(space), a_worker(f"w{index}", "train", 4, gpus=2))
             await api.create(PODS.path(space), a_worker("alone", "single", 1))
@@ -101,6 +106,7 @@ def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(cluster: Cluster, 
             assert sorted(there.values()) == sorted([*nodes, *nodes])
             await api.create(PODS.path(space), a_worker("late", "late", 1))
             await asyncio.to_thread(_is_told, plane, space)
+            await _says_so(api, space)
             devices = [
                 (await api.get(PODS.path(space, name), dict[str, Any]))["metadata"]["annotations"][names.DEVICES]
                 for name in there
@@ -108,6 +114,27 @@ def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(cluster: Cluster, 
             assert len({device for each in devices for device in each.split(",")}) == 8
 
     asyncio.run(story())
+
+
+async def _says_so(api: Api, space: str) -> None:
+    """In the cluster itself: of the late pod why it waits, of the others where they are, of the queue what it holds."""
+    async with asyncio.timeout(SOON_S):
+        while (await scheduled(api, space)).get("late") != "Unschedulable":
+            await asyncio.sleep(0.1)
+        while {("w0", "Scheduled"), ("late", "Waiting")} - await _events(api, space):
+            await asyncio.sleep(0.1)
+        while await _used(api) != [8]:
+            await asyncio.sleep(0.1)
+
+
+async def _events(api: Api, space: str) -> set[tuple[str, str]]:
+    listed = await api.get(EVENTS.path(space), dict[str, Any])
+    return {(event["regarding"]["name"], event["reason"]) for event in listed["items"]}
+
+
+async def _used(api: Api) -> list[float]:
+    listed = await api.get(QUEUES.path(), dict[str, Any])
+    return [queue["status"]["total"]["used"] for queue in listed["items"] if "status" in queue]
 
 
 def _is_told(plane: ControlPlane, space: str) -> None:

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects.cluster import cluster_of
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
+from reconciler.backends.kubernetes.objects.world import cluster_of
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS
 from reconciler.backends.kubernetes.telling.queues import Standing

@@ -38,6 +38,7 @@ POOL = "pool"
 POLICY = policy_of((Queue(QUEUE),), sharing=(SharingPolicy("shared", (POOL,), "mps"),))
 TIMING = Timing(lease_s=3, renew_every_s=0.4, margin_s=1.0, settle_s=0.3)
 """Short, so that leaders can be lost many times while faults last."""
+ROLL_FORWARD_S = 6.0
 PACE = Pace(debounce_s=0.03, apart_s=0.05, poll_s=0.3)
 STOPS_WITHIN_S = 20.0
 _FORKS = multiprocessing.get_context("forkserver")
@@ -121,12 +122,12 @@ def live(given: Given) -> None:
         memory = Memory(store.ledger, store.history, clock, given.name, STORE_LEASE)
         holder = f"{given.name}-{os.getpid()}"
         credentials = from_kubeconfig(Path(given.kubeconfig), clock)
-        cluster = Cluster(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, timing=TIMING)
+        cluster = Cluster(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, False, TIMING, ROLL_FORWARD_S)
 
         def connect() -> AbstractAsyncContextManager[PodPlane]:
             solve = solver_with(None)
             return connected(
-                cluster, memory, store.interventions, FixedPolicy(), solve, clock, SystemRandom(), log
+                cluster, memory, store.interventions, FixedPolicy(), solve, clock, SystemRandom(), str, log
             )
 
         runner = PodRunner(connect, clock, _telling(said.write), PACE)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
 from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.plan.advice import what_would_fit
+from solver.plan.estimates import AnyEstimate
 from solver.plan.hopes import what_would_help
 from solver.plan.plan import Inadmissible, Starts, Verdict, Waits
 from solver.plan.reasons import (
@@ -85,18 +88,19 @@ def _is_told(pod: Pod) -> bool:
 def said_of(gang: Gang, verdict: Verdict | None) -> Said | None:
     """What to say to pods of the gang that have no node; None: nothing, they are about to have one, or no round has looked yet."""
     if gang.refusals:
-        return Said(REFUSED, _message(f"refused: {'; '.join(map(str, gang.refusals))}", gang))
+        return Said(REFUSED, _message(f"refused: {'; '.join(map(str, gang.refusals))}", gang.remarks))
     if gang.missing:
-        return Said(WAITING_FOR_GANG, _message(f"its gang is not whole: {gang.missing}", gang))
+        return Said(WAITING_FOR_GANG, _message(f"its gang is not whole: {gang.missing}", gang.remarks))
     match verdict:
         case None | Starts():
             return None
-        case Waits():
-            return Said(reason_of(verdict.reasons), _message(_waits(verdict), gang))
+        case Waits(reasons=reasons, estimate=estimate):
+            return _waiting(reasons, estimate, gang.remarks)
         case Inadmissible(reasons=reasons):
             why = _listed(map(str, reasons))
             return Said(
-                INADMISSIBLE, _message(f"can't run under this policy here: {why}. {what_would_fit(reasons)}", gang)
+                INADMISSIBLE,
+                _message(f"can't run under this policy here: {why}. {what_would_fit(reasons)}", gang.remarks),
             )
         case _:
             return _surplus(gang)
@@ -121,11 +125,13 @@ def _nodes_would_do(reasons: Sequence[AnyReason]) -> bool:
     )
 
 
-def _waits(verdict: Waits) -> str:
-    parts = [f"waits: {_listed(map(str, verdict.reasons))}"]
-    if helps := what_would_help(verdict.reasons):
+@lru_cache(maxsize=10_000)  # most that wait in a large cluster wait for the same
+def _waiting(reasons: tuple[AnyReason, ...], estimate: AnyEstimate | None, remarks: tuple[Remark, ...]) -> Said:
+    parts = [f"waits: {_listed(map(str, reasons))}"]
+    if helps := what_would_help(reasons):
         parts.append(f"would help: {_listed(helps)}")
-    return "; ".join([*parts, *([str(verdict.estimate)] if verdict.estimate else [])])
+    text = "; ".join([*parts, *([str(estimate)] if estimate else [])])
+    return Said(reason_of(reasons), _message(text, remarks))
 
 
 def _surplus(gang: Gang) -> Said | None:
@@ -134,7 +140,7 @@ def _surplus(gang: Gang) -> Said | None:
     if not elastic:
         return None
     there = f"its gang runs on {gang.bound} of {len(gang.members)} pods, which is enough for it"
-    return Said(WAITS_TO_GROW, _message(f"{there}; it grows when there is room that nobody waits for", gang))
+    return Said(WAITS_TO_GROW, _message(f"{there}; it grows when there is room that nobody waits for", gang.remarks))
 
 
 def _listed(clauses: Iterable[str]) -> str:
@@ -144,8 +150,8 @@ def _listed(clauses: Iterable[str]) -> str:
     return "; ".join([*first, *([f"{more} more"] if more else [])])
 
 
-def _message(text: str, gang: Gang) -> str:
+def _message(text: str, remarks: Iterable[Remark]) -> str:
     """With what is not followed of what the gang wishes, cut where it would be too long."""
-    notes = "".join(f"; not followed: {remark}" for remark in gang.remarks)
+    notes = "".join(f"; not followed: {remark}" for remark in remarks)
     whole = f"{text}{notes}"
     return whole if len(whole) <= MESSAGE_MAX else f"{whole[: MESSAGE_MAX - 3]}..."

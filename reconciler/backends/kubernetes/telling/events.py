@@ -22,7 +22,7 @@ from solver.world.quantities import Instant
 EVENTS: Final = Resource("events.k8s.io/v1", "events")
 CONTROLLER: Final = "quorate.dev/scheduler"
 WRITES_MAX: Final = 50
-"""Events written in one pass."""
+"""Events written in one go."""
 NOTE_MAX: Final = 1024
 """Bytes of a note, by the API's validation; an instance may have 128."""
 OF_THE_CLUSTER: Final = "default"

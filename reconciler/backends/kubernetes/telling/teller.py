@@ -68,6 +68,7 @@ class Teller:
 
     def _begin(self) -> None:
         self._facts: Facts | None = None
+        self._looked_at: Facts | None = None
         self._told: tuple[Told, ...] = ()
         self._on_change = OnChange()
         self._due_s: dict[str, float] = {}
@@ -78,9 +79,7 @@ class Teller:
     def note(self, facts: Facts) -> None:
         """What is to be told from now on; what the pass before found is over."""
         self._facts = facts
-        self._told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods))
         self.happened(of_plan(facts.plan, facts.cluster.gangs))
-        self.happened(self._on_change.fresh(standing(self._told, facts.cluster)))
 
     def happened(self, occurrences: Iterable[Occurrence]) -> None:
         """What was done beside what the plan says: what was bound, or has gone."""
@@ -104,6 +103,11 @@ class Teller:
 
     async def write(self) -> dict[str, Written]:
         """What was written of each part whose time it was. Raises NotLeaderError; all else is logged, and done again later."""
+        if self._facts is not None and self._facts is not self._looked_at:
+            self._looked_at = self._facts
+            # Away from the event loop, as all that takes longer the more pods wait.
+            self._told, fresh = await asyncio.to_thread(_looked_at, self._facts, self._on_change)
+            self._events.happened(fresh)
         parts = {"pods": self._pods.tell(self._told), "events": self._events.tell(), "queues": self._tell_queues()}
         done = await all_over(self._tried(part, telling) for part, telling in parts.items())
         return {part: written for part, written in zip(parts, done, strict=True) if written is not None}
@@ -126,3 +130,9 @@ class Teller:
             self._due_s[part] = self._clock.monotonic_s() + REST_S
             self._log.warning("not-told", part=part, error=str(error), takes=_TAKES[part])
             return None
+
+
+def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[Told, ...], list[Occurrence]]:
+    """What waiting pods are to say, and what begins to be so."""
+    told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods))
+    return told, on_change.fresh(standing(told, facts.cluster))

@@ -22,7 +22,7 @@ REVISION: Final = "quorate.dev/policy-revision"
 QUIET: Final = Duration(10_000)
 """Figures of one queue are written this long after they were written last."""
 WRITES_MAX: Final = 20
-"""Queues written in one pass."""
+"""Queues written in one go."""
 
 
 class _Queue(Wire, frozen=True):

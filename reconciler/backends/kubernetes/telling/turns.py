@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable
+from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 from solver.world.quantities import Duration, Instant
@@ -12,6 +13,7 @@ K = TypeVar("K", bound=Hashable)
 _NUMBERS = re.compile(r"\d[\d:.,TZ+-]*")
 
 
+@lru_cache(maxsize=10_000)
 def without_numbers(text: str) -> str:
     """A text whose numbers and times are all alike: two that differ in nothing else say the same."""
     return _NUMBERS.sub("#", text)

@@ -12,6 +12,7 @@ from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant, NoRoo
 from reconciler.backends.kubernetes.dra.check import violations
 from reconciler.backends.kubernetes.dra.expressions import Expressions
 from reconciler.backends.kubernetes.dra.wanted import RefusedClaimError, wanted_of
+from reconciler.backends.kubernetes.dra.wire import ResourceClaim, Result
 from tests.backends.kubernetes.dra.worlds import (
     ANY,
     CLASSES,
@@ -43,12 +44,12 @@ def test_a_node_of_eight_gpus_publishes_all_placements_as_a_server_takes_them() 
 
 def test_a_gpu_is_given_once() -> None:
     claims = [a_claim(a_request(device_class=devices.DRIVER), name=f"c{number}") for number in range(5)]
-    done = []
+    done: list[ResourceClaim] = []
     for claim in claims[:4]:
         grant = given([claim], PLAIN, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    assert sorted(result.device for claim in done for result in claim.status.allocation.devices.results) == [
+    assert sorted(result.device for claim in done for result in _results(claim)) == [
         f"gpu-{index}" for index in range(4)
     ]  # fmt: skip
     refused = given(claims[4:], PLAIN, done)
@@ -58,12 +59,12 @@ def test_a_gpu_is_given_once() -> None:
 
 def test_instances_are_packed_so_that_others_still_fit() -> None:
     claims = [a_claim(profile("1g.10gb"), name="small"), a_claim(profile("4g.40gb"), name="large")]
-    done = []
+    done: list[ResourceClaim] = []
     for claim in claims:
         grant = given([claim], MIG, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    taken = [result.device for claim in done for result in claim.status.allocation.devices.results]
+    taken = [result.device for claim in done for result in _results(claim)]
     assert taken == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-4g40gb-5-0"]
     assert violations(done, MIG) == ()
 
@@ -288,3 +289,8 @@ def test_nodes_that_are_alike_are_searched_once() -> None:
         refused = given([claim], slices_of(devices.mig_slices(node, gpus=2)), node=a_node(node), allocator=allocator)
         assert isinstance(refused, NoRoom)
     assert allocator.searches == 1
+
+
+def _results(claim: ResourceClaim) -> tuple[Result, ...]:
+    assert claim.status.allocation is not None
+    return claim.status.allocation.devices.results
