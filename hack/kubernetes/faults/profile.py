@@ -36,14 +36,14 @@ class Profile(NamedTuple):
 
 HONEST = Profile("honest")
 PROFILES = (
-    Profile("slow", delay=40, watch_held=15),
-    Profile("lossy", delay=5, drop_before=7, drop_after=7, late=5, watch_cut=3),
-    Profile("refusing", conflict=8, busy=8, broken=6, unavailable=6),
-    Profile("deaf", drop_after=3, stale=50, watch_cut=10, watch_held=20, watch_garbage=1),
-    Profile("babbling", drop_after=4, garbage=5, broken=4, watch_garbage=3),
+    Profile("slow", delay=50, watch_held=30),
+    Profile("lossy", delay=10, drop_before=10, drop_after=12, late=12, watch_cut=5),
+    Profile("refusing", conflict=12, busy=12, broken=10, unavailable=10),
+    Profile("deaf", drop_after=5, stale=60, watch_cut=15, watch_held=35, watch_garbage=2),
+    Profile("babbling", drop_after=6, garbage=8, broken=6, watch_garbage=4),
     Profile(
-        "all", delay=8, drop_before=3, drop_after=3, late=3, conflict=3, busy=3, broken=2, unavailable=2, garbage=1, stale=25,
-        watch_cut=3, watch_held=8, watch_garbage=0.5,
+        "all", delay=10, drop_before=5, drop_after=6, late=6, conflict=5, busy=5, broken=4, unavailable=4, garbage=2, stale=35,
+        watch_cut=5, watch_held=15, watch_garbage=1,
     ),
 )  # fmt: skip
 

@@ -49,7 +49,7 @@ def script_of(seed: int) -> Script:
     """More is asked for than there is room for, and processes die and stand still often."""
     chance = Random(f"script of {seed}")
     nodes = tuple(f"s{seed}-n{number}" for number in range(chance.randint(2, 4)))
-    gangs = tuple(_gang(chance, number) for number in range(chance.randint(5, 9)))
+    gangs = tuple(_gang(chance, number) for number in range(chance.randint(6, 12)))
     members = chance.randint(1, 2)
     happenings: list[Happening] = []
     for gang in gangs:
@@ -80,7 +80,7 @@ def _gang(chance: Random, number: int) -> Gang:
 
 
 def _mishap(chance: Random, member: str) -> tuple[Happening, ...]:
-    at_s, lasts_s = chance.random() * BUSY_S, chance.random() * BUSY_S
+    at_s, lasts_s = chance.random() * BUSY_S, chance.random() * BUSY_S / 2
     match chance.choice(("kill", "kill", "hold-up", "cut-off")):
         case "hold-up":
             return Happening(at_s, "hold-up", member), Happening(at_s + lasts_s, "go-on", member)

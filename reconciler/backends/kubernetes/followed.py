@@ -24,6 +24,9 @@ Told = Callable[[Sequence[Change[T]]], None]
 
 AGAIN_S = 300.0
 """After so long, or down to half of it, a kind is looked for again that was not there, or that we may not read."""
+SOON_S = 1.0
+"""The same for a kind that was followed already and is needed, or whose answer was none: twice as much each time, up to the other.
+A proxy in between may have answered in words of its own, once; and what rounds see must not be minutes old for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +107,20 @@ class Followed(Generic[T]):
 
     async def run(self) -> None:
         """Follow it for ever. Raises KubernetesError where it is needed and was never there to be read: a person has to act."""
+        rest_s, lists = SOON_S, self._lists
         while True:
             refused = await self._until_refused()
             if self._needed and self._listed_at is None:
                 raise refused
             self._say(refused)
             self.settled.set()
-            await self._seams.sleep(AGAIN_S * (1 - self._seams.chance.random() / 2))
+            if not self._needed and not isinstance(refused, UnreadableError):
+                rest_s = AGAIN_S
+            elif self._lists != lists:
+                rest_s = SOON_S  # it was read meanwhile
+            lists = self._lists
+            await self._seams.sleep(rest_s * (1 - self._seams.chance.random() / 2))
+            rest_s = min(2 * rest_s, AGAIN_S)
 
     async def _until_refused(self) -> KubernetesError:
         """Follow it under the first name that the server knows; why that came to an end."""
