@@ -18,7 +18,7 @@ from solver.decide import Answer, certificate, decide
 from solver.eviction import MakingRoom
 from solver.fit import Fit
 from solver.moving import Moving
-from solver.placement import least_tasks
+from solver.placement import Placed, least_tasks
 from solver.plan.plan import Certificate, LayerResult
 from solver.prices import fit_for
 from solver.program.classes import classes_of
@@ -33,6 +33,7 @@ from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
+from solver.strain import strain_of
 from solver.world.pool_rules import PoolRules
 from solver.world.room import DomainOf, Reserved, Room
 from solver.world.snapshot import Snapshot
@@ -92,11 +93,20 @@ class _Round:
         started = {start.candidate.job.name for start in answer.starts}
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
             alike = tuple(group)
-            ousted = {name for name in _names(alike) if name in inside and not making.keep(ungrown(inside[name]))}
+            ousted = {name for name in _names(alike) if name in inside and not making.keep(self._ungrown(inside[name]))}
             making.serve_all([c for c in alike if c.job.name not in started or c.job.name in ousted], tier)
         if making.promises:
             self._settle(making)
         return bool(making.promises)
+
+    def _ungrown(self, start: Start) -> Start:
+        """The start at its least size: nobody is evicted so that another can grow."""
+        spec = start.candidate.job.spec
+        least = least_tasks(spec)
+        sizes = {group.name: count for group, count in zip(spec.task_groups, least, strict=True)}
+        tasks = tuple(task for task in start.placed.tasks if task.index < sizes[task.group])
+        # Fewer tasks may lie closer together.
+        return replace(start, placed=Placed(tasks, strain_of(self.room, spec, tasks)), tasks=least)
 
     def _making_room(self, law: Law) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
@@ -115,14 +125,6 @@ class _Round:
 
 def _names(candidates: Iterable[Candidate]) -> list[JobName]:
     return [candidate.job.name for candidate in candidates]
-
-
-def ungrown(start: Start) -> Start:
-    """The start at its least size: nobody is evicted so that another can grow."""
-    least = least_tasks(start.candidate.job.spec)
-    sizes = {group.name: count for group, count in zip(start.candidate.job.spec.task_groups, least, strict=True)}
-    tasks = tuple(task for task in start.placed.tasks if task.index < sizes[task.group])
-    return replace(start, placed=replace(start.placed, tasks=tasks), tasks=least)
 
 
 def decide_with_evictions(

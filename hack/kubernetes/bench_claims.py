@@ -14,7 +14,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -27,22 +28,16 @@ from hack.kubernetes.components import found, place
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import AT_ONCE_MAX, Api
 from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding
-from reconciler.backends.kubernetes.dra.allocation import allocation_of
-from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant
+from reconciler.backends.kubernetes.dra.allocator import NoRoom
 from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.claims import Allotment, Claims
-from reconciler.backends.kubernetes.dra.expressions import Expressions
-from reconciler.backends.kubernetes.dra.pools import Pool, pools_of
-from reconciler.backends.kubernetes.dra.prospects import NodeDevices, node_devices
-from reconciler.backends.kubernetes.dra.standing import claims_of
-from reconciler.backends.kubernetes.dra.usage import Usage, usage_of
-from reconciler.backends.kubernetes.dra.wanted import Wanted, wanted_of
+from reconciler.backends.kubernetes.dra.claims import Claims
+from reconciler.backends.kubernetes.dra.standing import Allotment
+from reconciler.backends.kubernetes.dra.stock import Needs, Stock
 from reconciler.backends.kubernetes.dra.wire import (
     CLAIMS,
     CLASSES,
     FINALIZER,
     SLICES,
-    Consumer,
     DeviceClass,
     ResourceClaim,
     ResourceSlice,
@@ -54,7 +49,6 @@ from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.clock import SystemClock
 from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
 T = TypeVar("T")
@@ -72,7 +66,6 @@ class Figures(NamedTuple):
     devices: int
     pods: int
     profiles: str
-    read_s: float
     ready_s: float
     bound_s: float
     cpu_s: float
@@ -80,16 +73,6 @@ class Figures(NamedTuple):
     violations: int
     pods_per_s: float
     bare_per_s: float
-
-
-class World(NamedTuple):
-    """What was read."""
-
-    nodes: tuple[Node, ...]
-    slices: tuple[ResourceSlice, ...]
-    classes: dict[str, DeviceClass]
-    claims: dict[tuple[str, str], ResourceClaim]
-    pods: tuple[Pod, ...]
 
 
 class _PageMeta(msgspec.Struct):
@@ -102,11 +85,11 @@ class _Page(msgspec.Struct, Generic[T]):
 
 
 class Decision(NamedTuple):
-    """Devices and a node for a pod with one claim."""
+    """What is to be written for a pod, and its node."""
 
     pod: Pod
-    node: str
-    allotment: Allotment
+    node: NodeName
+    allotments: tuple[Allotment, ...]
 
 
 async def measured(cluster: Cluster, nodes: int, pods: int, profiles: Sequence[str]) -> Figures:
@@ -115,45 +98,40 @@ async def measured(cluster: Cluster, nodes: int, pods: int, profiles: Sequence[s
     credentials = from_kubeconfig(cluster.kubeconfig("bench", ("system:masters",)), clock)
     async with Api(credentials, Pace(100_000, 100_000, clock), Random(1)) as api:
         await _made(api, nodes, 0, pods, profiles)
-        world = await _read(api)
-        pools = pools_of(world.slices)
-        before = list(_decided(world, pools, _by_node(world.nodes, pools), Allocator()))
+        stock, waiting = await _read(api)
+        before = list(_decided(stock, waiting))
         start_s = time.perf_counter()
         await _at_once(before, lambda decision: _bare(api, decision))
         bare_s = time.perf_counter() - start_s
         await _made(api, 0, pods, 2 * pods, profiles)
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
-        world = await _read(api)
-        read_s = time.perf_counter() - start_s
-        allocator = Allocator()
-        pools = pools_of(world.slices)
-        there = _by_node(world.nodes, pools)
+        stock, waiting = await _read(api)
         ready_s = time.perf_counter() - start_s
-        await _written(api, _decided(world, pools, there, allocator))
+        await _written(api, _decided(stock, waiting))
         bound_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
-        after = await _read(api)
-    unbound = sum(not pod.spec.node_name for pod in after.pods)
+        claims, slices = await _listed(api, CLAIMS, ResourceClaim), await _listed(api, SLICES, ResourceSlice)
+        unbound = sum(not pod.spec.node_name for pod in await _listed(api, PODS, Pod))
     if unbound:
         raise SystemExit(f"{unbound} of {2 * pods} pods have no place: ask for fewer pods, or for more nodes")
     return Figures(
         nodes=nodes,
-        devices=sum(len(part.spec.devices) for part in world.slices),
+        devices=sum(len(part.spec.devices) for part in slices),
         pods=pods,
         profiles="+".join(profiles),
-        read_s=round(read_s, 3),
         ready_s=round(ready_s, 3),
         bound_s=round(bound_s, 3),
         cpu_s=round(cpu_s, 3),
-        searches=allocator.searches,
-        violations=len(violations(after.claims.values(), after.slices)),
+        searches=stock.searches,
+        violations=len(violations(claims, slices)),
         pods_per_s=round(pods / bound_s, 1),
         bare_per_s=round(pods / bare_s, 1),
     )
 
 
 async def _bare(api: Api, decision: Decision) -> None:
-    claim, meta = decision.allotment.claim, decision.pod.metadata
-    status = {"allocation": decision.allotment.allocation, "reservedFor": [msgspec.to_builtins(decision.allotment.pod)]}
+    (wanted,), meta = decision.allotments, decision.pod.metadata
+    claim = wanted.claim
+    status = {"allocation": wanted.allocation, "reservedFor": [msgspec.to_builtins(wanted.pod)]}
     await api.patch(CLAIMS.path(*claim.key), {"metadata": {"finalizers": [FINALIZER]}})
     await api.patch(CLAIMS.path(*claim.key, "status"), {"status": status})
     target = {"kind": "Node", "name": decision.node}
@@ -185,16 +163,18 @@ def _pod(name: str) -> dict[str, Any]:
     }
 
 
-async def _read(api: Api) -> World:
-    classes = await _listed(api, CLASSES, DeviceClass)
-    claims = await _listed(api, CLAIMS, ResourceClaim)
-    return World(
-        tuple(await _listed(api, NODES, Node)),
-        tuple(await _listed(api, SLICES, ResourceSlice)),
-        {known.metadata.name: known for known in classes},
-        {claim.key: claim for claim in claims},
-        tuple(await _listed(api, PODS, Pod)),
-    )
+async def _read(api: Api) -> tuple[Stock, list[Pod]]:
+    """All devices and claims, and the pods that have no node."""
+    stock = Stock()
+    for node in await _listed(api, NODES, Node):
+        stock.published.node(None, node)
+    for part in await _listed(api, SLICES, ResourceSlice):
+        stock.published.slice(None, part)
+    for known in await _listed(api, CLASSES, DeviceClass):
+        stock.device_class(None, known)
+    for claim in await _listed(api, CLAIMS, ResourceClaim):
+        stock.claim(None, claim)
+    return stock, [pod for pod in await _listed(api, PODS, Pod) if not pod.spec.node_name]
 
 
 async def _listed(api: Api, resource: Resource, kind: type[T]) -> list[T]:
@@ -208,45 +188,23 @@ async def _listed(api: Api, resource: Resource, kind: type[T]) -> list[T]:
         parameters["continue"] = page.metadata.following
 
 
-def _decided(
-    world: World, pools: Sequence[Pool], there: Sequence[NodeDevices], allocator: Allocator
-) -> Iterable[Decision]:
-    usage = usage_of(pools, world.claims.values())
-    expressions = Expressions()
+def _decided(stock: Stock, pods: Iterable[Pod]) -> Iterator[Decision]:
+    """Each pod on the first node that has what it needs."""
+    nodes = [NodeName(node.metadata.name) for node in stock.published.nodes]
     # Devices only get fewer here: a node without room for a wish has none later either.
     first: dict[bytes, int] = {}
-    for pod in world.pods:
-        claims = claims_of(pod, world.claims)
-        if pod.spec.node_name or not isinstance(claims, tuple):
-            continue
-        (claim,) = claims
-        wanted = wanted_of(claim, world.classes, expressions)
-        place = _placed(there, wanted, usage, allocator, first)
-        if place is None:
-            return
-        node, grant = place
-        usage.take(pick.device.id for pick in grant.picks)
-        allocation = allocation_of(claim, grant.picks, world.classes, node, str(Instant(int(SystemClock().now()))))
-        yield Decision(pod, node, Allotment(claim, Consumer("pods", pod.metadata.name, pod.metadata.uid), allocation))
-
-
-def _by_node(nodes: Sequence[Node], pools: Sequence[Pool]) -> list[NodeDevices]:
-    own: dict[str, list[Pool]] = {}
-    for pool in pools:
-        for where in pool.places:
-            own.setdefault(where.name, []).append(pool)
-    return [node_devices(node, own.get(node.metadata.name, ())) for node in nodes]
-
-
-def _placed(
-    there: Sequence[NodeDevices], wanted: Wanted, usage: Usage, allocator: Allocator, first: dict[bytes, int]
-) -> tuple[str, Grant] | None:
-    for number in range(first.get(wanted.signature, 0), len(there)):
-        grant = allocator.grant(there[number], [wanted], usage)
-        if isinstance(grant, Grant):
-            first[wanted.signature] = number
-            return there[number].node.metadata.name, grant
-    return None
+    for pod in pods:
+        needs = stock.needs(pod)
+        if not isinstance(needs, Needs):
+            raise SystemExit(f"pod {pod.metadata.name}: {needs}")
+        wish = needs.wanted[0].signature
+        for number in range(first.get(wish, 0), len(nodes)):
+            now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+            allotments = stock.allot(pod, needs, nodes[number], now)
+            if not isinstance(allotments, NoRoom):
+                first[wish] = number
+                yield Decision(pod, nodes[number], allotments)
+                break
 
 
 async def _written(api: Api, decisions: Iterable[Decision]) -> None:
@@ -255,11 +213,11 @@ async def _written(api: Api, decisions: Iterable[Decision]) -> None:
     binder = Binder(api, lambda: lead, SystemClock())
 
     async def done(decision: Decision) -> None:
-        outcome = await claims.allot(decision.allotment)
-        if outcome.answer != "done":
-            raise SystemExit(f"claim {outcome.key}: {outcome.answer}: {outcome.why}")
+        for outcome in await claims.allot_all(decision.allotments):
+            if outcome.answer != "done":
+                raise SystemExit(f"claim {outcome.key}: {outcome.answer}: {outcome.why}")
         meta = decision.pod.metadata
-        pod = PodBinding(meta.namespace, meta.name, meta.uid, meta.resource_version, NodeName(decision.node))
+        pod = PodBinding(meta.namespace, meta.name, meta.uid, meta.resource_version, decision.node)
         (gang,) = await binder.bind([GangBinding(JobName(meta.name), 1, (pod,))])
         if not gang.is_whole:
             raise SystemExit(f"pod {meta.name}: {gang.pods[0].why}")

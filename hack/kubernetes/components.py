@@ -31,9 +31,11 @@ class Built(NamedTuple):
 
 BUILT = {
     API_SERVER: Built("k8s.io/kubernetes/cmd/kube-apiserver"),
+    "helm": Built("helm.sh/helm/v4/cmd/helm", "rendering"),
     "kube-controller-manager": Built("k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kube-scheduler": Built("k8s.io/kubernetes/cmd/kube-scheduler"),
     "kubectl": Built("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+    "kustomize": Built("sigs.k8s.io/kustomize/kustomize/v5", "rendering"),
 }
 OPTIONAL = tuple(sorted(BUILT.keys() - {API_SERVER}))
 """Built when they are named; tests that want one are skipped where it is not."""

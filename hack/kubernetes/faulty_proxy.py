@@ -11,7 +11,7 @@ import json
 import ssl
 import tempfile
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from aiohttp import web
 
 from hack.kubernetes.certificates import LOOPBACK
 from hack.kubernetes.cluster import Cluster
-from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_LISTS, OF_WATCHES, Draw, Drawn, Profile
+from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_BINDINGS, OF_LISTS, OF_WATCHES, Draw, Drawn, Profile
 
 LISTED: Final = ("/api/v1/pods", "/api/v1/nodes")
 """Of these it keeps what they were, to say it again later."""
@@ -61,6 +61,10 @@ class _Asked:
     def is_list(self) -> bool:
         return self.method == "GET" and self.path in LISTED and "continue=" not in self.target
 
+    @property
+    def is_binding(self) -> bool:
+        return self.path.endswith("/binding")
+
     def __str__(self) -> str:
         return f"{self.who} {self.method} {self.path}"
 
@@ -68,7 +72,7 @@ class _Asked:
 class FaultyProxy:
     """Honest until `profile` says otherwise. `befell` counts what went wrong, `asked` all requests.
 
-    `cut_off`: names of processes that reach nothing, and hear nothing, while they are in it.
+    `cut_off`: names of processes that reach nothing, and hear nothing, while they are in it; `deaf`: that only hear nothing.
     """
 
     def __init__(self, cluster: Cluster, user: str, groups: tuple[str, ...] = ()) -> None:
@@ -79,7 +83,10 @@ class FaultyProxy:
         self._handling: set[asyncio.Task[Any]] = set()
         self._draw = Draw(0, 0.0)
         self.profile = HONEST
+        self.on_binding: Callable[[str], object] = lambda _: None
+        """Told the name of each process that binds, before that is passed on."""
         self.cut_off: set[str] = set()
+        self.deaf: set[str] = set()
         self.befell: Counter[str] = Counter()
         self.asked = 0
         self.url = ""
@@ -93,6 +100,7 @@ class FaultyProxy:
         """From now on it is honest. What was held back is passed on at once; what was lost stays lost."""
         self.profile = HONEST
         self.cut_off.clear()
+        self.deaf.clear()
 
     async def settled(self) -> None:
         """Return once what was to arrive late has."""
@@ -114,7 +122,9 @@ class FaultyProxy:
         # What a process has sent is on its way, also when that is killed: nothing is taken back (`handler_cancellation`).
         handling = web.Server(self._handled)
         connector = aiohttp.TCPConnector(ssl=self._client_tls, limit=0)
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=_NO_LIMITS) as self._session:
+        async with aiohttp.ClientSession(
+            connector=connector, auto_decompress=False, timeout=_NO_LIMITS
+        ) as self._session:
             server = await loop.create_server(handling, LOOPBACK, 0, ssl=self._server_tls)
             self.url = f"https://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
             remembering = asyncio.create_task(self._remember())
@@ -147,6 +157,8 @@ class FaultyProxy:
         headers = {key: request.headers[key] for key in ("Accept", "Content-Type") if key in request.headers}
         asked = _Asked(who, request.method, request.raw_path, headers, await request.read())
         self.asked += 1
+        if asked.is_binding:
+            self.on_binding(who)
         try:
             self._refuse_if_cut_off(asked)
             return await (self._watched(request, asked) if asked.is_watch else self._answered(asked))
@@ -161,7 +173,8 @@ class FaultyProxy:
             raise _Lost
 
     async def _answered(self, asked: _Asked) -> web.Response:
-        among = (*OF_LISTS, *OF_ALL) if asked.is_list else OF_ALL
+        of_this = OF_LISTS if asked.is_list else OF_BINDINGS if asked.is_binding else ()
+        among = (*of_this, *OF_ALL)
         drawn = self._draw(self.profile, among, str(asked))
         if drawn is None:
             return await self._forwarded(asked)
@@ -176,7 +189,7 @@ class FaultyProxy:
             case "drop-after":
                 await self._forwarded(asked)
                 raise _Lost
-            case "late":
+            case "late" | "late-binding":
                 self._forward_later(asked, drawn.seconds)
                 raise _Lost
             case "garbage":
@@ -220,7 +233,7 @@ class FaultyProxy:
 
     async def _passed(self, asked: _Asked, block: bytes) -> bytes:
         """What comes of a block of a watch. Raises _Lost."""
-        while asked.who in self.cut_off:
+        while asked.who in self.cut_off | self.deaf:
             await asyncio.sleep(0.05)
         drawn = self._draw(self.profile, OF_WATCHES, str(asked))
         if drawn is None:

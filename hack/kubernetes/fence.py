@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from hack.kubernetes.shipped import ACCOUNT
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
 from reconciler.backends.kubernetes.objects.names import FENCED
@@ -17,7 +18,7 @@ from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
 from reconciler.backends.kubernetes.resource import LEASES, PODS, Resource
 
 FENCE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fence.yaml"
-QUORATE = "system:serviceaccount:quorate-system:quorate"
+QUORATE = ACCOUNT
 """Whom the fence knows as Quorate."""
 NAMESPACES = Resource("v1", "namespaces")
 IN_FORCE_S = 60.0
@@ -36,6 +37,11 @@ async def install(admin: Api, quorate: Api) -> None:
     for policy in policies():
         plural = re.sub(r"y$", "ie", policy["kind"].lower()) + "s"
         await admin.create(f"/apis/{policy['apiVersion']}/{plural}", policy)
+    await until_in_force(admin, quorate)
+
+
+async def until_in_force(admin: Api, quorate: Api) -> None:
+    """Returns when what was made of it refuses what it is to refuse. Raises TimeoutError."""
     container = {"name": "main", "image": "none"}
     spec = {"schedulerName": "quorate", "nodeName": "none", "containers": [container]}
     pod = {"metadata": {"name": "none"}, "spec": spec}

@@ -72,11 +72,12 @@ async def make(api: Api, large: Large) -> None:
     """All of it on an API server without any."""
     for team in range(TEAMS):
         await api.create(NAMESPACES.path(), {"metadata": {"name": f"team-{team}"}})
-    await _each(large.sent_nodes(), lambda sent: api.create(NODES.path(), sent))
-    await _each(large.sent_pods(), lambda sent: api.create(PODS.path(sent["metadata"]["namespace"]), sent))
+    await at_once(large.sent_nodes(), lambda sent: api.create(NODES.path(), sent))
+    await at_once(large.sent_pods(), lambda sent: api.create(PODS.path(sent["metadata"]["namespace"]), sent))
 
 
-async def _each(objects: Iterable[Sent], make_one: Callable[[Sent], Awaitable[object]]) -> None:
+async def at_once(objects: Iterable[Sent], make_one: Callable[[Sent], Awaitable[object]]) -> None:
+    """One request for each, AT_ONCE of them under way."""
     left = iter(objects)
 
     async def makes() -> None:

@@ -19,6 +19,11 @@ OPTIONS = (
         "--observe", is_flag=True, help="Decide rounds and do nothing: say what would have been. With --kubernetes."
     ),
     click.option(
+        "--mirror-policy",
+        is_flag=True,
+        help="Show the policy in force as ConfigMaps of the namespace, for reading. With --kubernetes.",
+    ),
+    click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
@@ -57,6 +62,7 @@ def kubernetes_settings(
     *,
     kubernetes: bool,
     observe: bool,
+    mirror_policy: bool,
     kubeconfig: Path | None,
     namespace: str,
     lease: str,
@@ -68,9 +74,20 @@ def kubernetes_settings(
     from reconciler.server.settings import KubernetesSettings, identity_of_this_process
 
     if not kubernetes:
-        if observe or kubeconfig:
-            raise click.UsageError("--observe and --kubeconfig are for --kubernetes. Add it, or leave them out.")
+        if observe or mirror_policy or kubeconfig:
+            raise click.UsageError(
+                "--observe, --mirror-policy and --kubeconfig are for --kubernetes. Add it, or leave them out."
+            )
         return None
+    if observe and mirror_policy:
+        raise click.UsageError("--mirror-policy writes, and --observe writes nothing. Leave one of them out.")
     return KubernetesSettings(
-        kubeconfig, namespace, lease, identity or identity_of_this_process(), qps, burst, observe=observe
+        kubeconfig,
+        namespace,
+        lease,
+        identity or identity_of_this_process(),
+        qps,
+        burst,
+        observe=observe,
+        mirror_policy=mirror_policy,
     )

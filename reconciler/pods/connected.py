@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.credentials import Credentials
+from reconciler.backends.kubernetes.dra.claims import Claims
 from reconciler.backends.kubernetes.eviction import Evictor
 from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.followed import Seams
@@ -26,6 +27,7 @@ from reconciler.backends.kubernetes.telling.teller import Teller
 from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
+from reconciler.pods.devices import Devices
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
 from reconciler.pods.plane import PodPlane
@@ -34,6 +36,10 @@ from reconciler.store.interventions import Interventions
 
 LEASE_QPS = 10.0, 20
 """Renewals have a session and a pace of their own, so that they never wait behind thousands of bindings."""
+
+
+Beside = Callable[[Api, Election], Coroutine[None, None, None]]
+"""What works for ever beside passes, where this process may come to lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,7 @@ async def connected(
     chance: Random,
     stalled: Callable[[], str],
     log: FilteringBoundLogger,
+    beside: Sequence[Beside] = (),
 ) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
     pace = Pace(where.qps, where.burst, clock)
@@ -83,7 +90,8 @@ async def connected(
         path = LEASES.path(where.namespace, where.lease)
         election = Election(of_lease, where.holder, clock, log, where.timing, path)
         teller = Teller(of_telling, election.leadership, clock, log, where.holder)
-        async with _beside(mirror.run(), election.run(), teller.run()):
+        others = [each(api, election) for each in beside]
+        async with _beside(mirror.run(), election.run(), teller.run(), *others):
             await mirror.ready()
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)
@@ -94,6 +102,7 @@ async def connected(
                 Finisher(api, election.leadership, binder, clock, log, where.roll_forward_s),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
+                Devices(Claims(api, election.leadership), mirror.devices, memory, clock, log),
                 mirror,
                 memory,
                 teller.happened,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -24,9 +24,10 @@ from reconciler.backends.kubernetes.refusals import (
     UnreachableError,
 )
 from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.occurrences import Occurrence, evicted, of_bindings, the_pod
+from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bindings, of_evictions, of_releases
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
+from reconciler.pods.devices import Devices
 from reconciler.pods.memory import EVICTED, Memory
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
@@ -55,6 +56,7 @@ class Hands:
     finisher: Finisher
     promises: Promises
     evictor: Evictor
+    devices: Devices
     mirror: Mirror
     memory: Memory
     happened: Happened
@@ -94,16 +96,19 @@ class Hands:
     async def go_on(self, sight: Sight) -> int:
         """Finish or give up what is neither bound whole nor gone whole; how much was done."""
         finished = await self.finisher.finish(sight.pods.values(), {node.name for node in sight.cluster.nodes})
-        for _, pods in finished.again:
-            self._remember(pods)
+        for _, again in finished.again:
+            self._watch_for(again)
+        self.happened(of_releases(finished.released))
         for release in finished.released:
             self.memory.note("released", release.job, release.why, state="stopping", attempt=release.attempt)
         for found in finished.unreadable:
             self.log.warning("journal-unreadable", pod="/".join(found.pod), reason=found.why)
         outcomes = await self.evictor.advance(_known(sight))
         self._tell_leaving(outcomes, sight)
+        freed = await self.devices.give_back(sight.pods)
         return (
-            len(finished.again)
+            freed
+            + len(finished.again)
             + len(finished.released)
             + sum(one.event in ("evicting", "called-off") for one in outcomes)
         )
@@ -122,9 +127,12 @@ class Hands:
         asked = await self.evictor.begin(leaving, _known(sight))
         self._note_asked(leaving, {one.job for one in asked if one.event not in ("refused", "failed")})
         self._tell_leaving(asked, sight)
-        outcomes = await self.binder.bind(bindings_of(plan.steps, gangs))
+        wanted = bindings_of(plan.steps, gangs)
+        ready = await self.devices.given(wanted, sight.pods)
+        outcomes = await self.binder.bind(ready)
         self._tell_bound(outcomes)
         undone = sum(one.event in ("refused", "failed") for one in asked)
+        undone += len(wanted) - len(ready)
         return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
 
     def _note_asked(self, steps: Iterable[Evict | Shrink | Release], asked: set[JobName]) -> None:
@@ -140,19 +148,16 @@ class Hands:
                     cause = "it did not become ready in time"
                     self.memory.note(EVICTED, step.job, cause, state="stopping", attempt=step.attempt)
 
-    def _tell_leaving(self, outcomes: Iterable[Outcome], sight: Sight) -> None:
-        gangs = sight.gangs
+    def _tell_leaving(self, outcomes: Collection[Outcome], sight: Sight) -> None:
+        self.happened(of_evictions(outcomes, sight.gangs))
         for outcome in outcomes:
-            if outcome.event == "evicting" and outcome.job in gangs:
-                members = gangs[outcome.job].members
-                self.happened(evicted(the_pod(member), outcome.why) for member in members)
-            elif outcome.event in ("refused", "failed", "called-off"):
+            if outcome.event in ("refused", "failed", "called-off"):
                 self.memory.note(f"eviction-{outcome.event}", outcome.job, outcome.why)
 
     def _tell_bound(self, outcomes: Iterable[GangOutcome]) -> None:
         for outcome in outcomes:
             gang = outcome.gang
-            self._remember(outcome.pods)
+            self._watch_for(outcome.pods)
             self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
             if outcome.is_whole:
                 nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
@@ -162,11 +167,9 @@ class Hands:
                 worst = next(pod for pod in outcome.pods if pod.answer != "bound")
                 self.memory.note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")
 
-    def _remember(self, pods: Iterable[PodOutcome]) -> None:
-        """For the next pass: what is to be seen then, and what may still come."""
-        pods = tuple(pods)
-        self._unseen |= {Key(*one.pod.key): one.pod.uid for one in pods if one.answer == "bound"}
-        self._unknown |= {Key(*one.pod.key): one.pod.uid for one in pods if one.answer == "unknown"}
+    def _watch_for(self, outcomes: Collection[PodOutcome]) -> None:
+        self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "bound"}
+        self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "unknown"}
 
     async def _marked(self) -> bool:
         """Write to one of our pods: a mirror that shows this shows all that was done before. False: it shows no pod of ours.

@@ -15,14 +15,16 @@ from reconciler.backends.kubernetes.credentials import Credentials, CredentialsE
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock, SystemClock
-from reconciler.control import LEASE
+from reconciler.control import LEASE, PolicySource
+from reconciler.gitsource.mirror import Mirror
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from reconciler.pods.connected import Cluster, connected
+from reconciler.pods.connected import Beside, Cluster, connected
 from reconciler.pods.memory import Memory
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.runner import PodRunner
+from reconciler.pods.shown import ShownPolicy
 from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.server.alerts import alerting
 from reconciler.server.parts import Member, Parts
@@ -75,10 +77,12 @@ def parts_on_kubernetes(
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, woken, log)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
+    beside = _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve = solver_with(optimiser)
-        return connected(cluster, memory, store.interventions, git.standing, solve, clock, SystemRandom(), stalled, log)
+        chance = SystemRandom()
+        return connected(cluster, memory, store.interventions, git.standing, solve, clock, chance, stalled, log, beside)
 
     def stalled() -> str:
         now = git.standing.status().condition("Stalled")
@@ -101,6 +105,15 @@ def parts_on_kubernetes(
         store,
         ending="pods go on; whoever leads next finds them",
     )
+
+
+def _showing(
+    settings: Settings, on: KubernetesSettings, policies: PolicySource, log: FilteringBoundLogger
+) -> tuple[Beside, ...]:
+    """The policy in the cluster, where that was asked for."""
+    read = Mirror(settings.folder.mirror, settings.policies).read
+    shown = ShownPolicy(policies, read, settings.cluster, on.namespace, log)
+    return (shown.run,) if on.mirror_policy else ()
 
 
 def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSettings) -> None:

@@ -17,6 +17,7 @@ class KubernetesSettings:
     """Of a cluster whose jobs are pods. `kubeconfig` None: what a pod is given, else what kubectl would read.
 
     `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observe`: only look.
+    `mirror_policy`: the policy in force is shown there as ConfigMaps.
     """
 
     kubeconfig: Path | None
@@ -26,6 +27,7 @@ class KubernetesSettings:
     qps: float
     burst: int
     observe: bool = False
+    mirror_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

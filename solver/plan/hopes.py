@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from solver.plan.mig_reasons import MigGeometry
+from solver.plan.reason import among
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
@@ -71,9 +72,10 @@ def _of_room(reason: AnyReason) -> str:
     """What more nodes, or work that ends, would bring."""
     match reason:
         case Capacity(gpu_type=gpu_type, free=free, wanted=wanted):
-            return f"{_lacking(wanted, free)} {gpu_type} more free"
+            return f"{_lacking(wanted, free)} {gpu_type} more free{among(reason.node_set, reason.nodes_allowed)}"
         case NoRoom(gpu_type=gpu_type, gpus_per_task=each):
-            return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}"
+            there = among(reason.node_set, reason.nodes_allowed)
+            return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}{there}"
         case HostResources(group=group):
             return (
                 f"nodes with the CPU and memory for {_tasks_left(reason)} of group {group}, or to ask for less of them"

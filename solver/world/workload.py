@@ -41,10 +41,9 @@ class GroupTopology(Document, frozen=True):
 
 
 class TaskGroup(Document, frozen=True):
-    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`. All of them use one GPU type.
+    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`, on one GPU type and on nodes of `nodes`.
 
     `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
-    `nodes`: the NodeSet of the snapshot that has the only nodes its tasks may be on; "": they may be on any.
     """
 
     name: str
@@ -55,7 +54,7 @@ class TaskGroup(Document, frozen=True):
     topology: GroupTopology = GroupTopology()
     rejoin: bool = False
     launcher: bool = False
-    nodes: str = ""
+    nodes: str = ""  # the name of a NodeSet of the snapshot; "": any will do
 
     @property
     def least(self) -> int:
@@ -279,10 +278,9 @@ class TaskPlacement(Document, frozen=True):
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
-    `time_limit` is what this attempt was bound under; None: it may run for ever, or is not bound. `evicted_at`: when it was
-    evicted, oldest first. `served_gpu_ms`: GPU-milliseconds that its ended attempts ran. `boosted`: it is to start before others
-    of its queue. `saved_at`: until when this attempt's work is known to be saved, its start at least; None: nobody knows.
-    `leaves`: `not`: others than policy forbid an eviction now; `unpromised`: it can't be moved, since promises end with its tasks.
+    `time_limit`: of this attempt; None: it may run for ever, or is not bound. `evicted_at`: oldest first. `boosted`: it is to start
+    before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
+    its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
     """
 
     name: JobName

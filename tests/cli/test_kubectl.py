@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.cli.exits import Exit
-from reconciler.cli.kubectl.main import run
+from reconciler.cli.kubectl.main import main, run
 from reconciler.cli.kubectl.pods import PodWhy, ToldEvent, why_lines
 from reconciler.cli.kubectl.queues import ToldQueue, ToldQueues, notes, rows
 from solver.world.quantities import Instant
+from tests.house.tracked import ROOT
 
 Capture = pytest.CaptureFixture[str]
 
@@ -53,6 +56,12 @@ def fake_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     return program
+
+
+def test_kubectl_finds_the_plugin_by_its_name() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["kubectl-quorate"].partition(":")
+    assert getattr(import_module(module), function) is main
 
 
 def test_help_names_the_commands(capsys: Capture) -> None:

@@ -11,6 +11,8 @@ from typing import get_args
 import click
 import pytest
 
+from hack.kubernetes.audited import Right, rights_of
+from hack.kubernetes.shipped import NAMESPACE, base_objects
 from reconciler.backend import StartGang
 from reconciler.backends.local.environment import task_environments
 from reconciler.cli.exits import Exit
@@ -143,3 +145,15 @@ def _anchors(path: Path) -> set[str]:
     """As GitHub makes them: lower case, spaces as hyphens, other punctuation left out."""
     headings = HEADING.findall(FENCE.sub("", path.read_text()))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_the_table_of_rights_is_that_of_the_shipped_roles() -> None:
+    said = set()
+    text = sections(doc("kubernetes-install.md"))["Rights"]
+    for part, namespace in zip(text.split("\n| What |")[1:], ("", "", NAMESPACE), strict=True):
+        for what, verbs in re.findall(r"^\| (`.+?) \| ([a-z, ]+) \|", part, re.MULTILINE):
+            names = re.findall(r" named `(.+?)`", what)
+            for kind in re.findall(r"`(.+?)`", re.sub(r" named .*", "", what)):
+                resource, _, group = kind.partition(".")
+                said |= {Right(verb, group, resource, namespace, *names) for verb in verbs.split(", ")}
+    assert said == rights_of(base_objects())

@@ -12,10 +12,10 @@ from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Leads
 from reconciler.backends.kubernetes.dra.allocation import allocation_of
 from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant
-from reconciler.backends.kubernetes.dra.claims import Allotment
 from reconciler.backends.kubernetes.dra.expressions import Expressions
 from reconciler.backends.kubernetes.dra.pools import pools_of
 from reconciler.backends.kubernetes.dra.prospects import node_devices
+from reconciler.backends.kubernetes.dra.standing import Allotment
 from reconciler.backends.kubernetes.dra.usage import usage_of
 from reconciler.backends.kubernetes.dra.wanted import wanted_of
 from reconciler.backends.kubernetes.dra.wire import (

@@ -1,4 +1,4 @@
-"""A test's cluster with the fence, as Quorate uses it."""
+"""Who the users are that the fence of a test's cluster tells apart, and who leads there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from hack.kubernetes import fence
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
+from hack.kubernetes.shipped import GROUPS
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.pace import Pace
@@ -14,14 +15,19 @@ from tests.kubernetes.sessions import ADMINS, session
 
 
 def as_quorate(cluster: Cluster, kind: type[Api] = Api, pace: Pace | None = None) -> AbstractAsyncContextManager[Api]:
-    """With an administrator's rights: what is tested here is the fence, not RBAC."""
-    return session(cluster, QUORATE, ADMINS, kind=kind, pace=pace)
+    """As the service account that is shipped, with the rights that it was given there and no others."""
+    return session(cluster, QUORATE, GROUPS, kind=kind, pace=pace)
 
 
-async def install(cluster: Cluster) -> None:
-    """All of it is in force."""
+def as_mighty_quorate(cluster: Cluster) -> AbstractAsyncContextManager[Api]:
+    """As somebody with that name who may do anything, for what the fence says to it."""
+    return session(cluster, QUORATE, ADMINS)
+
+
+async def until_in_force(cluster: Cluster) -> None:
+    """The fence refuses what it is to refuse."""
     async with session(cluster) as admin, as_quorate(cluster) as quorate:
-        await fence.install(admin, quorate)
+        await fence.until_in_force(admin, quorate)
 
 
 async def led_by(cluster: Cluster, leadership: Leadership | None) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects import wire
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
@@ -18,20 +20,16 @@ from solver.world.workload import JobName
 from tests.kubernetes.sessions import a_pod
 
 
-class _Leader(NamedTuple):
-    stamp: dict[str, str]
-
-
 @dataclass
 class Leads:
     """An election that was won, and may be lost."""
 
     now: bool = True
 
-    def leadership(self) -> _Leader:
+    def leadership(self) -> Leadership:
         if not self.now:
             raise NotLeaderError("another", Instant(0))
-        return _Leader({"quorate.dev/leader": "here", "quorate.dev/epoch": "3"})
+        return Leadership("here", Epoch(3), 0)
 
 
 class World(NamedTuple):

@@ -10,7 +10,7 @@ import yaml
 
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.refusals import ConflictError, NotAllowedError, NotFoundError
-from reconciler.backends.kubernetes.resource import Resource
+from reconciler.backends.kubernetes.resource import PODS, Resource
 from tests.kubernetes.sessions import SOON_S
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -49,6 +49,12 @@ async def with_queues(api: Api) -> None:
             except NotAllowedError:
                 return
             await asyncio.sleep(0.1)
+
+
+async def emptied(api: Api, space: str) -> None:
+    """No pod is left in a namespace: what other tests run as sees the whole cluster."""
+    for pod in (await api.get(PODS.path(space), dict[str, Any]))["items"]:
+        await api.delete(PODS.path(space, pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
 
 
 async def granted(api: Api, user: str, rules: list[dict[str, Any]]) -> None:

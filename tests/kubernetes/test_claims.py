@@ -14,8 +14,8 @@ from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api, Check
 from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding
 from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.claims import Allotment, Claims
-from reconciler.backends.kubernetes.dra.standing import Release, claims_of, readiness, releases
+from reconciler.backends.kubernetes.dra.claims import Claims
+from reconciler.backends.kubernetes.dra.standing import Allotment, Release, claims_of, readiness, releases
 from reconciler.backends.kubernetes.dra.wire import CLAIMS, FINALIZER, ResourceClaim, ResourceSlice
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects.said import Missing

@@ -11,10 +11,12 @@ import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
+from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.budgets import by_namespace
 from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
-from reconciler.backends.kubernetes.intents import as_asked, in_flight_of
+from reconciler.backends.kubernetes.intents import in_flight_of
+from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects import wire
 from reconciler.backends.kubernetes.objects.disruption import Budget
 from reconciler.backends.kubernetes.promises import Promises
@@ -26,6 +28,7 @@ from solver.world.cluster import NodeName
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, TaskPlacement
 from tests.kubernetes.crashing import Crash, crashing_session
+from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.gangs import Leads, a_gang, seen
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, session
@@ -127,19 +130,17 @@ def test_a_gang_saves_its_work_and_leaves_whole(cluster: Cluster) -> None:
             taker = await a_gang(api, namespace, "waits", [""])
             await until_running(api, namespace)
             (asked,) = await work.begin([evict(job, taker)], await view(api, namespace))
-            assert asked == Outcome(job, "waits", "until 2026-11-21T08:05:00Z runs-0, runs-1 may save their work")
+            assert asked == Outcome(job, "waits", "2 pods may save their work until 2026-11-21T08:05:00Z")
             now = await view(api, namespace)
             found = in_flight_of(now.cluster, now.pods)
             (intent,) = found.intents
             assert (intent.id, intent.stage, intent.beneficiary) == (f"stop/{job}/1", "saves", taker)
-            assert {known.name: known.phase for known in as_asked(now.cluster.jobs, found.intents)}[job] == "stopping"
             by = {pod.metadata.annotations.get("quorate.dev/checkpoint-by") for pod in now.pods.values()}
             assert by == {"2026-11-21T08:05:00Z", None}
             for pod in ("runs-0", "runs-1"):
                 assert events(await work.advance(await view(api, namespace))) == ["waits"]
                 saved = {"metadata": {"annotations": {"quorate.dev/checkpointed": "2026-11-21T08:01:00Z"}}}
                 await api.patch(PODS.path(namespace, pod), saved)
-            assert work.wakes_at == Instant.parse("2026-11-21T08:05:00Z")
             assert events(await work.advance(await view(api, namespace))) == ["evicting"]
             await until_left(api, namespace, {"waits-0"})
             assert await work.advance(await view(api, namespace)) == ()
@@ -362,25 +363,28 @@ def test_what_is_asked_twice_by_who_has_not_seen_the_first_time_stays_as_it_was(
 
 
 @pytest.mark.parametrize("heard", [True, False], ids=["not sent", "sent"])
-def test_killed_at_any_write_the_next_one_comes_to_the_same_end(cluster: Cluster, heard: bool) -> None:
+@pytest.mark.parametrize("notes", [SAVES, {}], ids=["saves", "saves nothing"])
+def test_killed_at_any_write_the_next_one_comes_to_the_same_end(
+    cluster: Cluster, notes: dict[str, str], heard: bool
+) -> None:
     async def story() -> None:
-        node = "e9" if heard else "e10"
+        node = f"e9-{len(notes)}-{heard}".lower()
         async with session(cluster) as admin, kubelet(admin, [node], {}):
             killed = 0
-            for writes in range(100):
-                namespace = await a_namespace(admin)
-                if not await _killed_after(cluster, admin, namespace, node, writes, heard=heard):
-                    break
+            while await _killed_after(cluster, admin, node, notes, killed, heard=heard):
                 killed += 1
-            assert killed >= 3 + 3 + 1 + 3  # each pod told, each tried, the end begun, each evicted
+            # Each pod is told (else only the first), one of them tried, the end begun, each evicted.
+            assert killed == (3 + 1 + 1 + 3 if notes else 1 + 1 + 3)
 
     asyncio.run(story())
 
 
-async def _killed_after(cluster: Cluster, admin: Api, namespace: str, node: str, writes: int, *, heard: bool) -> bool:
-    """Whether it came to be killed. However that was, the gang is gone in the end, whole, and its successor is not touched."""
-    clock = Hands()
-    job = await a_gang(admin, namespace, "runs", [node] * 3, SAVES)
+async def _killed_after(
+    cluster: Cluster, admin: Api, node: str, notes: dict[str, str], writes: int, *, heard: bool
+) -> bool:
+    """Whether it came to be killed. However that was, the gang is gone in the end, whole, and another is not touched."""
+    clock, namespace = Hands(), await a_namespace(admin)
+    job = await a_gang(admin, namespace, "runs", [node] * 3, notes)
     await a_gang(admin, namespace, "stays", [node])
     await until_running(admin, namespace)
     killed = False
@@ -407,3 +411,75 @@ async def _to_the_end(api: Api, clock: Hands, namespace: str, job: JobName) -> N
                 await work.begin([evict(job)], now)
             await work.advance(now)
             clock.at = clock.at.after(GRACE if intents else 0)
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["not sent", "sent"])
+def test_killed_at_any_write_it_is_called_off_all_the_same(cluster: Cluster, heard: bool) -> None:
+    async def story() -> None:
+        node = "e12" if heard else "e13"
+        async with session(cluster) as admin, kubelet(admin, [node], {}):
+            killed = 0
+            while await _called_off_after(cluster, admin, node, killed, heard=heard):
+                killed += 1
+            assert killed == 3 + 2  # the promise and the nodes of two pods, then both of the gang's
+
+    asyncio.run(story())
+
+
+async def _called_off_after(cluster: Cluster, admin: Api, node: str, writes: int, *, heard: bool) -> bool:
+    """Whether it came to be killed. However that was, in the end nothing is asked or promised, and all run on."""
+    clock, namespace = Hands(), await a_namespace(admin)
+    job = await a_gang(admin, namespace, "runs", [node] * 2, SAVES)
+    taker = await a_gang(admin, namespace, "waits", ["", ""])
+    await until_running(admin, namespace)
+    async with evictor(admin, clock) as work:
+        world = await view(admin, namespace)
+        tasks = tuple(TaskPlacement("worker", n, NodeName(node)) for n in range(2))
+        promises = Promises(admin, Leads(), clock, structlog.get_logger())
+        gangs = {gang.name: gang for gang in world.cluster.gangs}
+        await promises.keep([Nominate(taker, 1, tasks, GRACE)], gangs, world.pods)
+        await work.begin([evict(job, taker)], await view(admin, namespace))
+    await budget(admin, namespace, 1, gang="runs")
+    clock.at = clock.at.after(GRACE)
+    killed = False
+    async with crashing_session(cluster, writes, heard=heard) as api, evictor(api, clock) as work:
+        try:
+            await work.advance(await view(api, namespace))
+        except Crash:
+            killed = True
+    async with evictor(admin, clock) as work:
+        await work.advance(await view(admin, namespace))
+        now = await view(admin, namespace)
+        assert await work.advance(now) == ()
+    notes = {key for pod in now.pods.values() for key in pod.metadata.annotations}
+    assert not notes & {"quorate.dev/evict", "quorate.dev/checkpoint-by", "quorate.dev/promise"}
+    assert not any(pod.metadata.deletion_timestamp or pod.status.nominated_node_name for pod in now.pods.values())
+    return killed
+
+
+def test_the_fence_refuses_the_evictions_of_who_leads_no_more(fenced: Cluster) -> None:
+    """Its election does not know it yet, but the Lease is another's."""
+
+    async def story() -> None:
+        clock = Hands()
+        async with session(fenced) as admin, as_quorate(fenced) as api, evictor(api, clock) as work:
+            await led_by(fenced, Leadership("here", Epoch(3), 0))
+            namespace = await a_namespace(admin)
+            job = await a_gang(admin, namespace, "runs", ["", ""])
+            for name in ("runs-0", "runs-1"):
+                notes = {"quorate.dev/attempt": "1", "quorate.dev/leader": "here", "quorate.dev/epoch": "3"}
+                metadata = {"name": name, "annotations": notes, "labels": {"quorate.dev/fenced": "true"}}
+                binding = {"metadata": metadata, "target": {"kind": "Node", "name": "nowhere"}}
+                await api.create(PODS.path(namespace, name, "binding"), binding)
+            stale = await view(api, namespace)
+            await led_by(fenced, Leadership("there", Epoch(4), 0))
+            (failed,) = await work.begin([evict(job)], stale)
+            assert failed.event == "refused"
+            assert "not written by the leader, which is there in epoch 4" in failed.why
+            now = await view(api, namespace)
+            assert not any(pod.metadata.deletion_timestamp for pod in now.pods.values())
+            assert in_flight_of(now.cluster, now.pods).intents == ()
+            await led_by(fenced, Leadership("here", Epoch(3), 0))
+            assert events(await work.begin([evict(job)], now)) == ["evicting"]
+
+    asyncio.run(story())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
 import pytest
 
 from hack.kubernetes.faults.judge import Standing, problems_of
-from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_LISTS, OF_WATCHES, PROFILES, Draw, Profile
-from hack.kubernetes.faults.world import Gang, script_of
+from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_BINDINGS, OF_LISTS, OF_WATCHES, PROFILES, Draw, Profile
+from hack.kubernetes.faults.world import Gang, Kind, script_of
 
 PAIR = Gang("g", 2, 4, 0.0, refills=False, lives_s=None)
 
@@ -48,7 +49,7 @@ def test_the_same_request_always_meets_the_same() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_each_fault_comes_about_as_often_as_its_profile_says(profile: Profile) -> None:
-    for among in (OF_ALL, OF_LISTS, OF_WATCHES):
+    for among in (OF_ALL, OF_LISTS, OF_BINDINGS, OF_WATCHES):
         draw, count = Draw(1, 4.0), 4_000
         found = Counter(one.fault if (one := draw(profile, among, str(number))) else "" for number in range(count))
         for fault in among:
@@ -65,5 +66,5 @@ def test_scripts_are_of_their_seed_and_of_all_kinds() -> None:
     scripts = [script_of(seed) for seed in range(40)]
     assert scripts == [script_of(seed) for seed in range(40)]
     there = {happening.kind for script in scripts for happening in script.happenings}
-    assert there == {"arrive", "delete", "node-gone", "node-back", "kill", "hold-up", "go-on", "cut-off", "joined"}
+    assert there == set(get_args(Kind))
     assert {script.members for script in scripts} == {1, 2}

@@ -24,7 +24,6 @@ from reconciler.backends.kubernetes.refusals import (
 from reconciler.backends.kubernetes.resource import PODS
 from tests.kubernetes.sessions import ADMINS, CONFIG_MAPS, REAL, SOON_S, a_config_map, a_namespace, a_pod, session
 
-
 pytestmark = REAL
 LASTS_S = 0.3
 

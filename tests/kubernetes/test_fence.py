@@ -15,7 +15,7 @@ from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
 from reconciler.backends.kubernetes.resource import LEASES, PODS, Resource
-from tests.kubernetes.fencing import as_quorate, led_by
+from tests.kubernetes.fencing import as_mighty_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, session
 
 pytestmark = REAL
@@ -47,7 +47,7 @@ async def refused(deed: Awaitable[Any], why: str) -> None:
 
 def test_quorate_writes_only_as_the_leader_of_now(fenced: Cluster) -> None:
     async def story() -> None:
-        async with session(fenced) as admin, as_quorate(fenced) as api:
+        async with session(fenced) as admin, as_mighty_quorate(fenced) as api:
             await led_by(fenced, LEADER)
             space = await a_namespace(admin)
             for name in ("bound", "legacy", "noted", "evicted"):
@@ -89,7 +89,7 @@ def test_quorate_writes_only_as_the_leader_of_now(fenced: Cluster) -> None:
 
 def test_nobody_leads_who_has_resigned_and_without_a_lease_quorate_does_not_bind(fenced: Cluster) -> None:
     async def story() -> None:
-        async with session(fenced) as admin, as_quorate(fenced) as api:
+        async with session(fenced) as admin, as_mighty_quorate(fenced) as api:
             space = await a_namespace(admin)
             for name in ("mine", "theirs"):
                 await admin.create(PODS.path(space), a_pod(name))
@@ -109,7 +109,7 @@ def test_nobody_leads_who_has_resigned_and_without_a_lease_quorate_does_not_bind
 
 def test_nobody_evades_the_fence_or_says_in_quorates_place_what_a_pod_holds(fenced: Cluster) -> None:
     async def story() -> None:
-        async with session(fenced) as admin, as_quorate(fenced) as api:
+        async with session(fenced) as admin, as_mighty_quorate(fenced) as api:
             await led_by(fenced, LEADER)
             space = await a_namespace(admin)
             await admin.create(PODS.path(space), a_pod("p"))
@@ -127,7 +127,7 @@ def test_nobody_evades_the_fence_or_says_in_quorates_place_what_a_pod_holds(fenc
 
 def test_in_a_namespace_of_its_own_only_quorate_binds(fenced: Cluster) -> None:
     async def story() -> None:
-        async with session(fenced) as admin, as_quorate(fenced) as api:
+        async with session(fenced) as admin, as_mighty_quorate(fenced) as api:
             await led_by(fenced, LEADER)
             space = await a_namespace(admin)
             await admin.patch(
@@ -158,7 +158,7 @@ RESERVED = [
 
 def test_quorates_annotations_of_pods_are_quorates_alone(fenced: Cluster) -> None:
     async def story() -> None:
-        async with session(fenced) as admin, as_quorate(fenced) as api:
+        async with session(fenced) as admin, as_mighty_quorate(fenced) as api:
             await led_by(fenced, LEADER)
             space = await a_namespace(admin)
             await admin.create(PODS.path(space), a_pod("p"))

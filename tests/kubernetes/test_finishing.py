@@ -17,6 +17,7 @@ import structlog
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
+from hack.kubernetes.shipped import GROUPS
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder, GangBinding
 from reconciler.backends.kubernetes.finishing import Finished, Finisher
@@ -29,7 +30,7 @@ from reconciler.clock import SystemClock
 from solver.world.quantities import Instant
 from tests.kubernetes.candidate import Bind
 from tests.kubernetes.fencing import as_quorate, led_by
-from tests.kubernetes.sessions import ADMINS, REAL, a_namespace, a_pod, audited, session
+from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 from tests.kubernetes.test_binding import LEADER, OTHER, a_gang, lead
 
 pytestmark = REAL
@@ -97,7 +98,7 @@ async def scene(cluster: Cluster, who: Leadership) -> AsyncIterator[Scene]:
 def killed_at(step: int, gangs: Sequence[GangBinding], cluster: Cluster, folder: Path) -> int:
     """A binder of its own process, that is gone at this step; how many steps it has otherwise."""
     file = folder / "bind.json"
-    bind = Bind(str(cluster.kubeconfig(QUORATE, ADMINS)), LEADER.holder, LEADER.epoch, list(gangs), step)
+    bind = Bind(str(cluster.kubeconfig(QUORATE, GROUPS)), LEADER.holder, LEADER.epoch, list(gangs), step)
     file.write_bytes(msgspec.json.encode(bind))
     command = [sys.executable, "-m", "tests.kubernetes.candidate", "bind", str(file)]
     run = subprocess.run(command, capture_output=True, text=True)

@@ -16,7 +16,9 @@ def at(second: float) -> str:
     return f"2026-01-01T00:00:{second:09.6f}Z"
 
 
-def entry(verb: str, what: str, name: str, second: float, *, code: int = 200, took: float = 0.01, **bodies: Any) -> Entry:
+def entry(
+    verb: str, what: str, name: str, second: float, *, code: int = 200, took: float = 0.01, **bodies: Any
+) -> Entry:
     resource, _, subresource = what.partition("/")
     of = {"resource": resource, "subresource": subresource, "namespace": "ns", "name": name}
     return {
@@ -34,7 +36,9 @@ def node(name: str) -> Entry:
     return entry("create", "nodes", name, 0, code=201)
 
 
-def bound(pod: str, second: float, *devices: str, epoch: int = 1, code: int = 201, took: float = 0.01, **more: str) -> Entry:
+def bound(
+    pod: str, second: float, *devices: str, epoch: int = 1, code: int = 201, took: float = 0.01, **more: str
+) -> Entry:
     notes = {"quorate.dev/devices": ",".join(devices), "quorate.dev/epoch": str(epoch)}
     notes |= {f"quorate.dev/{key}": value for key, value in more.items()}
     meta = {"name": pod, "uid": f"uid-{pod}", "resourceVersion": "7", "annotations": notes}

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.kubectl.main import run
 from reconciler.clock import SystemClock
 from tests.backends.kubernetes.test_told_queues import policy, world
-from tests.kubernetes.installing import ACCOUNT, granted, with_queues
+from tests.kubernetes.installing import ACCOUNT, emptied, granted, with_queues
 from tests.kubernetes.sessions import REAL, a_namespace, session
 from tests.kubernetes.test_teller import RIGHTS, a_job, a_teller, facts, told
 
@@ -38,7 +39,7 @@ class Site(NamedTuple):
 
 
 @pytest.fixture
-def site(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     async def story() -> str:
         async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
             await with_queues(admin)
@@ -49,10 +50,16 @@ def site(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Site:
             await ToldQueues(api, lambda: None, SystemClock()).tell(queues_of(world(), policy(), Standing("abc123")))
         return space
 
+    async def left(space: str) -> None:
+        async with session(cluster) as admin:
+            await emptied(admin, space)
+
     kubeconfig = cluster.kubeconfig("admin", ("system:masters",))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     monkeypatch.setenv("PATH", "/nowhere")  # the machine's own kubectl has no say
-    return Site(asyncio.run(story()), kubeconfig)
+    space = asyncio.run(story())
+    yield Site(space, kubeconfig)
+    asyncio.run(left(space))
 
 
 async def made(admin: Api, space: str) -> None:

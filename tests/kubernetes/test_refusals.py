@@ -31,6 +31,12 @@ def test_the_status_says_the_type(status: int, kind: type[KubernetesError]) -> N
     assert str(error) == f"GET /a: {status} Why: because"
 
 
+@pytest.mark.parametrize(("field", "kind"), [("metadata.uid", ConflictError), ("spec.nodeName", RefusedError)])
+def test_a_patch_of_another_uid_is_a_conflict(field: str, kind: type[KubernetesError]) -> None:
+    body = {"reason": "Invalid", "details": {"causes": [{"reason": "FieldValueInvalid", "field": field}]}}
+    assert type(refusal("PATCH /a", 422, json.dumps(body).encode())) is kind
+
+
 def test_in_a_watch_the_code_is_in_the_body() -> None:
     assert type(refusal("watch /a", 0, b'{"code": 410, "reason": "Expired"}')) is GoneError
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.shipped import ACCOUNT, GROUPS
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.refusals import ConflictError
+from reconciler.backends.kubernetes.policy_parts import MIRROR
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS
 from reconciler.backends.kubernetes.telling.told_queues import QUEUES
@@ -24,7 +25,7 @@ from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.origin import Origin
 from tests.kubernetes.installing import with_queues
 from tests.kubernetes.kubelet import kubelet
-from tests.kubernetes.sessions import NAMESPACES, REAL, SOON_S, a_namespace, session
+from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_teller import scheduled
 
 pytestmark = REAL
@@ -68,11 +69,10 @@ async def gpu_nodes(api: Api, count: int, prefix: str) -> AsyncIterator[list[str
 
 
 @asynccontextmanager
-async def running(plane: ControlPlane, cluster: Cluster, api: Api) -> AsyncIterator[None]:
-    with suppress(ConflictError):  # an earlier test has made it
-        await api.create(NAMESPACES.path(), {"metadata": {"name": names.NAMESPACE}})
-    kubeconfig = cluster.kubeconfig("system:serviceaccount:quorate-system:quorate", ("system:masters",))
-    await asyncio.to_thread(plane.start, "--kubernetes", "--kubeconfig", str(kubeconfig))
+async def running(plane: ControlPlane, cluster: Cluster) -> AsyncIterator[None]:
+    """With the rights that are shipped, and no others."""
+    kubeconfig = cluster.kubeconfig(ACCOUNT, GROUPS)
+    await asyncio.to_thread(plane.start, "--kubernetes", "--mirror-policy", "--kubeconfig", str(kubeconfig))
     yield
     assert await asyncio.to_thread(plane.signal, signal.SIGTERM) == 0
 
@@ -90,9 +90,9 @@ async def until_bound(api: Api, namespace: str, count: int) -> dict[str, str]:
     return there
 
 
-def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(cluster: Cluster, plane: ControlPlane) -> None:
+def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(shipped: Cluster, plane: ControlPlane) -> None:
     async def story() -> None:
-        async with session(cluster) as api, gpu_nodes(api, 2, "run") as nodes, running(plane, cluster, api):
+        async with session(shipped) as api, gpu_nodes(api, 2, "run") as nodes, running(plane, shipped):
             space = await a_namespace(api)
             await with_queues(api)
             for index in range(3):
@@ -112,8 +112,20 @@ def test_a_gang_waits_until_it_is_whole_and_then_starts_whole(cluster: Cluster, 
                 for name in there
             ]
             assert len({device for each in devices for device in each.split(",")}) == 8
+            await _is_shown(api)
 
     asyncio.run(story())
+
+
+async def _is_shown(api: Api) -> None:
+    """The policy in force, as ConfigMaps."""
+    async with asyncio.timeout(SOON_S):
+        while True:
+            labelled = {"labelSelector": f"{MIRROR}=part"}
+            found = await api.get(CONFIG_MAPS.path(names.NAMESPACE), dict[str, Any], labelled)
+            if [part["data"] for part in found["items"]] == [{"policies__queues.yaml": POLICY["policies/queues.yaml"]}]:
+                return
+            await asyncio.sleep(0.1)
 
 
 async def _says_so(api: Api, space: str) -> None:

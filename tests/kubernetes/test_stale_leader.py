@@ -13,12 +13,13 @@ import structlog
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
+from hack.kubernetes.shipped import GROUPS
 from reconciler.backends.kubernetes.binding import Binder
 from reconciler.backends.kubernetes.leader import Election, Timing
 from reconciler.clock import SystemClock
 from tests.kubernetes.candidate import Stand, Told
 from tests.kubernetes.fencing import as_quorate, led_by
-from tests.kubernetes.sessions import ADMINS, REAL, a_namespace, session
+from tests.kubernetes.sessions import REAL, a_namespace, session
 from tests.kubernetes.test_binding import a_gang, bindings_sent
 
 pytestmark = REAL
@@ -33,7 +34,7 @@ def test_of_a_thousand_writes_of_a_leader_that_was_paused_none_is_accepted(fence
         async with session(fenced) as admin, as_quorate(fenced) as api, as_quorate(fenced) as for_lease:
             space = await a_namespace(admin)
             gang = await a_gang(admin, space, "g", PODS)
-            kubeconfig = str(fenced.kubeconfig(QUORATE, ADMINS))
+            kubeconfig = str(fenced.kubeconfig(QUORATE, GROUPS))
             file = tmp_path / "stand.json"
             file.write_bytes(msgspec.json.encode(Stand(kubeconfig, "old", TIMING, gang, ROUNDS)))
             old = await asyncio.create_subprocess_exec(

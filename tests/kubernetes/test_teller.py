@@ -15,6 +15,7 @@ from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import cluster_of
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS
+from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regarding
 from reconciler.backends.kubernetes.telling.queues import Standing
 from reconciler.backends.kubernetes.telling.teller import Facts, Teller
 from reconciler.backends.kubernetes.telling.writing import Written
@@ -27,7 +28,7 @@ from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
 from tests.backends.kubernetes.samples import node
-from tests.kubernetes.installing import ACCOUNT, granted, rule, with_queues
+from tests.kubernetes.installing import ACCOUNT, emptied, granted, rule, with_queues
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 
 pytestmark = REAL
@@ -62,6 +63,12 @@ async def facts(api: Api, space: str) -> Facts:
     return Facts(plan, seen, pods, snapshot, POLICY, Standing("abc123"))
 
 
+@pytest.fixture
+def cluster(fenced: Cluster) -> Cluster:
+    """With the rights that are shipped."""
+    return fenced
+
+
 def leading() -> None:
     """Nobody else does."""
 
@@ -90,7 +97,6 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
     async def story() -> None:
         async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
             await with_queues(admin)
-            await granted(admin, ACCOUNT, RIGHTS)
             space = await a_namespace(admin)
             for name, gpus, queue in (
                 ("fits", 8, "large"),
@@ -117,6 +123,7 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
             assert large["status"]["total"]["pending"] == 16
             again = await told(teller, await facts(admin, space))
             assert again == {"pods": Written(0, 0), "events": Written(0, 0)}  # queues are not counted as often
+            await emptied(admin, space)
 
     asyncio.run(story())
 
@@ -133,6 +140,7 @@ def test_what_may_not_be_told_holds_nothing_else_up(cluster: Cluster) -> None:
                 assert await told(teller, await facts(admin, space)) == {"pods": Written(0, 0)}
             assert sorted(line["part"] for line in logs) == ["events", "queues"]  # once: then they rest
             assert all("403" in line["error"] and line["takes"] for line in logs)
+            await emptied(admin, space)
 
     asyncio.run(story())
 
@@ -161,5 +169,34 @@ def test_who_leads_no_more_writes_nothing_and_begins_anew_once_it_leads_again(cl
                 while await scheduled(api, space) != {"lost": "Refused"}:
                     await asyncio.sleep(0.05)
             running.cancel()
+            await emptied(api, space)
+
+    asyncio.run(story())
+
+
+def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was too much for one pod is counted in the log."""
+    monkeypatch.setattr("reconciler.backends.kubernetes.telling.teller.GO_ON_S", 0.01)
+    monkeypatch.setattr("reconciler.backends.kubernetes.telling.told_pods.WRITES_MAX", 1)
+
+    async def story() -> None:
+        async with session(cluster) as api:
+            space = await a_namespace(api)
+            for number in range(3):
+                await api.create(PODS.path(space), a_job(f"lost-{number}", 1, ""))
+            found = await facts(api, space)
+            teller = a_teller(api)
+            teller.note(found)
+            pod = Regarding("Pod", space, "lost-0", found.pods[space, "lost-0"].metadata.uid)
+            teller.happened(Occurrence(pod, "Waiting", "Scheduling", "x" * length) for length in range(1, 30))
+            with capture_logs() as logs:
+                running = asyncio.create_task(teller.run())
+                async with asyncio.timeout(SOON_S):
+                    while len(await scheduled(api, space)) < 3 or not any(
+                        line["event"] == "events-dropped" for line in logs
+                    ):
+                        await asyncio.sleep(0.05)
+                running.cancel()
+            await emptied(api, space)
 
     asyncio.run(story())

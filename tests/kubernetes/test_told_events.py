@@ -80,9 +80,10 @@ def test_the_same_again_is_a_series_of_one_event(cluster: Cluster) -> None:
             pod, clock = await the_pod(api, "one"), Clock()
             told = Events(api, leading, clock, "quorate-0_1")
             for _ in range(5):
-                told.happened([Occurrence(pod, "EvictionBlocked", "Evict", "a budget allows none", warning=True)])
+                told.happened([Occurrence(pod, "EvictionRefused", "Evict", "a budget allows none", warning=True)])
                 await told.tell()
             assert len(audited(cluster, EVENTS.path(pod.namespace))) == 1
+            assert await told.tell() == (0, 1)  # its count waits for its turn
             clock.at = NOW.after(60_000)
             assert await told.tell() == (1, 0)
             (event,) = await events(api, pod.namespace)
@@ -90,10 +91,10 @@ def test_the_same_again_is_a_series_of_one_event(cluster: Cluster) -> None:
             assert event["type"] == "Warning"
             # An Event expires on the server before its series does.
             await api.delete(EVENTS.path(pod.namespace, event["metadata"]["name"]))
-            told.happened([Occurrence(pod, "EvictionBlocked", "Evict", "a budget allows none", warning=True)])
+            told.happened([Occurrence(pod, "EvictionRefused", "Evict", "a budget allows none", warning=True)])
             clock.at = NOW.after(120_000)
             assert await told.tell() == (0, 0)
-            told.happened([Occurrence(pod, "EvictionBlocked", "Evict", "a budget allows none", warning=True)])
+            told.happened([Occurrence(pod, "EvictionRefused", "Evict", "a budget allows none", warning=True)])
             assert await told.tell() == (1, 0)
 
     asyncio.run(story())

@@ -21,14 +21,16 @@ from solver.rules.policy import Policy, Queue, policy_of
 from solver.world.quantities import Duration
 from solver.world.workload import QueueName
 from tests.backends.kubernetes.test_told_queues import policy, world
-from tests.kubernetes.installing import ACCOUNT, granted, rule, with_queues
+from tests.kubernetes.installing import ACCOUNT, with_queues
 from tests.kubernetes.sessions import REAL, audited, session
 
 pytestmark = REAL
-RIGHTS = [
-    rule("quorate.dev", "queues", "list", "create", "patch", "delete"),
-    rule("quorate.dev", "queues/status", "patch"),
-]
+
+
+@pytest.fixture
+def cluster(fenced: Cluster) -> Cluster:
+    """With the rights that are shipped."""
+    return fenced
 
 
 def leading() -> None:
@@ -44,7 +46,6 @@ async def quorate(cluster: Cluster) -> AsyncIterator[Api]:
     """As Quorate, with the rights that this takes and no more; there are no queues at the beginning."""
     async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
         await with_queues(admin)
-        await granted(admin, ACCOUNT, RIGHTS)
         await telling(api).tell({})
         yield api
 

@@ -156,6 +156,12 @@ def test_what_is_being_sent_is_left_alone() -> None:
     assert unfinished(pods, LATE, NODES, underway={start_of(plan)}) == Unfinished()
 
 
+def test_what_was_asked_to_leave_meanwhile_is_neither_finished_nor_released() -> None:
+    plan = journal()
+    pods = [pod_of(plan, 0), with_notes(pod_of(plan, 1), {names.EVICT: "{}"}), pod_of(plan, 2, bound=False)]
+    assert decided(pods, SOON) == decided(pods, LATE) == Unfinished()
+
+
 def test_many_are_decided_in_the_order_of_their_jobs() -> None:
     plans = [journal(f"ns.gang.{name}", prefix=name) for name in "abcd"]
     pods = [pod_of(plan, number) for plan in plans for number in (0, 1)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from solver.plan.plan import Bind
+import msgspec
+
+from solver.plan.check import violations
+from solver.plan.plan import Bind, Evict
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
+from solver.world.cluster import NodeName
 from solver.world.quantities import Instant
 from solver.world.shape import Shape
 from solver.world.snapshot import snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
-from tests.solver.worlds import job, node, quota_of
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, TopologyRequest
+from tests.solver.worlds import CLASSES, HOUR_MS, job, node, quota_of
 
 
 def guaranteeing(**gpus: int) -> Policy:
@@ -26,6 +30,33 @@ def sizes(nodes: int, jobs: list[Job], policy: Policy) -> dict[str, int]:
     world = snapshot_of(Instant(1), [node(f"n{number}", 8) for number in range(nodes)], jobs)
     plan = solve(world, policy, None)
     return {step.job: len(step.tasks) for step in plan.steps if isinstance(step, Bind)}
+
+
+def test_who_does_not_grow_since_others_are_evicted_pays_for_the_tasks_that_it_has() -> None:
+    """It would have grown over two racks; at its least size it is in one, and the certificate counts that."""
+    nodes = [node("n1", 8, rack="r1"), node("n2", 8, rack="r2"), node("a1", 8, "A100")]
+    guest = msgspec.structs.replace(
+        job("guest", "left", 1, 8, priority_class="training"),
+        phase="running",
+        attempt=1,
+        started_at=Instant(-HOUR_MS),
+        placement=(TaskPlacement("worker", 0, NodeName("a1"), tuple(gpu.id for gpu in nodes[2].gpus)),),
+    )
+    grows = elastic("grows", "left", 1, 2)
+    spec = msgspec.structs.replace(grows.spec, topology=TopologyRequest(preferred="rack"), priority_class="training")
+    owner = job("owner", "right", 1, 8, types=["A100"], priority_class="training")
+    policy = policy_of(
+        (
+            Queue(QueueName("left"), quota=(quota_of("H100", 16), quota_of("A100", 0))),
+            Queue(QueueName("right"), quota=(quota_of("A100", 8),)),
+        ),
+        CLASSES,
+    )
+    world = snapshot_of(Instant(1), nodes, [guest, msgspec.structs.replace(grows, spec=spec), owner])
+    plan = solve(world, policy, None)
+    assert violations(world, policy, plan) == ()
+    assert [len(step.tasks) for step in plan.steps if isinstance(step, Bind)] == [1]
+    assert any(isinstance(step, Evict) for step in plan.steps)
 
 
 def test_a_partly_entitled_gang_comes_before_growth() -> None:

@@ -46,6 +46,7 @@ HELPS: list[tuple[AnyReason, str]] = [
     (StrictOrder(TEAM, "fifo", FIRST), "first started"),
     (Held(TEAM), "queue team not on hold"),
     (Capacity(H100, SIX, EIGHT), "2 H100 more free"),
+    (Capacity(H100, SIX, EIGHT, "fast", 3), "2 H100 more free on the 3 nodes that it may be on (fast)"),
     (NoRoom("worker", H100, 4, EIGHT, 3), "nodes with room for one more task of 8 H100"),
     (
         HostResources("worker", H100, Cpu(8000), Memory(2**30), 4, 1),

@@ -16,24 +16,33 @@ from rich.progress import track
 
 from hack.kubernetes.cluster import running
 from hack.kubernetes.components import API_SERVER, ETCD, completed, place
+from hack.kubernetes.faults.bugs import BUGS
+from hack.kubernetes.faults.profile import PROFILES, Profile
 from hack.kubernetes.faults.seed import Outcome, arena, run_seed
 
 
 @click.command()
 @click.option("--seeds", default=200, show_default=True, help="How many runs.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
-@click.option("--bug", default="", help="Break the scheduler on purpose, so.")
+@click.option("--bug", type=click.Choice(["", *BUGS]), default="", help="Break the scheduler on purpose, so.")
+@click.option("--profile", type=click.Choice([one.name for one in PROFILES]), help="These faults.  [default: in turn]")
+@click.option("--fence/--no-fence", default=True, show_default=True, help="Install the fence against former leaders.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the logs in this folder.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(seeds: int, first: int, bug: str, keep: Path | None, output: str) -> None:
+def main(
+    *, seeds: int, first: int, bug: str, profile: str | None, fence: bool, keep: Path | None, output: str
+) -> None:
     """Judge what a faulty way to the API server makes of gangs. Exits with 1 if anything was found, and names the seeds."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="quorate-faults-") as made:
         folder = keep or Path(made)
         folder.mkdir(parents=True, exist_ok=True)
-        outcomes = asyncio.run(_all(folder, range(first, first + seeds), bug))
+        chosen = next((one for one in PROFILES if one.name == profile), None)
+        outcomes = asyncio.run(_all(folder, range(first, first + seeds), bug, chosen, fenced=fence))
     found = figures(outcomes) | {"wallSeconds": round(time.monotonic() - began, 1)}
-    violations = [f"seed {one.seed} ({one.profile}): {kind}: {what}" for one in outcomes for kind, what in one.violations]
+    violations = [
+        f"seed {one.seed} ({one.profile}): {kind}: {what}" for one in outcomes for kind, what in one.violations
+    ]
     if output == "json":
         click.echo(json.dumps({**found, "violations": violations}, indent=2))
     else:
@@ -41,14 +50,14 @@ def main(seeds: int, first: int, bug: str, keep: Path | None, output: str) -> No
     sys.exit(1 if violations else 0)
 
 
-async def _all(folder: Path, seeds: range, bug: str) -> list[Outcome]:
+async def _all(folder: Path, seeds: range, bug: str, profile: Profile | None, *, fenced: bool) -> list[Outcome]:
     where = completed(place(), (ETCD, API_SERVER))
     server = folder / "cluster"
     server.mkdir()
     with running(where, server) as cluster:
-        async with arena(cluster, folder) as there:
+        async with arena(cluster, folder, fenced=fenced) as there:
             numbers = track(seeds, "Faults", console=Console(stderr=True), transient=True)
-            return [await run_seed(there, seed, bug) for seed in numbers]
+            return [await run_seed(there, seed, bug, profile) for seed in numbers]
 
 
 def figures(outcomes: list[Outcome]) -> dict[str, object]:

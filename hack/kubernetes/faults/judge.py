@@ -32,9 +32,7 @@ def problems_of(
     return tuple(problem for gang in gangs for problem in _of(gang, pods, free, verdicts.get(gang.name, "none")))
 
 
-def _of(
-    gang: Gang, pods: Collection[Standing], free: Mapping[str, int], verdict: str
-) -> Iterator[Problem]:
+def _of(gang: Gang, pods: Collection[Standing], free: Mapping[str, int], verdict: str) -> Iterator[Problem]:
     mine = [pod for pod in pods if pod.gang == gang.name]
     placed = sum(bool(pod.node) for pod in mine)
     running = sum(pod.runs and bool(pod.node) for pod in mine)

@@ -1,4 +1,4 @@
-"""A control plane as a process of its own that can be killed, held up and started again: all of `quorate run` but Git and the API."""
+"""A control plane as a process that can be killed, held up and started again: all of `quorate run` but Git and the API."""
 
 from __future__ import annotations
 
@@ -30,12 +30,25 @@ from reconciler.pods.runner import PodRunner
 from reconciler.runner import LoopStatus, Pace
 from reconciler.store.sql.store import open_store
 from solver.rules.division import SharingPolicy
-from solver.rules.policy import Policy, Queue, policy_of
+from solver.rules.harm import Evictions, Protection
+from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
+from solver.world.cluster import GpuType
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.workload import QueueName
 
-QUEUE = QueueName("research")
+QUEUE, URGENT = QueueName("research"), QueueName("urgent")
 POOL = "pool"
-POLICY = policy_of((Queue(QUEUE),), sharing=(SharingPolicy("shared", (POOL,), "mps"),))
+# Nothing protects what runs, and nothing rests after it was evicted, so that evictions are among what is interrupted.
+CLASS = PriorityClass("unprotected", protection=Protection(min_runtime=Duration(0)))
+ENTITLED = Quota(GpuType("H100-SXM5-80GB"), guaranteed=MilliGpu.gpus(8))
+"""Of the urgent queue: for that, others have to leave."""
+EVICTIONS = Evictions(restart_cost=Duration(0), grace=Duration(1_000), back_off=Duration(0))
+POLICY = policy_of(
+    (Queue(QUEUE), Queue(URGENT, quota=(ENTITLED,))),
+    (CLASS,),
+    SchedulingPolicy(default_priority_class=CLASS.name, reclaim_within=Duration(0), evictions=EVICTIONS),
+    sharing=(SharingPolicy("shared", (POOL,), "mps"),),
+)
 TIMING = Timing(lease_s=3, renew_every_s=0.4, margin_s=1.0, settle_s=0.3)
 """Short, so that leaders can be lost many times while faults last."""
 ROLL_FORWARD_S = 6.0

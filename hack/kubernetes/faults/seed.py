@@ -13,13 +13,13 @@ from random import Random
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
-from hack.kubernetes.fence import NAMESPACES, QUORATE, install
 from hack.kubernetes.faults.judge import Problem, Standing, problems_of
 from hack.kubernetes.faults.member import Member
 from hack.kubernetes.faults.profile import PROFILES, Profile
 from hack.kubernetes.faults.surroundings import SeenPod, Surroundings
 from hack.kubernetes.faults.world import BUSY_S, Happening, Script, script_of
 from hack.kubernetes.faulty_proxy import FaultyProxy
+from hack.kubernetes.fence import NAMESPACES, QUORATE, install
 from hack.kubernetes.intervals import Intervals, entries_of
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
@@ -81,6 +81,8 @@ async def arena(cluster: Cluster, folder: Path, *, fenced: bool = True) -> Async
     async with _session(cluster, "admin") as api, _session(cluster, QUORATE) as quorate:
         if fenced:
             await install(api, quorate)
+        else:
+            await api.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
         yield Arena(cluster, api, folder)
 
 
@@ -112,7 +114,7 @@ class Run:
     def __post_init__(self) -> None:
         self.around = Surroundings(self.arena.api, f"seed-{self.seed}", Random(self.seed))
         self.gangs = {gang.name: gang for gang in self.script.gangs}
-        self.held_up: set[str] = set()
+        self.bindings = 0
         self.members = [self._member(number) for number in range(self.script.members)]
 
     async def to_the_end(self) -> Outcome:
@@ -142,6 +144,7 @@ class Run:
         for member in self.members:
             member.start()
         await self._begun()
+        self.proxy.on_binding = self._bound
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
         self.proxy.worsen(self.profile, self.seed, BUSY_S)
@@ -187,6 +190,17 @@ class Run:
                 self.proxy.cut_off.add(member.name)
             case "joined":
                 self.proxy.cut_off.discard(member.name)
+            case "deaf":
+                self.proxy.deaf.add(member.name)
+            case "hears":
+                self.proxy.deaf.discard(member.name)
+
+    def _bound(self, who: str) -> None:
+        self.bindings += 1
+        if self.bindings in self.script.deaths:
+            for member in self.members:
+                if member.name == who:
+                    self._befall("kill", member)
 
     def _keep_alive(self) -> None:
         """As a kubelet does it with a Deployment's pods; those that ended by themselves are counted."""

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from hack.kubernetes.faults.member import POOL, QUEUE
+from hack.kubernetes.faults.member import POOL, QUEUE, URGENT
 from hack.kubernetes.faults.world import GPUS_PER_NODE, Gang
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
@@ -164,7 +164,9 @@ class Surroundings:
     def _as_controller(self, gang: Gang) -> None:
         there = dict(self._of(gang.name))
         wanted = [f"{gang.name}-{number}" for number in range(gang.size)]
-        if len(there) == gang.size and all(pod.status.phase == "Running" and not pod.is_leaving for pod in there.values()):
+        if len(there) == gang.size and all(
+            pod.status.phase == "Running" and not pod.is_leaving for pod in there.values()
+        ):
             self._run_whole(gang)
         elif there and all(pod.is_over for pod in there.values()) and len(there) == gang.size:
             self.gangs.pop(gang.name)
@@ -241,7 +243,7 @@ class Surroundings:
 
 def pod_of(name: str, gang: Gang) -> dict[str, Any]:
     """A pod as its controller makes it."""
-    notes = {names.GANG: gang.name, names.GANG_SIZE: str(gang.size), names.QUEUE: QUEUE}
+    notes = {names.GANG: gang.name, names.GANG_SIZE: str(gang.size), names.QUEUE: URGENT if gang.urgent else QUEUE}
     requests = {"cpu": "1", "memory": "1Gi"}
     if gang.part:
         notes[names.KAI_FRACTION] = str(gang.part)

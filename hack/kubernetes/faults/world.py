@@ -1,4 +1,4 @@
-"""What happens in a cluster in a few seconds: gangs come, end and are deleted, nodes vanish and return, processes die. From a seed."""
+"""What happens in a cluster in a few seconds, from a seed: gangs come, end and are deleted, nodes vanish, processes die."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BUSY_S = 4.0
 
 
 class Gang(NamedTuple):
-    """Pods that are worth nothing unless all of them run. `part`: of one GPU, 0: `gpus` whole ones.
+    """Pods that are worth nothing unless all of them run. `part`: of one GPU, 0: `gpus` whole ones. `urgent`: before others.
 
     `refills`: its controller makes a pod anew under the same name as soon as it is missing, while the gang never was whole; else,
     and afterwards always, it deletes all and begins anew. `lives_s`: it ends well so long after it was whole; None: never.
@@ -23,9 +23,16 @@ class Gang(NamedTuple):
     part: float
     refills: bool
     lives_s: float | None
+    urgent: bool = False
 
 
-Kind = Literal["arrive", "delete", "node-gone", "node-back", "kill", "hold-up", "go-on", "cut-off", "joined"]
+Kind = Literal[
+    "arrive", "delete", "node-gone", "node-back", "kill", "hold-up", "go-on", "cut-off", "joined", "deaf", "hears"
+]
+ENDS: dict[Kind, Kind] = {"hold-up": "go-on", "cut-off": "joined", "deaf": "hears"}
+"""A process stands still; reaches nothing and hears nothing; hears nothing of its watches, though all it asks is answered."""
+LASTS_S = 1.5, 5.0
+"""Some last longer than the lease of a process, and some do not."""
 
 
 class Happening(NamedTuple):
@@ -37,16 +44,17 @@ class Happening(NamedTuple):
 
 
 class Script(NamedTuple):
-    """All that happens in one seed."""
+    """All that happens in one seed. `deaths`: the process dies that sends the first, second or so Binding of all."""
 
     nodes: tuple[str, ...]
     gangs: tuple[Gang, ...]
     members: int
     happenings: tuple[Happening, ...]
+    deaths: frozenset[int]
 
 
 def script_of(seed: int) -> Script:
-    """More is asked for than there is room for, and processes die and stand still often."""
+    """More is asked for than there is room for, what is urgent comes first, and processes die and stand still often."""
     chance = Random(f"script of {seed}")
     nodes = tuple(f"s{seed}-n{number}" for number in range(chance.randint(2, 4)))
     gangs = tuple(_gang(chance, number) for number in range(chance.randint(6, 12)))
@@ -64,7 +72,8 @@ def script_of(seed: int) -> Script:
             happenings.append(Happening(at_s + chance.random(), "node-back", node))
     for _ in range(chance.randint(1, 3)):
         happenings += _mishap(chance, str(chance.randrange(members)))
-    return Script(nodes, gangs, members, tuple(sorted(happenings)))
+    deaths = frozenset(chance.sample(range(1, 30), chance.choice((0, 1, 3))))
+    return Script(nodes, gangs, members, tuple(sorted(happenings)), deaths)
 
 
 def _gang(chance: Random, number: int) -> Gang:
@@ -76,15 +85,13 @@ def _gang(chance: Random, number: int) -> Gang:
         part,
         chance.random() < 0.5,
         chance.random() * BUSY_S / 2 if chance.random() < 0.5 else None,
+        chance.random() < 0.4,
     )
 
 
 def _mishap(chance: Random, member: str) -> tuple[Happening, ...]:
-    at_s, lasts_s = chance.random() * BUSY_S, chance.random() * BUSY_S / 2
-    match chance.choice(("kill", "kill", "hold-up", "cut-off")):
-        case "hold-up":
-            return Happening(at_s, "hold-up", member), Happening(at_s + lasts_s, "go-on", member)
-        case "cut-off":
-            return Happening(at_s, "cut-off", member), Happening(at_s + lasts_s, "joined", member)
-        case _:
-            return (Happening(at_s, "kill", member),)
+    at_s, lasts_s = chance.random() * BUSY_S, chance.uniform(*LASTS_S)
+    kinds: tuple[Kind, ...] = ("kill", "kill", "hold-up", "cut-off", "deaf")
+    kind = chance.choice(kinds)
+    begins = Happening(at_s, kind, member)
+    return (begins, Happening(at_s + lasts_s, ENDS[kind], member)) if kind in ENDS else (begins,)

@@ -40,7 +40,8 @@ __all__ = ["Answer", "Binder", "GangBinding", "GangOutcome", "Leads", "PodBindin
 
 Leads = Callable[[], Leadership]
 """Election.leadership: under what may be written now, or NotLeaderError."""
-Answer = Literal["bound", "gone", "conflict", "stale-leader", "refused", "unsent", "unknown"]
+Failure = Literal["gone", "conflict", "stale-leader", "refused", "unsent", "unknown"]
+Answer = Literal["bound"] | Failure
 """What became of a binding. `gone`: this pod is no more, or is leaving. `conflict`: it is bound otherwise. `stale-leader`: we do
 not lead, as the fence says or our own clock. `refused`: a person has to act. `unsent`: nothing was done. `unknown`: look later."""
 
@@ -176,7 +177,7 @@ class Binder:
                 await self._sent(pod, said)
                 return PodOutcome(pod, "bound")
             except (KubernetesError, NotLeaderError, StaleEpochError) as error:
-                outcome = PodOutcome(pod, _sorted(error), str(error))
+                outcome = PodOutcome(pod, failure_of(error), str(error))
             is_unsure |= outcome.answer == "unknown"
             if outcome.answer == "gone":
                 return outcome
@@ -244,7 +245,8 @@ def judged(pod: PodBinding, said: Mapping[str, str], seen: Pod) -> PodOutcome | 
     return PodOutcome(pod, "conflict", f"it is bound to {seen.spec.node_name}, with other devices or by others")
 
 
-def _sorted(error: KubernetesError | NotLeaderError | StaleEpochError) -> Answer:
+def failure_of(error: KubernetesError | NotLeaderError | StaleEpochError) -> Failure:
+    """What an error says became of a write under the fence."""
     match error:
         case NotLeaderError() | StaleEpochError():
             return "stale-leader"

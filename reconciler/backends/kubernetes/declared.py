@@ -56,11 +56,11 @@ class DeclaredStore:
 
     async def _patch(self, data: dict[str, str | None]) -> None:
         body = {"metadata": {"annotations": self._leading.leadership().stamp}, "data": data}
-        await self._api.patch(CONFIG_MAPS.path(self._namespace, NAME), body)
+        await self._api.patch(CONFIG_MAPS.path(self._namespace, NAME), body, self._leading.leadership)
 
     async def _create(self) -> None:
         body = {"metadata": {"name": NAME, "annotations": self._leading.leadership().stamp}}
         try:
-            await self._api.create(CONFIG_MAPS.path(self._namespace), body)
+            await self._api.create(CONFIG_MAPS.path(self._namespace), body, self._leading.leadership)
         except ConflictError:
             self._log.debug("reservations-there", namespace=self._namespace)  # somebody was faster

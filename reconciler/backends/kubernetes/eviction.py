@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -20,27 +20,27 @@ from reconciler.backends.kubernetes.leaving import (
     Leaving,
     Tell,
     Wait,
+    departure_by,
     leaving_pods,
     leavings,
     next_moves,
-    wakes_at,
+    uids_of,
 )
 from reconciler.backends.kubernetes.leaving import Evict as EvictPods
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
-from reconciler.backends.kubernetes.objects.wire import Pod, read
+from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.pod_deeds import PodDeeds
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.records import Departure, UnreadableRecordError, departure_on, written
 from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError, NotFoundError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.backends.kubernetes.together import together
-from reconciler.causes import why_evicted
 from reconciler.clock import Clock
 from solver.plan.plan import Evict, Release, Shrink, Withdraw
 from solver.plan.reason import count
-from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
 
@@ -76,14 +76,12 @@ class Evictor:
         self, api: Api, leading: Leading, promises: Promises, hooks: Hooks, clock: Clock, log: FilteringBoundLogger
     ) -> None:
         self._api = api
-        self._leading = leading
+        self._deeds = PodDeeds(api, leading)
         self._promises = promises
         self._hooks = hooks
         self._clock = clock
         self._log = log
         self._rests: dict[JobName, Instant] = {}
-        self.wakes_at: Instant | None = None
-        """When something follows though nothing has changed, as of the last `advance`."""
 
     async def begin(self, steps: Iterable[Evict | Shrink | Release], seen: Seen) -> tuple[Outcome, ...]:
         """Asks for these, and goes on as far as it can now. Where budgets forbid it nothing is asked. Raises NotLeaderError."""
@@ -95,35 +93,45 @@ class Evictor:
         now = self._clock.now()
         known = list(leavings(seen.cluster, seen.pods, seen.budgets))
         self._rests = {gang.job: self._rests[gang.job] for gang in known if self._rests.get(gang.job, now) > now}
-        outcomes = await together(self._guarded(gang, seen) for gang in known if gang.job not in self._rests)
+        outcomes = await together(
+            self._guarded(gang, self._carried_on(gang, seen)) for gang in known if gang.job not in self._rests
+        )
         self._hooks.forget_others({pod.metadata.uid for gang in known for pod in gang.pods})
-        due = [at for gang in known if (at := wakes_at(gang, now))]
-        self.wakes_at = min((*due, *self._rests.values()), default=None)
         return self._told(outcomes)
 
     def _told(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
         told = tuple(sorted(outcomes))
         for outcome in told:
+            if outcome.event == "waits":
+                continue  # in every pass the same
             self._log.info("eviction", job=outcome.job, outcome=outcome.event, why=outcome.why)
         return told
 
     async def _asked(self, step: Evict | Shrink | Release, gang: Gang | None, seen: Seen) -> Outcome:
         if gang is None or gang.job is None or (gang.job.attempt, bool(gang.job.placement)) != (step.attempt, True):
             return Outcome(step.job, "refused", f"attempt {step.attempt} holds nothing any more")
-        pods = leaving_pods(gang, seen.pods, _uids_of(gang, step))
+        pods = leaving_pods(gang, seen.pods, uids_of(gang, step))
         if not pods:
             return Outcome(step.job, "refused", "its pods are gone")
         if against := forbidden(pods, seen.budgets):
             return Outcome(step.job, "refused", against)
-        departure = departure_by(step, pods, self._clock.now())
-        return await self._guarded(Leaving(gang.name, departure, pods), seen, first=True)
+        asked = Leaving(gang.name, departure_by(step, pods, self._clock.now()), pods)
+        return await self._guarded(asked, self._first(asked, seen))
 
-    async def _guarded(self, gang: Leaving, seen: Seen, *, first: bool = False) -> Outcome:
+    async def _guarded(self, gang: Leaving, deed: Coroutine[Any, Any, Outcome]) -> Outcome:
         try:
-            return await self._carried_on(await self._recorded(gang) if first else gang, seen)
+            return await deed
         except KubernetesError as error:
             self._rests[gang.job] = self._clock.now().after(RETRY)
             return Outcome(gang.job, "failed", str(error))
+
+    async def _first(self, gang: Leaving, seen: Seen) -> Outcome:
+        """Where nobody has to save anything the request and the end are written as one."""
+        if isinstance(next_moves(gang, self._clock.now())[-1], BeginEnding):
+            if against := await self._tried(gang):
+                return Outcome(gang.job, "refused", against)
+            gang = self._ended(gang)
+        return await self._carried_on(await self._recorded(gang), seen)
 
     async def _carried_on(self, gang: Leaving, seen: Seen) -> Outcome:
         """One move after the other, until the next has to wait."""
@@ -149,21 +157,18 @@ class Evictor:
         Raises KubernetesError.
         """
         bearer, *others = gang.pods
-        departure = msgspec.structs.replace(gang.departure, uid=bearer.metadata.uid)
-        gang = gang._replace(departure=departure)
-        request = self._request(bearer, gang)
         try:
-            told = await self._annotated(bearer, request, resourceVersion=bearer.metadata.resource_version)
+            told = await self._deeds.annotate(bearer, self._request(bearer, gang), bearer.metadata.resource_version)
         except ConflictError:
-            fresh = await self._api.get(PODS.path(*bearer.key), Pod)
-            if tries == 1 or fresh.metadata.uid != bearer.metadata.uid:
+            fresh = await self._fresh(bearer)
+            if tries == 1 or fresh is None:
                 raise
             known = _written_on(fresh)
             if known is None or known.intent.id != gang.intent.id:
                 return await self._recorded(gang._replace(pods=(fresh, *others)), tries - 1)
             # This pass has not seen what an earlier one wrote.
-            told, departure = fresh, known
-        return gang._replace(departure=departure, pods=(told, *others))
+            return gang._replace(departure=known, pods=(fresh, *others))
+        return gang._replace(pods=(told, *others))
 
     async def _tell(self, gang: Leaving, pods: Iterable[Pod]) -> Leaving:
         """As it is afterwards: without the pods that were gone."""
@@ -179,14 +184,9 @@ class Evictor:
     async def _annotate(self, pod: Pod, annotations: dict[str, str | None]) -> Pod | None:
         """The pod with these (None: taken away); None: it is gone, or another has its name."""
         try:
-            return await self._annotated(pod, annotations)
+            return await self._deeds.annotate(pod, annotations)
         except (NotFoundError, ConflictError):
             return None
-
-    async def _annotated(self, pod: Pod, annotations: dict[str, str | None], **only_if: str) -> Pod:
-        notes = {**annotations, **self._leading.leadership().stamp}
-        body = {"metadata": {"uid": pod.metadata.uid, "annotations": notes, **only_if}}
-        return read(await self._api.patch(PODS.path(*pod.key), body), Pod)
 
     def _call(self, call: Call, gang: Leaving) -> None:
         async def saved() -> None:
@@ -195,26 +195,32 @@ class Evictor:
         self._hooks.call(call.pod, call.hook, gang.intent.deadline, saved)
 
     async def _begin_ending(self, gang: Leaving, move: BeginEnding, seen: Seen) -> Outcome:
-        errors = [f"the hook of {pod.metadata.name}: {error}" for pod, error in self._failed_hooks(gang)]
-        against = await self._tried(gang) if len(gang.pods) > 1 else ""
-        if against:
+        errors = [f"the hook of {name}: {error}" for name, error in self._unanswered(gang)]
+        if against := await self._tried(gang):
             # What the server refuses in a trial is a fact like what budgets say: the gang waits for that, or stays.
             return await self._carried_on(gang._replace(forbidden=against), seen)
-        intent = msgspec.structs.replace(gang.intent, stage="ends", staged_at=self._clock.now())
-        departure = msgspec.structs.replace(gang.departure, intent=intent, count=len(gang.pods))
-        ending = await self._tell(gang._replace(departure=departure), (move.bearer,))
+        ending = await self._tell(self._ended(gang), (move.bearer,))
         self._log.info("eviction-begins", job=gang.job, why="; ".join((move.why, *errors)))
         return await self._carried_on(ending, seen)
 
-    def _failed_hooks(self, gang: Leaving) -> Iterator[tuple[Pod, str]]:
-        for pod in gang.pods:
-            if error := self._hooks.errors.get(pod.metadata.uid):
-                yield pod, error
-            self._hooks.forget(pod.metadata.uid)
+    def _ended(self, gang: Leaving) -> Leaving:
+        intent = msgspec.structs.replace(gang.intent, stage="ends", staged_at=self._clock.now())
+        return gang._replace(departure=msgspec.structs.replace(gang.departure, intent=intent, count=len(gang.pods)))
+
+    def _unanswered(self, gang: Leaving) -> list[tuple[str, str]]:
+        """Nobody waits for its hooks any more; what they have answered instead, by the names of pods."""
+        errors = [(pod.metadata.name, self._hooks.forget(pod.metadata.uid)) for pod in gang.pods]
+        return [(name, error) for name, error in errors if error]
 
     async def _tried(self, gang: Leaving) -> str:
-        """Why the server would refuse one of its pods; "": none, each by itself. All of it stays where it would be a part."""
-        answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in gang.pods)
+        """Why the server would refuse one of its pods, "": not; for of a gang all stay where one has to. The like are tried once.
+
+        To try each of 512 pods took as long as to evict them.
+        """
+        if len(gang.pods) == 1:
+            return ""
+        unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in gang.pods}
+        answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
         return next((answer for answer in answers if answer), "")
 
     async def _evict(self, gang: Leaving, move: EvictPods) -> Outcome:
@@ -229,27 +235,32 @@ class Evictor:
         late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
         return Outcome(gang.job, "failed", f"{count(len(refused), 'pod')} refused{late}: {refused[0]}")
 
-    async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False) -> str:
+    async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False, tries: int = TRIES) -> str:
         """Asks for one pod to end; why it was refused, "" where it was not, or was gone."""
-        options: dict[str, Any] = {"gracePeriodSeconds": int(grace) // 1000, "preconditions": {"uid": pod.metadata.uid}}
-        stamp = self._leading.leadership().stamp
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"namespace": pod.metadata.namespace, "name": pod.metadata.name, "annotations": stamp},
-            "deleteOptions": {**options, **({"dryRun": ["All"]} if dry else {})},
-        }
         try:
-            await self._api.create(PODS.path(*pod.key, "eviction"), body)
-        except (NotFoundError, ConflictError):
+            await self._deeds.evict(pod, grace, dry=dry)
+        except NotFoundError:
             return ""
+        except ConflictError as conflict:
+            fresh = await self._fresh(pod)
+            if fresh is None or fresh.metadata.deletion_timestamp:
+                return ""
+            return await self._evicted(fresh, grace, dry=dry, tries=tries - 1) if tries > 1 else str(conflict)
         except KubernetesError as error:
             return str(error)
         return ""
 
+    async def _fresh(self, pod: Pod) -> Pod | None:
+        """The pod as it is now; None: it is gone. Raises KubernetesError."""
+        try:
+            fresh = await self._api.get(PODS.path(*pod.key), Pod)
+        except NotFoundError:
+            return None
+        return fresh if fresh.metadata.uid == pod.metadata.uid else None
+
     async def _call_off(self, gang: Leaving, move: CallOff, seen: Seen) -> Outcome:
         """The gang goes on as if nothing had been; first nobody is promised any more what it keeps."""
-        list(self._failed_hooks(gang))
+        self._unanswered(gang)
         whom = gang.intent.beneficiary
         if move.in_vain and whom:
             gangs = {one.name: one for one in seen.cluster.gangs if one.name == whom}
@@ -262,31 +273,6 @@ class Evictor:
         await together(self._annotate(pod, dict(nothing)) for pod in others)
         await self._annotate(bearer, dict(nothing))
         return Outcome(gang.job, "called-off", move.why)
-
-
-def departure_by(step: Evict | Shrink | Release, pods: Iterable[Pod], now: Instant) -> Departure:
-    """What a step asks of these pods, by when."""
-    match step:
-        case Evict():
-            intent = Intent(
-                "stop", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, "evict", "saves"
-            )
-            return Departure("", intent, why_evicted(step))
-        case Shrink():
-            intent = Intent(
-                "shrink", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, stage="saves"
-            )
-            return Departure("", intent, why_evicted(step), tuple(pod.metadata.uid for pod in pods))
-        case Release(job, attempt):
-            intent = Intent("stop", job, attempt, now, now.after(END_GRACE), stage="saves")
-            return Departure("", intent, "it did not become ready in time")
-
-
-def _uids_of(gang: Gang, step: Evict | Shrink | Release) -> frozenset[str] | None:
-    if not isinstance(step, Shrink):
-        return None
-    tasks = {(task.group, task.index) for task in step.tasks}
-    return frozenset(one.uid for one in gang.members if (one.group, one.task_index) in tasks)
 
 
 def _written_on(pod: Pod) -> Departure | None:

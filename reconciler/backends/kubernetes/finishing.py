@@ -14,7 +14,7 @@ from reconciler.backends.kubernetes.binding import Binder, Leads, PodOutcome, st
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError, NotFoundError, RefusedError
+from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError, NotFoundError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.unfinished import (
     ROLL_FORWARD_S,
@@ -107,8 +107,6 @@ class Finisher:
         except (ConflictError, NotFoundError):
             return True  # this pod is no more, and nothing of it is left to do
         except (KubernetesError, NotLeaderError, StaleEpochError) as error:
-            if isinstance(error, RefusedError) and error.status == 422 and "metadata.uid" in error.message:
-                return True  # likewise: a patch of another uid is taken for a change of the uid
             self._log.warning("unfinished-gang-not-written", pod=pod.name, namespace=pod.namespace, error=str(error))
             return False
         return True

@@ -24,9 +24,8 @@ Told = Callable[[Sequence[Change[T]]], None]
 
 AGAIN_S = 300.0
 """After so long, or down to half of it, a kind is looked for again that was not there, or that we may not read."""
-SOON_S = 1.0
-"""The same for a kind that was followed already and is needed, or whose answer was none: twice as much each time, up to the other.
-A proxy in between may have answered in words of its own, once; and what rounds see must not be minutes old for it."""
+NEEDED_AGAIN_S = 10.0
+"""As that, for a kind that is needed, which was there before: an API server that has just begun refuses what it will allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,29 +106,28 @@ class Followed(Generic[T]):
 
     async def run(self) -> None:
         """Follow it for ever. Raises KubernetesError where it is needed and was never there to be read: a person has to act."""
-        rest_s, lists = SOON_S, self._lists
         while True:
             refused = await self._until_refused()
             if self._needed and self._listed_at is None:
                 raise refused
             self._say(refused)
             self.settled.set()
-            if not self._needed and not isinstance(refused, UnreadableError):
-                rest_s = AGAIN_S
-            elif self._lists != lists:
-                rest_s = SOON_S  # it was read meanwhile
-            lists = self._lists
-            await self._seams.sleep(rest_s * (1 - self._seams.chance.random() / 2))
-            rest_s = min(2 * rest_s, AGAIN_S)
+            again_s = NEEDED_AGAIN_S if self._needed else AGAIN_S
+            await self._seams.sleep(again_s * (1 - self._seams.chance.random() / 2))
 
     async def _until_refused(self) -> KubernetesError:
         """Follow it under the first name that the server knows; why that came to an end."""
         refusals: list[KubernetesError] = []
-        for resource in self._resources:
+        known = (self._resource,) if self._watched.lists else ()
+        for resource in dict.fromkeys((*known, *self._resources)):
             try:
                 await self._follow(resource)
+            except NotFoundError as absent:
+                refusals.append(absent)
             except (RefusedError, UnreadableError) as refused:
                 refusals.append(refused)
+                if self._watched.lists:
+                    break  # it is there, under this name
         # A kind that nobody lets us read may be there or not: to say that it is not would be less.
         return next((one for one in refusals if not isinstance(one, NotFoundError)), refusals[0])
 
@@ -151,7 +149,7 @@ class Followed(Generic[T]):
             self._forget()
         if self._problem != str(refused):
             self._problem = str(refused)
-            tell = self._seams.log.info if isinstance(refused, NotFoundError) else self._seams.log.warning
+            tell = self._seams.log.debug if isinstance(refused, NotFoundError) else self._seams.log.warning
             tell(
                 "kind-not-followed", resource=self._resource.plural, version=self._resource.version, error=str(refused)
             )

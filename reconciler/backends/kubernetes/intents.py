@@ -64,15 +64,6 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     return Found(tuple(ordered), tuple(sorted(reservations, key=lambda held: held.holder)), tuple(sorted(remarks)))
 
 
-def as_asked(jobs: Iterable[Job], intents: Iterable[Intent]) -> tuple[Job, ...]:
-    """The jobs, those `stopping` whose attempt was asked to: it holds what it has until its pods are gone."""
-    asked = {(intent.job, intent.attempt) for intent in intents if intent.kind == "stop"}
-    return tuple(
-        msgspec.structs.replace(job, phase="stopping") if job.placement and (job.name, job.attempt) in asked else job
-        for job in jobs
-    )
-
-
 class _Read(NamedTuple):
     """The records on the pods of one gang that say what they are."""
 

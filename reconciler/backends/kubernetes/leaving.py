@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.budgets import Budgets, forbidden
@@ -12,6 +12,10 @@ from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.saves import Hook, checkpointed_at, hook_of, saves, termination_of
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.records import Departure, UnreadableRecordError, departure_on
+from reconciler.causes import why_evicted
+from solver.plan.plan import Evict as EvictStep
+from solver.plan.plan import Release, Shrink
+from solver.plan.reason import count
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
@@ -110,6 +114,33 @@ def leaving_pods(gang: Gang, pods: Pods, only: Collection[str] | None) -> tuple[
     return tuple(pod for _, pod in members_of(gang, pods) if pod.holds and (only is None or pod.metadata.uid in only))
 
 
+def departure_by(step: EvictStep | Shrink | Release, pods: Sequence[Pod], now: Instant) -> Departure:
+    """What a step asks of these pods, by when; the first of them is to remember it."""
+    bearer = pods[0].metadata.uid
+    match step:
+        case EvictStep():
+            intent = Intent(
+                "stop", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, "evict", "saves"
+            )
+            return Departure(bearer, intent, why_evicted(step))
+        case Shrink():
+            intent = Intent(
+                "shrink", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, stage="saves"
+            )
+            return Departure(bearer, intent, why_evicted(step), tuple(pod.metadata.uid for pod in pods))
+        case Release(job, attempt):
+            intent = Intent("stop", job, attempt, now, now.after(END_GRACE), stage="saves")
+            return Departure(bearer, intent, "it did not become ready in time")
+
+
+def uids_of(gang: Gang, step: EvictStep | Shrink | Release) -> frozenset[str] | None:
+    """The pods that a step means; None: all of the gang."""
+    if not isinstance(step, Shrink):
+        return None
+    tasks = {(task.group, task.index) for task in step.tasks}
+    return frozenset(one.uid for one in gang.members if (one.group, one.task_index) in tasks)
+
+
 def next_moves(gang: Leaving, now: Instant) -> tuple[Move, ...]:
     """What is to be done now: calls, and one move of another kind after them.
 
@@ -122,26 +153,21 @@ def next_moves(gang: Leaving, now: Instant) -> tuple[Move, ...]:
     if not gang.needed:
         why = f"{gang.intent.beneficiary} does not wait for what it holds any more"
         return (CallOff(_bearer_last(gang), why, in_vain=False),)
-    untold = tuple(pod for pod in gang.pods if not (pod.metadata.deletion_timestamp or _is_told(pod, gang.departure)))
-    if untold:
-        return (Tell(untold),)
     unsaved = [pod for pod in gang.pods if _is_to_save(pod, gang.intent)]
     if unsaved and now < gang.intent.deadline:
+        if untold := _untold(gang):
+            return (Tell(untold),)
         calls = (Call(pod, hook) for pod in unsaved if (hook := hook_of(pod)))
-        names_ = ", ".join(pod.metadata.name for pod in unsaved)
-        return (*calls, Wait(f"until {gang.intent.deadline} {names_} may save their work"))
+        return (*calls, Wait(f"{count(len(unsaved), 'pod')} may save their work until {gang.intent.deadline}"))
     late = f"has not saved its work by {gang.intent.deadline}" if unsaved else "has saved what it can"
     return (_refused(gang, now) or BeginEnding(gang.bearer, late),)
-
-
-def wakes_at(gang: Leaving, now: Instant) -> Instant | None:
-    """When something follows though nothing has changed: the deadline."""
-    return gang.intent.deadline if now < gang.intent.deadline else None
 
 
 def _ending(gang: Leaving, bearer: Pod, now: Instant) -> Move:
     if not gang.has_begun and (refused := _refused(gang, now)):
         return refused
+    if gang.has_begun and (untold := _untold(gang)):
+        return Tell(untold)  # any of them may be the one that is left to remember it
     left = max(END_GRACE, Duration(gang.intent.deadline - now))
     staying = [pod for pod in gang.pods if not pod.metadata.deletion_timestamp]
     if not staying:
@@ -161,6 +187,10 @@ def _refused(gang: Leaving, now: Instant) -> Move | None:
 
 def _bearer_last(gang: Leaving) -> tuple[Pod, ...]:
     return (*(pod for pod in gang.pods if pod is not gang.bearer), *(() if gang.bearer is None else (gang.bearer,)))
+
+
+def _untold(gang: Leaving) -> tuple[Pod, ...]:
+    return tuple(pod for pod in gang.pods if not (pod.metadata.deletion_timestamp or _is_told(pod, gang.departure)))
 
 
 def _is_told(pod: Pod, departure: Departure) -> bool:

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from reconciler.backends.kubernetes.dra.seen import ClaimsSeen
+from reconciler.backends.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
 from reconciler.backends.kubernetes.followed import Followed, Seams, Standing
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
-from reconciler.backends.kubernetes.objects.declared import Headroom
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
@@ -31,20 +32,25 @@ class Mirror:
     """All objects that matter, as the server has them.
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
-    read where they are installed and may be read. Further kinds are registered by `watch`, before `run`. `headroom`: what is kept
-    for others on nodes with GPUs of which neither Git nor an annotation says it.
+    read where they are installed and may be read; so are ResourceClaims, and the devices that drivers publish for them. Further
+    kinds are registered by `watch`, before `run`.
     """
 
-    def __init__(self, seams: Seams, headroom: Headroom = Headroom()) -> None:
+    def __init__(self, seams: Seams) -> None:
         self._seams = seams
-        self._world = World(headroom)
+        self._world = World()
+        self.devices = ClaimsSeen(self._world)
+        """What claims have, and may have."""
         self._followed: list[Followed[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
-        self.nodes = self.watch((NODES,), Node, lambda node: self._world.node(node.before, node.after), needed=True)
-        self.pods = self.watch((PODS,), Pod, lambda pod: self._world.pod(pod.before, pod.after), needed=True)
+        self.nodes = self.watch((NODES,), Node, lambda node: self.devices.node(node.before, node.after), needed=True)
+        self.pods = self.watch((PODS,), Pod, lambda pod: self.devices.pod(pod.before, pod.after), needed=True)
         self.priority_classes = self.watch((PRIORITY_CLASSES,), PriorityClass, needed=True)
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
+        self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
+        self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))
+        self.watch((CLASSES,), DeviceClass, lambda one: self.devices.device_class(one.before, one.after))
         for group in GROUPS:
             self._watch_meaning(group, self._world.group)
         for controller in CONTROLLERS:
@@ -88,6 +94,7 @@ class Mirror:
 
     def cluster(self) -> Cluster:
         """What it all means now."""
+        self.devices.tell()
         return self._world.cluster()
 
     def standing(self) -> tuple[Standing, ...]:

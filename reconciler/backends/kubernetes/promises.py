@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -16,6 +16,7 @@ from reconciler.backends.kubernetes.intents import Pods, members_of
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.pod_deeds import PodDeeds
 from reconciler.backends.kubernetes.records import Promise, UnreadableRecordError, promise_on, written
 from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError
 from reconciler.backends.kubernetes.resource import PODS
@@ -39,15 +40,6 @@ class Unkept(NamedTuple):
     reason: str
 
 
-class NodePatch(NamedTuple):
-    """The node on which a pod is to be; "": none any more."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-
-
 def promise_after(known: Promise, steps: Iterable[Keeping], now: Instant) -> Promise:
     """What stands on a pod once these steps, all of its gang, are true."""
     for step in steps:
@@ -64,13 +56,13 @@ def promise_after(known: Promise, steps: Iterable[Keeping], now: Instant) -> Pro
     return known
 
 
-def nominated(gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterator[NodePatch]:
-    """What has to be written into the status of pods that wait, so that it says where each is promised to be."""
+def nominated(gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[Pod, str]]:
+    """The pods that wait whose status is to say another node than it does: that where each is promised to be, "" for none."""
     node_of = {(task.group, task.index): task.node for task in tasks}
     for member, pod in members_of(gang, pods):
         node = node_of.get((member.group, member.task_index), "")
         if not pod.spec.node_name and pod.status.nominated_node_name != node:
-            yield NodePatch(member.namespace, member.name, member.uid, node)
+            yield pod, node
 
 
 class Promises:
@@ -83,7 +75,7 @@ class Promises:
         self, api: Api, leading: Leading, clock: Clock, log: FilteringBoundLogger, namespace: str = names.NAMESPACE
     ) -> None:
         self._api = api
-        self._leading = leading
+        self._deeds = PodDeeds(api, leading)
         self._clock = clock
         self._log = log
         self.declared = DeclaredStore(api, leading, namespace, log)
@@ -139,9 +131,11 @@ class Promises:
         if not there:
             return False
         tasks = next((step.tasks for step in reversed(steps) if isinstance(step, Nominate)), ())
+        target = (*bearers, *there)[0]
         if not tasks and any(isinstance(step, Withdraw) for step in steps):
-            await self._nominate(gang, pods, ())
-        await self._written((*bearers, *there)[0], steps, now)
+            cleared = await self._nominate(gang, pods, ())
+            target = next((pod for pod in cleared if pod.key == target.key), target)
+        await self._written(target, steps, now)
         await together(self._cleared(pod) for pod in bearers[1:])
         if tasks:
             await self._nominate(gang, pods, tasks)
@@ -154,7 +148,7 @@ class Promises:
         if promise == before:
             return
         try:
-            await self._api.patch(PODS.path(*pod.key), self._annotation(pod, promise))
+            await self._patch(pod, promise)
         except ConflictError:
             fresh = await self._api.get(PODS.path(*pod.key), Pod)
             if tries == 1 or fresh.metadata.uid != pod.metadata.uid:
@@ -162,25 +156,14 @@ class Promises:
             await self._written(fresh, steps, now, tries - 1)
 
     async def _cleared(self, pod: Pod) -> None:
-        await self._api.patch(PODS.path(*pod.key), self._annotation(pod, Promise(pod.metadata.uid)))
+        await self._patch(pod, Promise(pod.metadata.uid))
 
-    def _annotation(self, pod: Pod, promise: Promise) -> dict[str, Any]:
+    async def _patch(self, pod: Pod, promise: Promise) -> None:
         value = written(promise) if promise.intent or promise.reservation else None
-        return {
-            "metadata": {
-                "uid": pod.metadata.uid,
-                "resourceVersion": pod.metadata.resource_version,
-                "annotations": {names.PROMISE: value, **self._leading.leadership().stamp},
-            }
-        }
+        await self._deeds.annotate(pod, {names.PROMISE: value}, pod.metadata.resource_version)
 
-    async def _nominate(self, gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> None:
-        await together(self._node(patch) for patch in nominated(gang, pods, tasks))
-
-    async def _node(self, patch: NodePatch) -> None:
-        self._leading.leadership()
-        body = {"metadata": {"uid": patch.uid}, "status": {"nominatedNodeName": patch.node or None}}
-        await self._api.patch(PODS.path(patch.namespace, patch.name, "status"), body)
+    async def _nominate(self, gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> list[Pod]:
+        return await together(self._deeds.nominate(pod, node) for pod, node in nominated(gang, pods, tasks))
 
 
 def _gives(steps: Iterable[Keeping]) -> bool:

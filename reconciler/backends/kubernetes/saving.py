@@ -59,10 +59,7 @@ def hook_url(pod: Pod, hook: HttpHook, may_be: Callable[[Address], bool] = is_po
 
 
 class Hooks:
-    """Calls hooks beside the passes; used as an async context manager. It may forget: a pod that has not answered is asked again.
-
-    `errors`: why the hook of a pod, by its uid, has not been answered yet.
-    """
+    """Calls hooks beside the passes; used as an async context manager. It may forget: who has not answered is asked again."""
 
     def __init__(
         self,
@@ -79,7 +76,7 @@ class Hooks:
         self._may_be = may_be
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._open = AsyncExitStack()
-        self.errors: dict[str, str] = {}
+        self._errors: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         self._session = await self._open.enter_async_context(
@@ -107,15 +104,15 @@ class Hooks:
             self._calls[uid] = asyncio.create_task(self._asked(pod, hook, until, saved))
             self._calls[uid].add_done_callback(lambda done: self._over(uid, done))
 
-    def forget(self, uid: str) -> None:
-        """The pod need not save any more: nobody waits for its answer."""
-        self.errors.pop(uid, None)
+    def forget(self, uid: str) -> str:
+        """Nobody waits for the pod's answer any more; returns why there was none yet, as far as one was tried for."""
         if call := self._calls.pop(uid, None):
             call.cancel()
+        return self._errors.pop(uid, "")
 
     def forget_others(self, uids: Collection[str]) -> None:
         """Nobody waits for the answers of any but these pods."""
-        for uid in {*self._calls, *self.errors}.difference(uids):
+        for uid in {*self._calls, *self._errors}.difference(uids):
             self.forget(uid)
 
     def _over(self, uid: str, call: asyncio.Task[None]) -> None:
@@ -128,14 +125,14 @@ class Hooks:
                 if self._clock.now() >= until:
                     return
                 await self._sleep(RETRY_S)
-        self.errors.pop(pod.metadata.uid, None)
+        self._errors.pop(pod.metadata.uid, None)
 
     async def _done(self, pod: Pod, deed: Callable[[], Awaitable[None]]) -> bool:
         try:
             await deed()
         except _FAILURES as error:
-            self.errors[pod.metadata.uid] = str(error) or type(error).__name__
-            self._log.warning("checkpoint-hook", pod=pod.key, error=self.errors[pod.metadata.uid])
+            self._errors[pod.metadata.uid] = str(error) or type(error).__name__
+            self._log.warning("checkpoint-hook", pod=pod.key, error=self._errors[pod.metadata.uid])
             return False
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -182,6 +182,8 @@ def _judged(
     if all(state == "there" for state in states):
         head = there[journal.pods[0].key]
         return Whole(start_of(journal), _bound_pod(head))
+    if any(_notes(names.EVICT, there, journal)):
+        return None  # it was asked to leave meanwhile, and leaves by that record
     if why := _lost(journal, states, there, now, nodes, roll_forward_s):
         return _release(journal, there, why)
     if now - journal.at < AGAIN_S * 1000:
@@ -216,7 +218,7 @@ def _lost(
 ) -> str:
     """Why a start that is not whole can't become so, or not in time; "" while it may."""
     of_both = list(zip(journal.pods, states, strict=True))
-    if any(names.RELEASE in pod.metadata.annotations for key in _keys(journal) if (pod := there.get(key))):
+    if any(_notes(names.RELEASE, there, journal)):
         return "its release was begun"
     if away := [binding for binding, state in of_both if state == "elsewhere"]:
         return f"the pod {away[0].name} was bound otherwise by others"
@@ -236,6 +238,11 @@ def _release(journal: Journal, there: Mapping[PodKey, Pod], why: str) -> Release
 
 def _is_to_go(pod: Pod) -> bool:
     return pod.holds and not pod.metadata.deletion_timestamp
+
+
+def _notes(key: str, there: Mapping[PodKey, Pod], journal: Journal) -> Iterator[bool]:
+    """Of each pod of a start that is there, whether it has this annotation."""
+    return (key in pod.metadata.annotations for name in _keys(journal) if (pod := there.get(name)))
 
 
 def _keys(journal: Journal) -> list[PodKey]:

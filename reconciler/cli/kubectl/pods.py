@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, Literal
 
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.gangs import gathered
-from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, membership_of
-from reconciler.backends.kubernetes.objects.pods import task_of
-from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.objects.gathering import Gathering
 from reconciler.backends.kubernetes.refusals import NotAllowedError
 from reconciler.cli.kubectl.reading import Reader
 from reconciler.cli.kubectl.seen import SeenEvent, SeenPod
@@ -149,12 +145,11 @@ async def gang_of(reader: Reader, name: str) -> SeenGang:
     """The gang of a pod, as far as the pods of its namespace say it: PodGroups and controllers are not read."""
     pod = await reader.pod(name)
     seen = {one.metadata.name: one for one in await reader.pods()}
-    named: dict[GangKey, list[tuple[Membership, Pod]]] = defaultdict(list)
+    gathering = Gathering()
     for one in seen.values():
-        if one.spec.scheduler_name == names.SCHEDULER:
-            membership = membership_of(one)
-            named[membership.key].append((membership, one))
-    for gang in (gang for key, pods in named.items() for gang in gathered(key, pods, {}, {}, task_of)):
+        gathering.pod(None, one)
+    gathering.renewed()
+    for gang in gathering.gangs.values():
         members = [(one.role, seen[one.task.pod.metadata.name]) for one in gang.pods]
         if any(member.metadata.uid == pod.metadata.uid for _, member in members):
             return SeenGang(gang.key.job, tuple(_member(role, member) for role, member in members))

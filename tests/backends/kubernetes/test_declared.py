@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.declared import Headroom, joined
+from reconciler.backends.kubernetes.objects.declared import joined
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World, cluster_of
 from solver.world.cluster import DeviceId, Gpu, GpuType, Links, NodeName
@@ -75,30 +75,32 @@ def test_the_gpu_type_of_git_goes_before_a_label_and_takes_the_place_of_one_that
 def test_jobs_may_use_no_more_cpu_and_memory_than_git_says_and_than_others_leave() -> None:
     nodes = [node(f"n{number}") for number in (1, 2)]
     others = [pod("theirs", 0, on="n2", requests={"cpu": "50", "memory": "1000Gi"}, spec=THEIRS)]
-    cluster = seen(nodes, others, declared=[declared("n1"), declared("n2")], headroom=Headroom(Cpu(80_000)))
+    cluster = seen(nodes, others, declared=[declared("n1"), declared("n2")])
     assert [(known.cpu, known.memory) for known in cluster.nodes] == [(90_000, 900 * GI), (46_000, 24 * GI)]
 
 
+KEPT = {"quorate.dev/headroom-cpu": "4", "quorate.dev/headroom-memory": "16Gi"}
+
+
 def test_headroom_is_kept_until_others_use_it_and_counted_once_then() -> None:
-    nodes = [node(f"n{number}") for number in (1, 2, 3)]
+    nodes = [node(f"n{number}", labels=KEPT) for number in (1, 2, 3)]
     others = [
         pod("small", 0, on="n2", requests={"cpu": "3", "memory": "1Gi"}, spec=THEIRS),
         pod("large", 0, on="n3", requests={"cpu": "10", "memory": "1Gi"}, spec=THEIRS),
+        pod("ours", 8, on="n3", requests={"cpu": "40", "memory": "1Gi"}),
     ]
-    cluster = seen(nodes, others, headroom=Headroom(Cpu(4_000), Memory(16 * GI)))
+    cluster = seen(nodes, others)
     assert [known.cpu for known in cluster.nodes] == [92_000, 92_000, 86_000]
     assert {known.memory for known in cluster.nodes} == {1008 * GI}
 
 
-def test_headroom_of_a_node_goes_before_the_usual_and_nodes_without_gpus_have_none() -> None:
-    kept = {"quorate.dev/headroom-cpu": "8", "quorate.dev/headroom-memory": "32Gi"}
-    nodes = [node("a"), node("b"), node("c", gpus=0), node("d"), node("e")]
-    nodes[1]["metadata"]["annotations"] = kept
-    nodes[3]["metadata"]["annotations"] = {"quorate.dev/headroom-cpu": "0"}
-    nodes[4]["metadata"]["annotations"] = {"quorate.dev/headroom-cpu": "much"}
-    cluster = seen(nodes, headroom=Headroom(Cpu(4_000)))
-    assert [known.cpu for known in cluster.nodes] == [92_000, 88_000, 96_000, 96_000, 92_000]
-    assert [(name, remark.code) for name, remark in cluster.remarks] == [("e", "unreadable-headroom")]
+def test_headroom_is_a_label_or_an_annotation_and_more_than_there_is_leaves_nothing() -> None:
+    nodes = [node("a"), node("b"), node("c"), node("d", labels={"quorate.dev/headroom-cpu": "0"})]
+    for sent, cpu in zip(nodes, ("8", "much", "500", "8"), strict=True):
+        sent["metadata"]["annotations"] = {"quorate.dev/headroom-cpu": cpu}
+    cluster = seen(nodes)
+    assert [known.cpu for known in cluster.nodes] == [88_000, 96_000, 0, 96_000]
+    assert [(name, remark.code) for name, remark in cluster.remarks] == [("b", "unreadable-headroom")]
 
 
 def test_quorates_pods_tolerate_that_a_node_is_quorates_only() -> None:

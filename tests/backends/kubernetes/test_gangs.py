@@ -517,6 +517,22 @@ def test_phases() -> None:
         assert job.phase == phase
 
 
+def test_an_elastic_gang_runs_with_as_many_as_it_takes_once_all_of_a_start_are_bound() -> None:
+    pods = [running("w-0", "n1"), running("w-1", "n1"), running("w-2", ""), running("w-3", "")]
+
+    def phase() -> str:
+        job = the_gang(cluster(NODES, pods)).job
+        assert job is not None
+        return job.phase
+
+    assert phase() == "running"
+    pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"] = "of four"
+    assert phase() == "starting"
+    del pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"]
+    pods[1]["status"]["phase"] = "Pending"
+    assert phase() == "starting"
+
+
 def test_a_pod_that_has_ended_well_is_not_waited_for() -> None:
     job = the_gang(cluster(NODES, [running("w-0", ""), running("w-1", "n1", phase="Succeeded")])).job
     assert job is not None

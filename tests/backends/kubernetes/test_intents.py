@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.intents import Found, as_asked, in_flight_of
+from reconciler.backends.kubernetes.intents import Found, in_flight_of
 from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.backends.kubernetes.promises import promise_after
 from reconciler.backends.kubernetes.records import (
@@ -21,14 +21,14 @@ from reconciler.backends.kubernetes.records import (
     read_record,
     written,
 )
+from reconciler.pods.sight import Remembered, seen, snapshot_from
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Nominate, Reserve, Unreserve, Withdraw
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import InFlight, Intent, Reservation
+from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import snapshot_of
 from solver.world.workload import JobName, QueueName, TaskPlacement
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 from tests.solver.worlds import quota_of
@@ -211,12 +211,9 @@ def test_what_was_promised_stays_kept_until_it_is_bound() -> None:
 
 
 def _bound(pods: list[Sent], nodes: list[Sent], policy: Policy) -> dict[str, list[str]]:
-    seen = found(pods, nodes=nodes)
-    assert seen.remarks == ()
-    world = cluster(nodes, pods)
-    snapshot = snapshot_of(
-        NOW, world.nodes, as_asked(world.jobs, seen.intents), InFlight(seen.intents, seen.reservations)
-    )
+    by_key = {known.key: known for known in (read(one, Pod) for one in pods)}
+    sight = seen(cluster(nodes, pods), by_key, {}, policy.scheduling.start_deadline)
+    snapshot = snapshot_from(NOW, sight, policy, (), Remembered())
     plan = solve(snapshot, policy, None)
     assert violations(snapshot, policy, plan) == ()
     return {step.job: [task.node for task in step.tasks] for step in plan.steps if isinstance(step, Bind)}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+from reconciler.backends.kubernetes.eviction import Event, Outcome
 from reconciler.backends.kubernetes.journal import PodBinding
 from reconciler.backends.kubernetes.telling.conditions import Said, Told
 from reconciler.backends.kubernetes.telling.occurrences import (
     Occurrence,
     Regarding,
     of_bindings,
+    of_evictions,
     of_plan,
+    of_releases,
     scheduled,
     standing,
 )
@@ -21,6 +26,8 @@ from reconciler.backends.kubernetes.telling.series import (
     Book,
     OnChange,
 )
+from reconciler.backends.kubernetes.unfinished import BoundPod
+from reconciler.backends.kubernetes.unfinished import Release as Releasing
 from solver.plan.plan import (
     Certificate,
     Evict,
@@ -110,6 +117,33 @@ def test_each_pod_that_is_bound_says_where_and_with_what() -> None:
         (the("a"), "Scheduled", "bound to n0 with n0/0, n0/1"),
         (the("serve"), "Scheduled", "bound to n0"),
     ]
+
+
+def test_an_eviction_says_how_far_it_is_and_what_is_against_it() -> None:
+    gangs = {gang.name: gang for gang in SEEN.gangs}
+    outcomes = [
+        Outcome(TRAIN, "waits", "the budget pdb allows none of its pods to go"),
+        Outcome(SERVE, "failed", "no answer"),
+        Outcome(JobName("vision.pod.gone"), "evicting", "its pods end"),
+    ]
+    assert [(one.regarding, one.reason, one.note, one.warning) for one in of_evictions(outcomes, gangs)] == [
+        (the("a"), "EvictionWaits", "the budget pdb allows none of its pods to go", False),
+        (the("serve"), "EvictionFailed", "no answer", True),
+    ]
+    told_to_end = of_evictions([Outcome(TRAIN, "evicting", "its pods end")], gangs)
+    assert [(one.regarding, one.reason) for one in told_to_end] == [(the("a"), "Evicted"), (the("b"), "Evicted")]
+    every = {event for event in get_args(Event) if list(of_evictions([Outcome(TRAIN, event, "why")], gangs))}
+    assert every == set(get_args(Event))
+
+
+def test_a_start_that_is_given_up_is_told_to_its_bound_pods() -> None:
+    release = Releasing(TRAIN, 2, (BoundPod("vision", "a", "uid-of-a"),), frozenset(), "b is gone")
+    (one,) = of_releases([release])
+    assert (one.regarding, one.reason, one.note) == (
+        the("a"),
+        "Released",
+        "attempt 2 of its gang is given up: b is gone",
+    )
 
 
 def test_nodes_say_how_they_are_partitioned_and_what_is_left_out() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.backends.kubernetes.telling.turns import Change, Turns, without_numbers
 from solver.world.quantities import Duration, Instant
+from tests.drawn import worlds
 
 NOW = Instant.parse("2026-11-20T08:00:00Z")
 QUIET = Duration(30_000)
@@ -85,3 +88,27 @@ def test_what_is_gone_is_forgotten() -> None:
     turns.wrote("a", NOW)
     turns.keep(["b"])
     assert turns.due(minor("a"), NOW) == ["a"]  # one of the same name, never written
+
+
+@worlds(100)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12), min_size=1, max_size=12),
+    st.integers(1, 6),
+)
+def test_never_more_than_the_budget_and_nobody_waits_for_ever(
+    passes: list[list[tuple[int, bool]]], budget: int
+) -> None:
+    """Whatever comes and goes: what waits to the end is written within as many passes as there are keys."""
+    turns = Turns[int](Duration(0), budget)
+    for number, found in enumerate(passes):
+        changes = [Change(key, is_minor) for key, is_minor in dict(found).items()]
+        due = turns.due(changes, after(number))
+        assert len(due) == len(set(due)) == min(budget, len(changes))
+        assert set(due) <= {change.key for change in changes}
+    left, number = {99, *(key for found in passes for key, _ in found)}, len(passes)
+    for _ in range(len(left)):
+        for key in turns.due([Change(key, minor=False) for key in sorted(left)], after(number)):
+            turns.wrote(key, after(number))
+            left.discard(key)
+        number += 1
+    assert not left

@@ -18,8 +18,12 @@ from tests.backends.kubernetes.samples import Sent, node, pod, queued
 from tests.drawn import worlds
 
 RACK = "cloud.provider.com/topology-rack"
+BLOCK = "cloud.provider.com/topology-block"
+MIG = "nvidia.com/mig-1g.10gb"
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+HAS_CLIQUE = {"key": "nvidia.com/gpu.clique", "operator": "Exists"}
 
 
 def term(app: str, key: str, **said: Any) -> Sent:
@@ -38,6 +42,7 @@ SPECS: list[Sent] = [
         ]
     },
     {"nodeSelector": {RACK: "r1"}},
+    {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 2, "preference": {"matchExpressions": [HAS_CLIQUE]}}]}}},
     {"tolerations": [{"key": "theirs", "operator": "Exists"}]},
     {"schedulerName": "default-scheduler"},
     {"schedulingGroup": {"podGroupName": "g"}},
@@ -50,7 +55,9 @@ PODS = st.fixed_dictionaries(
         "gang": st.sampled_from(["", "", "g"]),
         "source": st.sampled_from(["quorate.dev/gang", "batch.kubernetes.io/job-name"]),
         "app": st.sampled_from(["a", "b"]),
+        "within": st.sampled_from(["", "", RACK, "nvidia.com/gpu.clique"]),
         "gpus": st.integers(0, 3),
+        "mig": st.sampled_from([False, False, True]),
         "nics": st.sampled_from(["0", "0", "1", "2"]),
         "on": st.sampled_from(["", "", "n1", "n2", "n3"]),
         "phase": st.sampled_from(["Pending", "Running", "Running", "Succeeded"]),
@@ -63,9 +70,12 @@ NODES = st.fixed_dictionaries(
         "gpus": st.sampled_from([0, 2, 8]),
         "rack": st.sampled_from(["", "r1", "r2"]),
         "clique": st.sampled_from(["", "", "c1"]),
+        "block": st.sampled_from(["", "", "b1"]),
+        "type": st.sampled_from(["", "", "A100-SXM4-80GB"]),
         "ready": st.sampled_from(["True", "True", "False"]),
         "taints": st.sampled_from([[], [], [{"key": "theirs", "effect": "NoSchedule"}]]),
         "nics": st.sampled_from(["0", "2"]),
+        "mig": st.sampled_from(["0", "0", "3"]),
     }
 )
 GROUPS = st.sampled_from(["gang-1", "gang-2", "basic"])
@@ -102,16 +112,18 @@ DEEDS = st.lists(
 
 def sent_pod(drawn: dict[str, Any], revision: int) -> Pod:
     labels = {"app": drawn["app"], **({drawn["source"]: drawn["gang"]} if drawn["gang"] else {})}
-    written = {"quorate.dev/devices": drawn["devices"]} if drawn["devices"] else {}
+    said = {"quorate.dev/devices": drawn["devices"], "kueue.x-k8s.io/podset-required-topology": drawn["within"]}
+    written = {key: value for key, value in said.items() if value}
+    asked = {"rdma/hca": drawn["nics"], MIG: str(int(drawn["mig"]))}
     sent = pod(
         drawn["name"],
-        drawn["gpus"],
+        0 if drawn["mig"] else drawn["gpus"],
         on=drawn["on"],
         namespace=drawn["namespace"],
         phase=drawn["phase"],
         labels=labels,
         annotations=written,
-        requests={} if drawn["nics"] == "0" else {"rdma/hca": drawn["nics"]},
+        requests={key: value for key, value in asked.items() if value != "0"},
         spec=drawn["spec"],
         metadata={"resourceVersion": str(revision)},
     )
@@ -119,8 +131,13 @@ def sent_pod(drawn: dict[str, Any], revision: int) -> Pod:
 
 
 def sent_node(drawn: dict[str, Any]) -> Node:
-    labels = {key: value for key, value in ((RACK, drawn["rack"]), ("nvidia.com/gpu.clique", drawn["clique"])) if value}
-    more = {"ready": drawn["ready"], "taints": drawn["taints"], "offers": {"rdma/hca": drawn["nics"], "pods": "3"}}
+    said = {RACK: drawn["rack"], BLOCK: drawn["block"], "nvidia.com/gpu.clique": drawn["clique"]}
+    labels = {key: value for key, value in {**said, "quorate.dev/gpu-type": drawn["type"]}.items() if value}
+    more = {
+        "ready": drawn["ready"],
+        "taints": drawn["taints"],
+        "offers": {"rdma/hca": drawn["nics"], "pods": "3", MIG: drawn["mig"]},
+    }
     return read(node(drawn["name"], drawn["gpus"], labels=labels, **more), Node)
 
 
@@ -250,10 +267,31 @@ def test_only_what_has_changed_is_made_anew() -> None:
     assert work_of(told) == (1, 0, 0)
     told.tell("node", "n3", read(node("n3", labels={RACK: "r0"}, ready="False"), Node))
     assert work_of(told) == (1, 0, 0), "a node that is not ready any more: itself"
-    told.tell("node", "n3", read(node("n3", labels={RACK: "r4"}), Node))
-    assert work_of(told) == (1, 0, 29), "a node in another rack: all gangs may mean something else by racks"
     told.tell("node", "n20", read(node("n20", labels={RACK: "r4"}), Node))
-    assert work_of(told) == (1, 0, 29), "a node that joins: all gangs may be on it"
+    assert work_of(told) == (1, 0, 1), "a node that joins: whoever waits for what pods leave of nodes"
+
+
+def test_who_asks_about_nodes_is_looked_at_again_once_the_answer_is_another() -> None:
+    told = many()
+    together = {
+        "kueue.x-k8s.io/podset-required-topology": RACK,
+        "quorate.dev/gang": "together",
+        "quorate.dev/gang-size": "2",
+    }
+    for name in ("t1", "t2"):
+        tell_pod(told, pod(name, 8, annotations=together))
+    for rack in ("r0", "r1"):
+        tell_pod(told, pod(f"in-{rack}", 1, spec={"nodeSelector": {RACK: rack}}))
+    work_of(told)
+    waits_for_more = 1
+    told.tell("node", "n19", read(node("n19", labels={RACK: "r0"}), Node))
+    assert work_of(told) == (1, 0, waits_for_more + 1), "another node in r0: who is to be in r0"
+    told.tell("node", "n0", read(node("n0", labels={RACK: "r0", "other": "label"}), Node))
+    assert work_of(told) == (1, 0, waits_for_more + 1), "a node with another label: who is on it"
+    told.tell("node", "n19", read(node("n19", labels={RACK: "r0", BLOCK: "b1"}), Node))
+    assert work_of(told) == (1, 0, waits_for_more + 1), "r0 is in two blocks: who asks for a rack"
+    told.tell("node", "n19", None)
+    assert work_of(told) == (1, 0, waits_for_more + 2), "and no more: that gang, and who is to be in r0"
 
 
 def test_who_asks_about_others_is_looked_at_again_once_others_move() -> None:
@@ -300,3 +338,68 @@ def test_a_pod_that_slips_in_is_use_for_as_long_as_it_is_there() -> None:
     assert gpus_of_n19() == 5
     told.tell("pod", ("vision", "slipped-in"), None)
     assert gpus_of_n19() == 8
+
+
+def agrees(told: Told) -> Cluster:
+    """What it all means, which is what all objects mean at once."""
+    found = told.world.cluster()
+    assert found == told.at_once()
+    return found
+
+
+def test_what_is_said_of_gangs_by_other_objects_counts_once_it_is_said() -> None:
+    told = Told()
+    told.tell("node", "n1", read(node("n1"), Node))
+    runs = pod("runs", 2, on="n1", labels=queued({"batch.kubernetes.io/job-name": "g"}))
+    waits = pod("waits", 2, spec={"schedulingGroup": {"podGroupName": "g"}})
+    for sent in (runs, waits):
+        tell_pod(told, sent)
+    before = agrees(told)
+    assert {gang.name: gang.job is None for gang in before.gangs} == {
+        "vision.pod.runs": True,
+        "vision.podgroup.g": True,
+    }
+    assert len(before.nodes[0].gpus) == 6, "whoever is refused, its use is nobody's"
+    named = controller_of({
+        "apiVersion": "batch/v1", "kind": "Job", "spec": {},
+        "metadata": {"name": "g", "namespace": "vision", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+    })  # fmt: skip
+    assert told.tell("controller", "g", named)
+    assert told.tell("group", "g", sent_group("gang-1"))
+    after = agrees(told)
+    assert {gang.name: gang.job is None for gang in after.gangs} == {
+        "vision.pod.runs": False,
+        "vision.podgroup.g": False,
+    }
+    assert len(after.nodes[0].gpus) == 8
+    told.tell("group", "g", None)
+    told.tell("controller", "g", None)
+    assert agrees(told) == before
+
+
+def test_an_island_that_comes_to_lie_in_two_racks_is_left_out_on_the_other_node_too() -> None:
+    told = Told()
+    clique = "nvidia.com/gpu.clique"
+    for name in ("n1", "n2"):
+        told.tell("node", name, read(node(name, labels={RACK: "r1", clique: "c1"}), Node))
+    assert [known.island for known in agrees(told).nodes] == ["c1", "c1"]
+    told.tell("node", "n2", read(node("n2", labels={RACK: "r2", clique: "c1"}), Node))
+    assert [known.island for known in agrees(told).nodes] == ["", ""]
+
+
+def test_what_one_gang_asked_and_another_asks_now_is_still_followed() -> None:
+    told = many()
+    near = {"affinity": {"podAffinity": {REQUIRED: [term("g3", HOST)]}}}
+    tell_pod(told, pod("a-near", 1, spec=near))
+    agrees(told)
+    told.tell("pod", ("vision", "a-near"), None)
+    tell_pod(told, pod("b-near", 1, spec=near))
+    agrees(told)
+    tell_pod(told, pod("g3-2", 1, on="n7", labels={"app": "g3"}))
+    agrees(told)
+    told.tell("pod", ("vision", "b-near"), None)
+    agrees(told)
+    tell_pod(told, pod("g3-2", 1, on="n8", labels={"app": "g3"}))
+    agrees(told)
+    tell_pod(told, pod("c-near", 1, spec=near))
+    agrees(told)

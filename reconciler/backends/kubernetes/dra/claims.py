@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -10,35 +10,23 @@ import msgspec
 
 from reconciler.backend import StaleEpochError
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import FENCE, Leads, still
-from reconciler.backends.kubernetes.dra.standing import Key, Release
+from reconciler.backends.kubernetes.binding import Failure, Leads, failure_of, still
+from reconciler.backends.kubernetes.dra.standing import Allotment, Key, Release
 from reconciler.backends.kubernetes.dra.wire import CLAIMS, FINALIZER, Allocation, Consumer, ResourceClaim
 from reconciler.backends.kubernetes.objects.wire import read
 from reconciler.backends.kubernetes.refusals import (
-    ConflictError,
     KubernetesError,
     NotFoundError,
-    RefusedError,
-    TooManyRequestsError,
-    UnreachableError,
-    UnreadableError,
 )
+from reconciler.backends.kubernetes.together import together
 from reconciler.store.protocols import NotLeaderError
 
-Answer = Literal["done", "gone", "conflict", "stale-leader", "refused", "unsent", "unknown"]
+Answer = Literal["done"] | Failure
 """What became of a claim. `gone`: this claim is no more, or is leaving. `conflict`: somebody gave it other devices. `stale-leader`:
 we do not lead. `refused`: a person has to act. `unsent`: nothing was done. `unknown`: look later."""
 
 TRIES_MAX = 4
 """A claim that others write to (drivers, labels) while it is written is read and written again so often."""
-
-
-class Allotment(NamedTuple):
-    """What a claim is to have, and for which pod. `allocation` None: it has its devices, and the pod is to use them too."""
-
-    claim: ResourceClaim
-    pod: Consumer
-    allocation: Mapping[str, Any] | None
 
 
 class ClaimOutcome(NamedTuple):
@@ -57,6 +45,22 @@ class Claims:
         self._api = api
         self._leads = leads
 
+    async def allot_all(self, wanted: Iterable[Allotment]) -> tuple[ClaimOutcome, ...]:
+        """Several at once, those of one claim in the order they are given: what comes after one that is not done is not sent."""
+        by_claim: dict[Key, list[Allotment]] = {}
+        for one in wanted:
+            by_claim.setdefault(one.claim.key, []).append(one)
+        told = await together(self._in_turn(several) for several in by_claim.values())
+        return tuple(outcome for outcomes in told for outcome in outcomes)
+
+    async def _in_turn(self, wanted: Iterable[Allotment]) -> list[ClaimOutcome]:
+        outcomes: list[ClaimOutcome] = []
+        for one in wanted:
+            outcomes.append(await self.allot(one))
+            if outcomes[-1].answer != "done":
+                break
+        return outcomes
+
     async def allot(self, wanted: Allotment) -> ClaimOutcome:
         """The finalizer first, then devices and the pod in one write.
 
@@ -71,7 +75,7 @@ class Claims:
             try:
                 return ClaimOutcome(claim.key, "done", await self._given(claim, wanted))
             except (KubernetesError, NotLeaderError, StaleEpochError) as error:
-                outcome = ClaimOutcome(claim.key, _sorted(error), None, str(error))
+                outcome = ClaimOutcome(claim.key, failure_of(error), None, str(error))
             if outcome.answer not in ("conflict", "unknown"):
                 return outcome
             seen = await self._seen(claim)
@@ -79,6 +83,14 @@ class Claims:
                 return seen._replace(why=f"{outcome.why}; {seen.why}")
             claim = seen
         return outcome
+
+    async def voided(self, key: Key) -> ClaimOutcome:
+        """The claim after a write that was not answered: should that still be on its way, it is refused from now on."""
+        try:
+            seen = await self._api.get(CLAIMS.path(*key), ResourceClaim)
+            return ClaimOutcome(key, "done", await self._finalizers(seen, list(seen.metadata.finalizers)))
+        except (KubernetesError, NotLeaderError, StaleEpochError) as error:
+            return ClaimOutcome(key, failure_of(error), None, str(error))
 
     async def release(self, wanted: Release) -> ClaimOutcome:
         """Pods that are over are taken off; with the last of them the devices, and then the finalizer.
@@ -97,7 +109,7 @@ class Claims:
         except NotFoundError:
             return ClaimOutcome(claim.key, "done")  # it was deleted, and waited for nothing else
         except (KubernetesError, NotLeaderError, StaleEpochError) as error:
-            return ClaimOutcome(claim.key, _sorted(error), None, str(error))
+            return ClaimOutcome(claim.key, failure_of(error), None, str(error))
         return ClaimOutcome(claim.key, "done", claim)
 
     async def _given(self, claim: ResourceClaim, wanted: Allotment) -> ResourceClaim:
@@ -157,23 +169,3 @@ def _judged(claim: ResourceClaim, wanted: Allotment) -> ClaimOutcome | None:
 def _written(consumer: Consumer) -> dict[str, Any]:
     built: dict[str, Any] = msgspec.to_builtins(consumer)
     return {key: value for key, value in built.items() if value}
-
-
-def _sorted(error: KubernetesError | NotLeaderError | StaleEpochError) -> Answer:
-    match error:
-        case NotLeaderError() | StaleEpochError():
-            return "stale-leader"
-        case RefusedError() if FENCE in error.message:
-            return "stale-leader"
-        case NotFoundError():
-            return "gone"
-        case ConflictError():
-            return "conflict"
-        case UnreadableError():
-            return "unknown"
-        case UnreachableError():
-            return "unknown" if error.sent else "unsent"
-        case TooManyRequestsError():
-            return "unsent"
-        case _:
-            return "refused"

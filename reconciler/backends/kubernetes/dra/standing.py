@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from reconciler.backends.kubernetes.dra.wire import FINALIZER, Consumer, ResourceClaim, Result
 from reconciler.backends.kubernetes.objects import names
@@ -24,6 +24,14 @@ class Readiness(NamedTuple):
 
     state: Literal["ready", "waiting", "failed"]
     why: str = ""
+
+
+class Allotment(NamedTuple):
+    """What a claim is to have, and for which pod. `allocation` None: it has its devices, and the pod is to use them too."""
+
+    claim: ResourceClaim
+    pod: Consumer
+    allocation: Mapping[str, Any] | None
 
 
 class Release(NamedTuple):

@@ -56,8 +56,8 @@ class Company:
     gang_least: int
     least: int
 
-    def apart(self, nodes: Names, selected: Names) -> Apart:
-        """What the group asks, beginning with the nodes that it may be on; `selected`: those that its node affinity names."""
+    def apart(self, nodes: Names) -> Apart:
+        """What the group asks, beginning with the nodes that it may be on."""
         found = Apart(nodes)
         pod = self.group[0]
         affinity = pod.spec.affinity
@@ -66,7 +66,7 @@ class Company:
         for term in affinity.pod_affinity.required if affinity and affinity.pod_affinity else ():
             self._near(found, term)
         for constraint in pod.spec.topology_spread_constraints:
-            self._spread(found, constraint, selected)
+            self._spread(found, constraint)
         self._slices(found)
         self._wishes(found)
         self._repelled(found)
@@ -100,7 +100,7 @@ class Company:
             return
         found.required = level
 
-    def _spread(self, found: Apart, constraint: TopologySpread, selected: Names) -> None:
+    def _spread(self, found: Apart, constraint: TopologySpread) -> None:
         key, pod = constraint.topology_key, self.group[0]
         if constraint.when_unsatisfiable != "DoNotSchedule":
             found.spreads_out |= self.places.level(key) == "node"
@@ -110,7 +110,8 @@ class Company:
         same = {name: pod.metadata.labels[name] for name in constraint.match_label_keys if name in pod.metadata.labels}
         term = PodTerm(key, _narrowed(constraint.label_selector, same))
         counts = self._others(term)
-        eligible = {self._value(name, key) for name in selected} - {""}
+        self.places.note_grounds()
+        eligible = {self._value(name, key) for name in self.places.selected(pod)} - {""}
         if len(self.gang) == 1:
             by_value = Counter(dict.fromkeys(eligible, 0))
             for name, count in counts.items():
@@ -254,6 +255,7 @@ class Company:
 
     def _where(self, nodes: Names, key: str, values: set[str], *, inside: bool) -> Names:
         """Those of the nodes whose domain is one of these, or none of these; a node without the label is in no domain."""
+        self.places.note_grounds()
         return frozenset(name for name in nodes if (self._value(name, key) in values) == inside)
 
 

@@ -20,8 +20,7 @@ class Asked(Generic[W, Q]):
         self._asking: set[Q] = set()
         self.stale: set[W] = set()
         """To whom an answer has become another since they asked."""
-        self.idle: set[Q] = set()
-        """Questions that nobody asks any more."""
+        self._idle: set[Q] = set()
 
     def note(self, question: Q) -> None:
         """Whoever is asking now has asked that."""
@@ -30,6 +29,11 @@ class Asked(Generic[W, Q]):
     def changed(self, question: Q) -> None:
         """The answer is another."""
         self.stale |= self._askers.get(question, set())
+
+    def dropped(self) -> set[Q]:
+        """Questions that nobody asks any more, each said once: the answers need not be kept."""
+        idle, self._idle = self._idle, set()
+        return idle
 
     @contextmanager
     def by(self, who: W) -> Iterator[None]:
@@ -50,9 +54,9 @@ class Asked(Generic[W, Q]):
             self._of[who] = questions
         for question in questions - before:
             self._askers[question].add(who)
-            self.idle.discard(question)
+            self._idle.discard(question)
         for question in before - questions:
             self._askers[question].discard(who)
             if not self._askers[question]:
                 del self._askers[question]
-                self.idle.add(question)
+                self._idle.add(question)

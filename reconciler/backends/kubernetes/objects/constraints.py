@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from reconciler.backends.kubernetes.objects.crowd import Crowd
+from reconciler.backends.kubernetes.objects.asked import Asked
+from reconciler.backends.kubernetes.objects.crowd import Crowd, Question
 from reconciler.backends.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
+from reconciler.backends.kubernetes.objects.membership import GangKey
 from reconciler.backends.kubernetes.objects.nodes import SeenNode
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
@@ -38,6 +40,17 @@ REMEMBERED_MAX = 256
 """Answers about sets of nodes that are remembered: a set of 10,000 nodes takes half a MB."""
 
 
+class Plain(NamedTuple):
+    """What a pod may and would like by itself, whoever is on nodes: see `allowed_nodes`, `liking` and `as_types`."""
+
+    nodes: Names
+    refusals: tuple[Refusal, ...]
+    remarks: tuple[Remark, ...]
+    liked: Mapping[GpuType, int]
+    types: tuple[GpuType, ...]
+    limited: NodeSet | None
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """The nodes as they are (`seen`), as the solver is told of them (`nodes`), and who is on them.
@@ -49,19 +62,71 @@ class Places:
     seen: Mapping[NodeName, SeenNode]
     nodes: Mapping[NodeName, Node]
     crowd: Crowd
+    asked: Asked[GangKey, Question]
     _selected: dict[bytes, Names] = field(default_factory=dict)
     _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
     _types: dict[tuple[Names, bool], Types] = field(default_factory=dict)
     _levels: dict[str, SpreadLevel | None] = field(default_factory=dict)
     _sets: dict[Names, NodeSet] = field(default_factory=dict)
+    _plain: dict[bytes, tuple[PodTask, Plain]] = field(default_factory=dict)
+
+    def anew(self) -> Places:
+        """The places once nodes are not by themselves what they were: those to whom an answer is another are named."""
+        now = Places(self.seen, self.nodes, self.crowd, self.asked)
+        for written, (task, before) in self._plain.items():
+            if now._plainly(written, task)._replace(nodes=before.nodes) != before:
+                self.asked.changed(("plain", written))
+        for key, level in self._levels.items():
+            if now._level(key) != level:
+                self.asked.changed(("level", key))
+        self.asked.changed(("grounds",))
+        return now
+
+    def drop(self, question: Question) -> None:
+        """Nobody asks that any more."""
+        if question[0] == "plain":
+            self._plain.pop(question[1], None)
+        elif question[0] == "level":
+            self._levels.pop(question[1], None)
+
+    def plain(self, task: PodTask) -> Plain:
+        """What a pod may and would like by itself. Thousands ask for the same."""
+        if task.others and not task.pod.holds:
+            self.note_grounds()
+            return self._found(task)  # it goes by who is on nodes
+        spec = task.pod.spec
+        node_affinity = spec.affinity.node_affinity if spec.affinity else None
+        uses = [task.shape.uses_gpus, bool(task.shape.gpus)]
+        written = msgspec.json.encode([spec.node_selector, node_affinity, spec.tolerations, uses])
+        self.asked.note(("plain", written))
+        return self._plainly(written, task)
+
+    def note_grounds(self) -> None:
+        """Whoever asks goes by what nodes are by themselves in a way that nobody follows: any change of that may be one for it."""
+        self.asked.note(("grounds",))
 
     def level(self, key: str) -> SpreadLevel | None:
         """The level that a label of nodes stands for here; None: it stands for none."""
+        self.asked.note(("level", key))
+        return self._level(key)
+
+    def _level(self, key: str) -> SpreadLevel | None:
         if key not in self._levels:
             level = LEVEL_OF_KEY.get(key)
             pairs = ((node.labels, _domain(self.nodes[name], level)) for name, node in self.seen.items())
             self._levels[key] = level if level and is_level(key, pairs) else None
         return self._levels[key]
+
+    def _plainly(self, written: bytes, task: PodTask) -> Plain:
+        if written not in self._plain:
+            self._plain[written] = task, self._found(task)
+        return self._plain[written][1]
+
+    def _found(self, task: PodTask) -> Plain:
+        nodes, refusals = allowed_nodes(self, task)
+        liked, remarks = liking(self, task.pod)
+        types, limited = as_types(self, nodes, task.shape, liked)
+        return Plain(nodes, refusals, remarks, liked, types, limited)
 
     def selected(self, pod: Pod) -> Names:
         """The nodes that its selector and required affinity name. Remembered, since thousands of pods say the same."""

@@ -20,7 +20,14 @@ from reconciler.backends.kubernetes.objects.wire import Pod, PodTerm
 from solver.world.cluster import NodeName
 
 PodKey = tuple[str, str]
-Question = tuple[Literal["meant"], Saying] | tuple[Literal["away"], Saying] | tuple[Literal["offering"], Others]
+Question = (
+    tuple[Literal["meant", "away"], Saying]
+    | tuple[Literal["offering"], Others]
+    | tuple[Literal["plain"], bytes]
+    | tuple[Literal["level"], str]
+    | tuple[Literal["grounds"]]
+)
+"""What gangs ask: the first three of the crowd, the others of the places (constraints.py)."""
 
 
 class Repelling(NamedTuple):
@@ -31,10 +38,11 @@ class Repelling(NamedTuple):
 
 
 class Crowd:
-    """Every pod that holds something on a node. `seen`: the nodes, kept by somebody else."""
+    """Every pod that holds something on a node. `seen`: the nodes, kept by somebody else. `asked`: who asks."""
 
-    def __init__(self, seen: Mapping[NodeName, SeenNode]) -> None:
+    def __init__(self, seen: Mapping[NodeName, SeenNode], asked: Asked[GangKey, Question]) -> None:
         self._seen = seen
+        self._asked = asked
         self._on: dict[NodeName, dict[PodKey, Pod]] = {}
         self._in: dict[str, dict[PodKey, Pod]] = {}
         self._meant: dict[Saying, tuple[PodTerm, Counter[NodeName]]] = {}
@@ -43,7 +51,6 @@ class Crowd:
         self._keeping_away = Sayings()
         self._left: dict[NodeName, Requests] = {}
         self._offering: dict[Others, frozenset[NodeName]] = {}
-        self.asked: Asked[GangKey, Question] = Asked()
         self.new_sayings: dict[Saying, PodTerm] = {}
         """Who keeps others away since this was emptied last, and did not before: gangs that are meant could not ask about it."""
 
@@ -55,7 +62,7 @@ class Crowd:
         """A pod came, changed, or went; the nodes where that makes a difference to others."""
         was = before if before and before.holds else None
         now = after if after and after.holds else None
-        if was and now and was.key == now.key and was.spec == now.spec and was.metadata.labels == now.metadata.labels:
+        if was and now and was.spec == now.spec and was.metadata.labels == now.metadata.labels:
             self._put(now)
             return set()
         if was:
@@ -69,7 +76,7 @@ class Crowd:
     def meant(self, term: PodTerm, namespace: str) -> Counter[NodeName]:
         """How many of the pods that a term of a namespace means there are on each node; not to be changed."""
         said = saying(term, namespace)
-        self.asked.note(("meant", said))
+        self._asked.note(("meant", said))
         if said not in self._meant:
             counts = Counter(
                 NodeName(pod.spec.node_name) for pod in self._able(term, namespace) if means(term, namespace, pod)
@@ -82,22 +89,19 @@ class Crowd:
         """Who is on nodes and keeps this pod away."""
         found: list[Repelling] = []
         for said, term in self._keeping_away.meaning(pod):
-            self.asked.note(("away", said))
+            self._asked.note(("away", said))
             found.append(Repelling(term, tuple(self._away[said][1].values())))
         return found
 
     def offering(self, others: Others) -> frozenset[NodeName]:
         """The nodes that have so much left of what a round does not count."""
-        self.asked.note(("offering", others))
+        self._asked.note(("offering", others))
         if others not in self._offering:
             self._offering[others] = frozenset(name for name in self._seen if self._offers(name, others))
         return self._offering[others]
 
     def settle(self, touched: Iterable[NodeName]) -> None:
         """On these nodes something has changed: what they offer, or who is on them. Said before anybody asks again."""
-        for question in self.asked.idle:
-            self._drop(question)
-        self.asked.idle.clear()
         names = set(touched)
         for name in names:
             self._left.pop(name, None)
@@ -105,16 +109,14 @@ class Crowd:
             able = {name for name in names if name in self._seen and self._offers(name, others)}
             if able != names & known:
                 self._offering[others] = (known - names) | able
-                self.asked.changed(("offering", others))
+                self._asked.changed(("offering", others))
 
-    def _drop(self, question: Question) -> None:
-        match question:
-            case ("meant", said):
-                self._meaning.remove(said, self._meant.pop(said)[0])
-            case ("offering", others):
-                del self._offering[others]
-            case ("away", _):
-                pass  # kept for as long as pods say it, whoever asks
+    def drop(self, question: Question) -> None:
+        """Nobody asks that any more. Who keeps others away is kept for as long as pods say it, whoever asks."""
+        if question[0] == "meant":
+            self._meaning.remove(question[1], self._meant.pop(question[1])[0])
+        elif question[0] == "offering":
+            del self._offering[question[1]]
 
     def _put(self, pod: Pod) -> None:
         self._on.setdefault(NodeName(pod.spec.node_name), {})[pod.key] = pod
@@ -142,9 +144,9 @@ class Crowd:
     def _count(self, pod: Pod, by: int) -> None:
         for said, _ in self._meaning.meaning(pod):
             self._meant[said][1][NodeName(pod.spec.node_name)] += by
-            self.asked.changed(("meant", said))
+            self._asked.changed(("meant", said))
         for said, _ in _said_by(pod):
-            self.asked.changed(("away", said))
+            self._asked.changed(("away", said))
 
     def _able(self, term: PodTerm, namespace: str) -> Iterable[Pod]:
         """The pods of the namespaces that a term is about."""
@@ -153,11 +155,11 @@ class Crowd:
 
     def _offers(self, node: NodeName, others: Others) -> bool:
         if node not in self._left:
-            left = dict(self._seen[node].offered)
             used: Requests = {}
             for pod in self.on(node):
                 used = plus(used, used_by(pod))
-            self._left[node] = {name: there - used.get(name, Fraction(0)) for name, there in left.items()}
+            offered = self._seen[node].offered
+            self._left[node] = {name: there - used.get(name, Fraction(0)) for name, there in offered.items()}
         return all(self._left[node].get(what, 0) >= number for what, number in others)
 
 

@@ -1,20 +1,10 @@
-"""What Git declares of nodes, joined with what the cluster says of them; and what of a node is kept for others."""
+"""What Git declares of nodes, joined with what the cluster says of them."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import msgspec
 
 from solver.world.cluster import Node
-from solver.world.quantities import Cpu, Memory
-
-
-class Headroom(NamedTuple):
-    """CPU and memory of a node that Quorate leaves to others, such as DaemonSets, whether they use it yet or not."""
-
-    cpu: Cpu = Cpu(0)
-    memory: Memory = Memory(0)
 
 
 def joined(declared: Node | None, seen: Node) -> Node:

@@ -33,9 +33,15 @@ class BudgetStatus(Wire, frozen=True):
     observed_generation: int = 0
 
 
+class BudgetMeta(Meta, frozen=True):
+    """`generation` counts how often its `spec` was changed."""
+
+    generation: int = 0
+
+
 class Budget(Wire, frozen=True):
     """A PodDisruptionBudget."""
 
-    metadata: Meta
+    metadata: BudgetMeta
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()

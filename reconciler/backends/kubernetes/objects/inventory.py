@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects.crowd import Crowd, PodKey
-from reconciler.backends.kubernetes.objects.declared import Headroom, joined
+from reconciler.backends.kubernetes.objects.declared import joined
 from reconciler.backends.kubernetes.objects.domains import Position, positions
 from reconciler.backends.kubernetes.objects.gangs import Gathered
-from reconciler.backends.kubernetes.objects.nodes import SeenNode, headroom_of, seen, shape_of, solver_node
+from reconciler.backends.kubernetes.objects.nodes import PublishedGpus, SeenNode, seen, shape_of, solver_node
 from reconciler.backends.kubernetes.objects.placed import Held, devices_on
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
@@ -28,14 +27,14 @@ class Renewed(NamedTuple):
 class Inventory:
     """Every node: as it is (`seen`) and as the solver is told of it (`nodes`), in no order; `held`: who has which devices."""
 
-    def __init__(self, headroom: Headroom = Headroom()) -> None:
+    def __init__(self) -> None:
         self.seen: dict[NodeName, SeenNode] = {}
         self.nodes: dict[NodeName, Node] = {}
         self.held: Held = {}
-        self._headroom = headroom
         self._declared: Mapping[NodeName, Node] = {}
+        self._published: dict[NodeName, PublishedGpus] = {}
         self._positions: dict[NodeName, Position] = {}
-        self._tasks: dict[NodeName, dict[PodKey, PodTask]] = defaultdict(dict)
+        self._tasks: dict[NodeName, dict[PodKey, PodTask]] = {}
         self._held_on: dict[NodeName, Held] = {}
         self._touched: set[NodeName] = set()
         self._grounds_changed = False
@@ -44,19 +43,35 @@ class Inventory:
         """Git declares these nodes, and no others any more."""
         for name in self._declared.keys() | declared.keys():
             if name in self.seen and self._declared.get(name) != declared.get(name):
-                self.seen[name] = seen(self.seen[name].wire, _type_of(declared.get(name)))
+                self.seen[name] = seen(self.seen[name].wire, _type_of(declared.get(name)), self._published.get(name))
                 self._touched.add(name)
                 self._grounds_changed = True
         self._declared = declared
 
+    def publish(self, name: NodeName, gpus: PublishedGpus | None) -> None:
+        """A driver publishes these GPUs of a node for claims; None: none any more."""
+        if self._published.get(name) == gpus:
+            return
+        if gpus:
+            self._published[name] = gpus
+        else:
+            del self._published[name]
+        if name in self.seen:
+            wire = self.seen[name].wire
+            self.node(wire, wire)
+
     def node(self, before: WireNode | None, after: WireNode | None) -> None:
         """A node came, changed, or went."""
         was = self.seen.pop(NodeName(before.metadata.name), None) if before else None
-        now = seen(after, _type_of(self._declared.get(NodeName(after.metadata.name)))) if after else None
+        now = self._seen(after) if after else None
         if now:
             self.seen[now.name] = now
         self._grounds_changed |= (was and shape_of(was)) != (now and shape_of(now))
         self._touched |= {known.name for known in (was, now) if known}
+
+    def _seen(self, wire: WireNode) -> SeenNode:
+        name = NodeName(wire.metadata.name)
+        return seen(wire, _type_of(self._declared.get(name)), self._published.get(name))
 
     def touch(self, nodes: Iterable[NodeName]) -> None:
         """Other pods are there than before."""
@@ -66,13 +81,19 @@ class Inventory:
         """A gang is gone, or not as it was. Said of all such gangs before any is said to have `joined`: a pod may change gangs."""
         for name, task in _tasks_on_nodes(gang):
             del self._tasks[name][task.pod.key]
+            if not self._tasks[name]:
+                del self._tasks[name]
             self._touched.add(name)
 
     def joined(self, gang: Gathered | None) -> None:
         """A gang is new, or not as it was."""
         for name, task in _tasks_on_nodes(gang):
-            self._tasks[name][task.pod.key] = task
+            self._tasks.setdefault(name, {})[task.pod.key] = task
             self._touched.add(name)
+
+    def pods_on(self, nodes: Iterable[NodeName]) -> Iterator[PodKey]:
+        """Quorate's pods that hold something on these nodes."""
+        return (pod for name in nodes for pod in self._tasks.get(name, ()))
 
     def renew(self, crowd: Crowd) -> Renewed:
         """Make anew what has changed since this was asked last."""
@@ -100,13 +121,11 @@ class Inventory:
 
     def _node(self, node: SeenNode, crowd: Crowd) -> Held:
         there = crowd.on(node.name)
-        ours = devices_on(node, self._tasks[node.name].values())
+        ours = devices_on(node, self._tasks.get(node.name, {}).values())
         others = [pod for pod in there if pod.key not in ours]
         devices = [device for taken in ours.values() for device in taken]
-        declared = self._declared.get(node.name)
-        headroom = headroom_of(node, declared, self._headroom)
-        found = solver_node(node, self._positions[node.name], others, devices, len(there), headroom)
-        made = joined(declared, found)
+        found = solver_node(node, self._positions[node.name], others, devices, len(there))
+        made = joined(self._declared.get(node.name), found)
         if self.nodes.get(node.name) != made:
             self.nodes[node.name] = made
         if ours:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
-from reconciler.backends.kubernetes.objects.constraints import Places, allowed_nodes, as_types, liking
+from reconciler.backends.kubernetes.objects.constraints import Places, as_types
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import PodTask
@@ -122,14 +123,15 @@ def _groups(
     least = {part.name: _fewest(gang, parts, part) for part in parts}
     for part in parts:
         first = part.tasks[0]
-        nodes, refusals = allowed_nodes(places, first)
+        plain = places.plain(first)
         alike, fewest = [task.pod for task in part.tasks], least[part.name]
         company = Company(places, everybody, alike, sum(least.values()), fewest)
-        apart = company.apart(nodes, places.selected(first.pod))
-        liked, remarks = liking(places, first.pod)
-        types, limited = as_types(places, apart.nodes, first.shape, liked)
-        apart.refusals += refusals
-        apart.remarks += remarks
+        apart = company.apart(plain.nodes)
+        types, limited = plain.types, plain.limited
+        if apart.nodes != plain.nodes:
+            types, limited = as_types(places, apart.nodes, first.shape, plain.liked)
+        apart.refusals += plain.refusals
+        apart.remarks += plain.remarks
         aparts.append(apart)
         shape = msgspec.structs.replace(first.shape, gpu_types=types)
         replicas = len(part.tasks)
@@ -234,7 +236,7 @@ def _job(
     gang: Gathered, groups: tuple[TaskGroup, ...], topology: TopologyRequest, placement: tuple[TaskPlacement, ...]
 ) -> Job:
     limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
-    phase, limit = _phase(gang.tasks), min(limits, default=None)
+    phase, limit = _phase(gang.tasks, groups, placement), min(limits, default=None)
     pods = [task.pod for task in gang.tasks]
     started = [pod.status.start_time for pod in pods]
     started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
@@ -260,11 +262,15 @@ def _job(
     )
 
 
-def _phase(tasks: Sequence[PodTask]) -> Phase:
-    """`running` once all run; `stopping` if all that are on nodes were told to go."""
+def _phase(tasks: Sequence[PodTask], groups: Iterable[TaskGroup], placement: Iterable[TaskPlacement]) -> Phase:
+    """`running` once all that were bound run, as many as it takes; `stopping` if all that are on nodes were told to go."""
     there = [task.pod for task in tasks if task.pod.holds]
     if not there:
         return "pending"
     if all(pod.metadata.deletion_timestamp for pod in there):
         return "stopping"
-    return "running" if len(there) == len(tasks) and all(pod.status.phase == "Running" for pod in there) else "starting"
+    counts = Counter(task.group for task in placement)
+    whole = all(counts[group.name] >= group.least for group in groups)
+    # Until the rest of a start is bound, its first pod says so.
+    run = all(pod.status.phase == "Running" and names.GANG_PLAN not in pod.metadata.annotations for pod in there)
+    return "running" if whole and run else "starting"

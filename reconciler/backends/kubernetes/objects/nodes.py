@@ -9,8 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.amounts import amount, down, up
-from reconciler.backends.kubernetes.objects.declared import Headroom
+from reconciler.backends.kubernetes.objects.amounts import amount, down
 from reconciler.backends.kubernetes.objects.domains import Position
 from reconciler.backends.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.backends.kubernetes.objects.pods import profile_of
@@ -18,7 +17,7 @@ from reconciler.backends.kubernetes.objects.products import is_of_instances, typ
 from reconciler.backends.kubernetes.objects.requests import Requests, plus, requests_of
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.selectors import CONDITION_TAINTS
-from reconciler.backends.kubernetes.objects.wire import Amounts, Pod
+from reconciler.backends.kubernetes.objects.wire import Amounts, Meta, Pod
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.mig import mig_model
@@ -37,11 +36,25 @@ POOL_LABELS = (
 _MIB = 2**20
 
 
+class Headroom(NamedTuple):
+    """CPU (cores) and memory (bytes) of a node that are left to others, such as DaemonSets, whether they use them yet or not."""
+
+    cpu: Fraction
+    memory: Fraction
+
+
+class PublishedGpus(NamedTuple):
+    """GPUs of a node that a driver publishes for ResourceClaims, not as a resource. `gpu_type` "": of several types."""
+
+    gpu_type: GpuType
+    gpus: tuple[Gpu, ...]
+
+
 class SeenNode(NamedTuple):
     """A node as it offers itself, before anybody's pods.
 
     `offered`: allocatable of each resource. `replicas`: how often the device plugin counts each GPU; more than 1: it is shared.
-    `unwell`: how many of the GPUs are not healthy; which ones, nobody says. `headroom`: what its annotations keep for others.
+    `unwell`: how many of the GPUs are not healthy; which ones, nobody says. `headroom`: what is kept for others.
     """
 
     wire: WireNode
@@ -51,7 +64,7 @@ class SeenNode(NamedTuple):
     unwell: int
     offered: Requests
     remarks: tuple[Remark, ...]
-    headroom: Headroom | None = None
+    headroom: Headroom
 
     @property
     def name(self) -> NodeName:
@@ -70,15 +83,15 @@ class SeenNode(NamedTuple):
         return said or (self.gpu_type.lower() if self.gpus else "cpu")
 
 
-def seen(wire: WireNode, declared_type: GpuType | None = None) -> SeenNode:
+def seen(wire: WireNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
     """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked.
 
-    `declared_type`: the type of its GPUs where somebody says it who goes before its labels.
+    `declared_type`: the type of its GPUs where somebody says it who goes before its labels. `published`: its GPUs for claims.
     """
     labels, remarks = wire.metadata.labels, []
     offered, capacity = _read(wire.status.allocatable), _read(wire.status.capacity)
     labelled = labels.get(names.GPU_TYPE) or type_of_product(labels.get(names.PRODUCT, ""))
-    gpu_type = declared_type or GpuType(labelled)
+    gpu_type = declared_type or GpuType(labelled) or (published.gpu_type if published else GpuType(""))
     replicas = max(1, _number(labels.get(names.REPLICAS)))
     gpus: tuple[Gpu, ...] = ()
     unwell = 0
@@ -92,9 +105,15 @@ def seen(wire: WireNode, declared_type: GpuType | None = None) -> SeenNode:
         unwell = max(0, whole - down(offered.get(resource, Fraction(0)) / replicas))
         gpus, more = _gpus(wire, gpu_type, offered, whole)
         remarks += more
+    if published and gpu_type:
+        indices = range(len(gpus), len(gpus) + len(published.gpus))
+        further = zip(published.gpus, indices, strict=True)
+        gpus = (*gpus, *(msgspec.structs.replace(gpu, index=index) for gpu, index in further))
+    elif published and published.gpus:
+        remarks.append(Remark("gpu-types-mixed", "has GPUs of several types for claims: they are left out"))
     if len(offered) < len(wire.status.allocatable):
         remarks.append(Remark("unreadable-quantity", "offers something that is no quantity"))
-    headroom = _headroom(wire, remarks)
+    headroom = _headroom(wire.metadata, remarks)
     return SeenNode(wire, gpu_type if gpus else GpuType(""), gpus, replicas, unwell, offered, tuple(remarks), headroom)
 
 
@@ -104,24 +123,8 @@ def shape_of(node: SeenNode) -> tuple[object, ...]:
     return node.labels, taints, node.gpu_type, node.gpus, node.replicas, node.offered
 
 
-def headroom_of(node: SeenNode, declared: Node | None, usual: Headroom) -> Headroom:
-    """What is kept for others: as the node's annotations say; else, of a node that Git declares, what Git leaves; else the usual
-    for a node with GPUs.
-    """
-    if node.headroom is not None:
-        return node.headroom
-    return usual if node.gpus and declared is None else Headroom()
-
-
-def solver_node(
-    node: SeenNode,
-    position: Position,
-    others: Iterable[Pod],
-    held: Iterable[DeviceId],
-    pods: int,
-    headroom: Headroom = Headroom(),
-) -> Node:
-    """The node without what `others` use of it, or may by the `headroom` that is kept for them, whichever is more.
+def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], pods: int) -> Node:
+    """The node without what `others` use of it, or what is kept for them, whichever is more.
 
     `held`: devices of Quorate's pods; `pods`: how many there are on it in all.
     GPUs that others use are not in it: which ones they have nobody says, so the last that are not held are left out.
@@ -135,8 +138,8 @@ def solver_node(
     return Node(
         name=node.name,
         pool=node.pool,
-        cpu=Cpu(down(_spare(node, used, "cpu", Fraction(headroom.cpu, 1000)), 1000)),
-        memory=Memory(down(_spare(node, used, "memory", Fraction(headroom.memory)))),
+        cpu=Cpu(down(_spare(node, used, "cpu", node.headroom.cpu), 1000)),
+        memory=Memory(down(_spare(node, used, "memory", node.headroom.memory))),
         gpu_type=node.gpu_type,
         gpus=_left(node, used, frozenset(held)),
         island=position.island,
@@ -201,18 +204,13 @@ def _left(node: SeenNode, used: Requests, held: frozenset[DeviceId]) -> tuple[Gp
     return tuple(reversed(left))
 
 
-def _headroom(wire: WireNode, remarks: list[Remark]) -> Headroom | None:
-    annotations = wire.metadata.annotations
-    written: Amounts = {
-        key: annotations[key] for key in (names.HEADROOM_CPU, names.HEADROOM_MEMORY) if key in annotations
-    }
+def _headroom(meta: Meta, remarks: list[Remark]) -> Headroom:
+    said = {key: names.label_or_annotation(meta, key) for key in (names.HEADROOM_CPU, names.HEADROOM_MEMORY)}
+    written: Amounts = {key: value for key, value in said.items() if value}
     found = _read(written)
     if len(found) < len(written):
         remarks.append(Remark("unreadable-headroom", f"{names.HEADROOM_CPU} or {names.HEADROOM_MEMORY} is no quantity"))
-    if not found:
-        return None
-    cpu, memory = (found.get(key, Fraction(0)) for key in (names.HEADROOM_CPU, names.HEADROOM_MEMORY))
-    return Headroom(Cpu(up(cpu, 1000)), Memory(up(memory)))
+    return Headroom(*(found.get(key, Fraction(0)) for key in said))
 
 
 def _read(written: Amounts) -> Requests:

@@ -148,9 +148,12 @@ def _gpu_refusals(meta: Meta, asked: Requests) -> Iterator[Refusal]:
 
 
 def _refusals(pod: Pod) -> Iterator[Refusal]:
-    if pod.spec.resource_claims:
+    if pod.spec.unmet_claims:
+        yield Refusal(*pod.spec.unmet_claims)
+    elif pod.spec.resource_claims:
+        message = "asks for devices by ResourceClaims, which the API server does not serve, or not to us"
         yield Refusal(
-            "resource-claims", "asks for devices by ResourceClaims", f"Ask for {names.GPU} or a MIG resource instead."
+            "resource-claims", message, "Let it serve resource.k8s.io/v1, and let us list and watch all of it."
         )
     if any(port.host_port for container in pod.spec.containers for port in container.ports):
         yield Refusal("host-ports", "asks for ports of its node", "Use a Service, or hostNetwork without hostPort.")

@@ -45,7 +45,6 @@ class Meta(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels = {}
@@ -185,18 +184,14 @@ class Named(Wire, frozen=True):
 
 
 class PodClaim(Wire, frozen=True):
-    """A claim that a pod uses, under the name that its containers call it by: one that is there, or one made of a template."""
+    """A claim that a pod uses, under the name that its containers call it by: one that is there, or one made of a template.
+
+    In a pod's status: the claim that was made; None: it turned out that none is needed.
+    """
 
     name: str
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
-
-
-class MadeClaim(Wire, frozen=True):
-    """The claim that was made for a pod of a template; `resource_claim_name` None: it turned out that none is needed."""
-
-    name: str
-    resource_claim_name: str | None = None
 
 
 class SchedulingGroup(Wire, frozen=True):
@@ -223,6 +218,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
+    unmet_claims: tuple[str, str, str] | None = None  # said by dra/seen.py, never by the server: a Refusal's fields
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
@@ -241,7 +237,7 @@ class PodStatus(Wire, frozen=True):
 
     phase: str = "Pending"
     start_time: str | None = None
-    resource_claim_statuses: tuple[MadeClaim, ...] = ()
+    resource_claim_statuses: tuple[PodClaim, ...] = ()
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 import msgspec
 
+from reconciler.backends.kubernetes.objects.asked import Asked
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.constraints import Places
 from reconciler.backends.kubernetes.objects.controllers import Controller
-from reconciler.backends.kubernetes.objects.crowd import Crowd
-from reconciler.backends.kubernetes.objects.declared import Headroom
+from reconciler.backends.kubernetes.objects.crowd import Crowd, Question
 from reconciler.backends.kubernetes.objects.gathering import Gathering
 from reconciler.backends.kubernetes.objects.inventory import Inventory
 from reconciler.backends.kubernetes.objects.jobs import Gang, gang_of
 from reconciler.backends.kubernetes.objects.membership import GangKey
 from reconciler.backends.kubernetes.objects.neighbours import Saying, means
+from reconciler.backends.kubernetes.objects.nodes import PublishedGpus
 from reconciler.backends.kubernetes.objects.podgroups import Group
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, PodTerm
 from solver.world.cluster import Node as SolverNode
+from solver.world.cluster import NodeName
 from solver.world.node_sets import NodeSet
 
 
@@ -36,14 +38,15 @@ class World:
     """Told of objects that came (`before` None), changed, and went (`after` None); `cluster()` says what they mean.
 
     What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
-    that is as it was is the same object as it was. `headroom`: what is kept for others on nodes with GPUs of which nobody says it.
+    that is as it was is the same object as it was.
     """
 
-    def __init__(self, headroom: Headroom = Headroom()) -> None:
+    def __init__(self) -> None:
         self._gathering = Gathering()
-        self._inventory = Inventory(headroom)
-        self._crowd = Crowd(self._inventory.seen)
-        self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd)
+        self._inventory = Inventory()
+        self._asked: Asked[GangKey, Question] = Asked()
+        self._crowd = Crowd(self._inventory.seen, self._asked)
+        self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd, self._asked)
         self._gangs: dict[GangKey, Gang] = {}
         self.work = Work()
 
@@ -57,6 +60,10 @@ class World:
             return False
         self._inventory.node(before, after)
         return True
+
+    def publish(self, name: NodeName, gpus: PublishedGpus | None) -> None:
+        """A driver publishes these GPUs of a node for claims; None: none any more."""
+        self._inventory.publish(name, gpus)
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
         """A pod; whether it makes a difference. Of those that are not Quorate's only what they use and whom they keep away does."""
@@ -82,7 +89,7 @@ class World:
             if key in self._gathering.gangs:
                 self._derive(key)
             elif self._gangs.pop(key, None):
-                self._crowd.asked.leave(key)
+                self._asked.leave(key)
         self._gangs = dict(sorted(self._gangs.items()))
         gangs = tuple(self._gangs.values())
         nodes, seen = self._inventory.nodes, self._inventory.seen
@@ -100,20 +107,25 @@ class World:
             self._inventory.left(gang.before)
         for gang in changed.values():
             self._inventory.joined(gang.after)
+        for question in self._asked.dropped():
+            self._crowd.drop(question)
+            self._places.drop(question)
         renewed = self._inventory.renew(self._crowd)
         self._crowd.settle(renewed.nodes)
-        self.work.gathered += len(changed)
-        self.work.nodes += len(renewed.nodes)
+        pods = set(renewed.pods)
+        if renewed.grounds:
+            self._places = self._places.anew()
+            pods.update(self._inventory.pods_on(renewed.nodes))
         meant = self._meant_by(self._crowd.new_sayings)
         self._crowd.new_sayings.clear()
-        if renewed.grounds:
-            self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd)
-            return self._gangs.keys() | self._gathering.gangs.keys()
-        with_other_devices = {self._gathering.gang_of[pod] for pod in renewed.pods if pod in self._gathering.gang_of}
-        return changed.keys() | with_other_devices | self._crowd.asked.stale | meant
+        self.work.gathered += len(changed)
+        self.work.nodes += len(renewed.nodes)
+        gang_of_pod = self._gathering.gang_of
+        there = {gang_of_pod[pod] for pod in pods if pod in gang_of_pod}
+        return changed.keys() | there | meant | self._asked.stale
 
     def _derive(self, key: GangKey) -> None:
-        with self._crowd.asked.by(key):
+        with self._asked.by(key):
             found = gang_of(self._gathering.gangs[key], self._places, self._inventory.held)
         self.work.gangs += 1
         before = self._gangs.get(key)
@@ -138,10 +150,9 @@ def cluster_of(
     groups: Iterable[Group] = (),
     controllers: Iterable[Controller] = (),
     declared: Iterable[SolverNode] = (),
-    headroom: Headroom = Headroom(),
 ) -> Cluster:
     """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
-    world = World(headroom)
+    world = World()
     world.declare(declared)
     for node in nodes:
         world.node(None, node)

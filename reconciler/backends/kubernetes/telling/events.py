@@ -41,7 +41,7 @@ class Events:
 
     @property
     def dropped(self) -> int:
-        """What was never written since objects had too many."""
+        """Of what happened, that of which no Event was or will be made, since it was too much."""
         return self._book.dropped
 
     def happened(self, occurrences: Iterable[Occurrence]) -> None:
@@ -52,7 +52,7 @@ class Events:
         """Writes what is due. Raises NotLeaderError and KubernetesError; what was not written then is due again."""
         due = self._book.due(self._clock.now(), budget)
         arrived = await all_of(self._write(series) for series in due)
-        return Written(arrived, len(self._book.due(self._clock.now(), budget)))
+        return Written(arrived, self._book.left)
 
     async def _write(self, series: Series) -> bool:
         count, now = series.count, self._clock.now()

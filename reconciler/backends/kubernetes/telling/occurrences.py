@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from reconciler.backends.kubernetes.eviction import Event, Outcome
 from reconciler.backends.kubernetes.journal import PodBinding
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang, Member
 from reconciler.backends.kubernetes.telling.conditions import INADMISSIBLE, REFUSED, Told
+from reconciler.backends.kubernetes.unfinished import Release as Releasing
 from reconciler.causes import geometry_of, names_of, nodes_of, why_evicted
 from solver.plan.plan import Evict, Nominate, Plan, Release, Repartition, Reserve, Shrink, Step, Unreserve, Withdraw
 from solver.plan.reason import count
@@ -41,7 +43,7 @@ class Occurrence(NamedTuple):
 
 
 def of_plan(plan: Plan, gangs: Iterable[Gang]) -> Iterator[Occurrence]:
-    """What a round has decided about pods and nodes. That pods are bound or gone is told once it is so (`scheduled`, `evicted`)."""
+    """What a round has decided about pods and nodes; what came of it: `of_bindings`, `of_evictions`, `of_releases`."""
     by_name = {gang.name: gang for gang in gangs if gang.members}
     for step in plan.steps:
         yield from _of_step(step, by_name)
@@ -107,14 +109,32 @@ def scheduled(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurre
     return Occurrence(pod, "Scheduled", "Binding", f"bound to {node}{f' with {what}' if what else ''}")
 
 
-def evicted(pod: Regarding, why: str) -> Occurrence:
-    """A pod has been told to go by the Eviction API."""
-    return Occurrence(pod, "Evicted", "Evict", why)
+_EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
+    "evicting": ("Evicted", False),
+    "waits": ("EvictionWaits", False),
+    "called-off": ("EvictionCalledOff", False),
+    "refused": ("EvictionRefused", True),
+    "failed": ("EvictionFailed", True),
+}
 
 
-def not_evicted(pod: Regarding, why: str) -> Occurrence:
-    """A pod can't be told to go: a budget forbids it."""
-    return Occurrence(pod, "EvictionBlocked", "Evict", why, warning=True)
+def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
+    """What became of evictions in a pass: that they are told to end to all pods of a gang, all else to the first of them."""
+    for outcome in outcomes:
+        members = gangs[outcome.job].members if outcome.job in gangs else ()
+        reason, warning = _EVICTIONS[outcome.event]
+        for member in members if outcome.event == "evicting" else members[:1]:
+            yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
+
+
+def of_releases(releases: Iterable[Releasing]) -> Iterator[Occurrence]:
+    """Starts of gangs that are given up: their bound pods are deleted."""
+    for release in releases:
+        note = f"attempt {release.attempt} of its gang is given up: {release.why}"
+        for pod in release.pods:
+            yield Occurrence(
+                Regarding("Pod", pod.namespace, pod.name, pod.uid), "Released", "Release", note, warning=True
+            )
 
 
 def standing(told: Iterable[Told], cluster: Cluster) -> Iterator[Occurrence]:

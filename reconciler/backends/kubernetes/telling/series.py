@@ -87,6 +87,11 @@ class Book:
         due = [known for known in self._open.values() if known.is_due(now)]
         return sorted(due, key=lambda known: (known.occurrence.reason == WAITING, known.first))[:budget]
 
+    @property
+    def left(self) -> int:
+        """Events that the server does not know as they are, be it their turn or not."""
+        return sum(known.count > known.written for known in self._open.values())
+
     def lost(self, series: Series) -> None:
         """The server has it no more: what happens from now on is a new Event."""
         self._open.pop(_key(series.occurrence), None)

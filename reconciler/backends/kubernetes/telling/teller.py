@@ -72,6 +72,8 @@ class Teller:
         self._told: tuple[Told, ...] = ()
         self._on_change = OnChange()
         self._due_s: dict[str, float] = {}
+        self._left: dict[str, int] = {}
+        self._dropped = 0
         self._events = Events(self._api, self._check, self._clock, self._instance)
         self._pods = ToldPods(self._api, self._check, self._clock)
         self._queues = ToldQueues(self._api, self._check, self._clock)
@@ -88,17 +90,15 @@ class Teller:
 
     async def run(self) -> None:
         """For ever."""
-        left = False
         while True:
-            if not left:
+            if not any(self._left.values()):
                 await self._news.wait()
             self._news.clear()
             try:
-                left = any(written.left for written in (await self.write()).values())
+                await self.write()
             except NotLeaderError as other:
                 self._log.info("not-told", part="all", error=str(other))
                 self._begin()
-                left = False
             await asyncio.sleep(GO_ON_S)
 
     async def write(self) -> dict[str, Written]:
@@ -110,6 +110,9 @@ class Teller:
             self._events.happened(fresh)
         parts = {"pods": self._pods.tell(self._told), "events": self._events.tell(), "queues": self._tell_queues()}
         done = await all_over(self._tried(part, telling) for part, telling in parts.items())
+        if self._events.dropped > self._dropped:
+            self._log.info("events-dropped", count=self._events.dropped - self._dropped)
+            self._dropped = self._events.dropped
         return {part: written for part, written in zip(parts, done, strict=True) if written is not None}
 
     async def _tell_queues(self) -> Written:
@@ -125,11 +128,14 @@ class Teller:
             telling.close()
             return None
         try:
-            return await telling
+            written = await telling
         except KubernetesError as error:
             self._due_s[part] = self._clock.monotonic_s() + REST_S
+            self._left[part] = 1
             self._log.warning("not-told", part=part, error=str(error), takes=_TAKES[part])
             return None
+        self._left[part] = written.left
+        return written
 
 
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[Told, ...], list[Occurrence]]:

@@ -21,7 +21,7 @@ QUEUES: Final = Resource("quorate.dev/v1", "queues")
 REVISION: Final = "quorate.dev/policy-revision"
 QUIET: Final = Duration(10_000)
 """Figures of one queue are written this long after they were written last."""
-WRITES_MAX: Final = 20
+WRITES_MAX: Final = 100
 """Queues written in one go."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from reconciler.backends.kubernetes.dra.allocation import allocation_of
 from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant, NoRoom
 from reconciler.backends.kubernetes.dra.check import violations
 from reconciler.backends.kubernetes.dra.expressions import Expressions
+from reconciler.backends.kubernetes.dra.usage import devices_of
 from reconciler.backends.kubernetes.dra.wanted import RefusedClaimError, wanted_of
-from reconciler.backends.kubernetes.dra.wire import ResourceClaim, Result
+from reconciler.backends.kubernetes.dra.wire import ResourceClaim
 from tests.backends.kubernetes.dra.worlds import (
     ANY,
     CLASSES,
@@ -35,6 +37,10 @@ PLAIN = slices_of(devices.plain_slices("n1", gpus=4))
 TWO = a_slice(a_device("a", size=1), a_device("b", size=2))
 
 
+def _devices_of(claims: Iterable[ResourceClaim]) -> list[str]:
+    return [device.device for claim in claims for device in devices_of(claim)]
+
+
 def test_a_node_of_eight_gpus_publishes_all_placements_as_a_server_takes_them() -> None:
     parts = devices.mig_slices("n1")
     assert sum(len(part["spec"].get("devices", ())) for part in parts) == 152
@@ -49,9 +55,7 @@ def test_a_gpu_is_given_once() -> None:
         grant = given([claim], PLAIN, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    assert sorted(result.device for claim in done for result in _results(claim)) == [
-        f"gpu-{index}" for index in range(4)
-    ]  # fmt: skip
+    assert sorted(_devices_of(done)) == [f"gpu-{index}" for index in range(4)]
     refused = given(claims[4:], PLAIN, done)
     assert str(refused) == "claim default/c4, request r: wants 1, 4 match and 0 are free"
     assert violations(done, PLAIN) == ()
@@ -64,8 +68,7 @@ def test_instances_are_packed_so_that_others_still_fit() -> None:
         grant = given([claim], MIG, done)
         assert isinstance(grant, Grant)
         done += written([claim], grant)
-    taken = [result.device for claim in done for result in _results(claim)]
-    assert taken == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-4g40gb-5-0"]
+    assert _devices_of(done) == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-4g40gb-5-0"]
     assert violations(done, MIG) == ()
 
 
@@ -289,8 +292,3 @@ def test_nodes_that_are_alike_are_searched_once() -> None:
         refused = given([claim], slices_of(devices.mig_slices(node, gpus=2)), node=a_node(node), allocator=allocator)
         assert isinstance(refused, NoRoom)
     assert allocator.searches == 1
-
-
-def _results(claim: ResourceClaim) -> tuple[Result, ...]:
-    assert claim.status.allocation is not None
-    return claim.status.allocation.devices.results

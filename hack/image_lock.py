@@ -1,0 +1,75 @@
+"""`python -m hack.image_lock`: pins what the container image installs, by hash, from what pyproject.toml asks for.
+
+pip resolves for each platform of the image and reports which wheels it would take; nothing is installed. It asks the package index
+that pip is set up to ask.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+IMAGE = ROOT / "deploy" / "image"
+RUN, BUILD = IMAGE / "requirements.txt", IMAGE / "build-requirements.txt"
+PYTHON = "3.11"
+"""As the base image has it, and as the tests run on."""
+MACHINES = ("x86_64", "aarch64")
+LIBC = ("2_28", "2_17")
+"""Of which wheels are made; the base image's is newer."""
+HEAD = "# Made by `python -m hack.image_lock`. Wheels for Linux on x86-64 and arm64, Python 3.11.\n"
+
+
+def wishes() -> tuple[str, ...]:
+    """What Quorate needs with all its extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [wish for wished in project["optional-dependencies"].values() for wish in wished]
+    return (*project["dependencies"], *(wish for wish in extras if not wish.startswith(f"{project['name']}[")))
+
+
+def build_wishes() -> tuple[str, ...]:
+    """What makes a wheel of Quorate."""
+    return tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"])
+
+
+def locked(wishes: Iterable[str]) -> str:
+    """A requirements file with exactly what is to be installed. Raises CalledProcessError where pip finds no answer."""
+    hashes: dict[str, set[str]] = defaultdict(set)
+    for machine in MACHINES:
+        for pinned, digest in _chosen(wishes, machine):
+            hashes[pinned].add(digest)
+    lines = (
+        f"{pinned}{''.join(f' --hash=sha256:{each}' for each in sorted(hashes[pinned]))}\n" for pinned in sorted(hashes)
+    )
+    return HEAD + "".join(lines)
+
+
+def _chosen(wishes: Iterable[str], machine: str) -> Iterable[tuple[str, str]]:
+    """NAME==VERSION and SHA-256 of each wheel."""
+    platforms = [f"--platform=manylinux_{libc}_{machine}" for libc in LIBC]
+    wanted = ["--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON}", *platforms]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run"]
+        where = ["--ignore-installed", f"--target={folder}", f"--report={report}"]
+        subprocess.run([*pip, *where, *wanted, *wishes], check=True)
+        for each in json.loads(report.read_text())["install"]:
+            name = each["metadata"]["name"].lower().replace("_", "-").replace(".", "-")
+            yield f"{name}=={each['metadata']['version']}", each["download_info"]["archive_info"]["hashes"]["sha256"]
+
+
+def main() -> int:
+    """Exit code 0."""
+    RUN.write_text(locked(wishes()))
+    BUILD.write_text(locked(build_wishes()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""What deploy/ installs, as objects: the files of the Kustomize base as they are, and what kustomize and helm make of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.kubernetes.components import found, place
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+BASE = DEPLOY / "kubernetes"
+CHART = DEPLOY / "helm" / "quorate"
+NAMESPACE = "quorate-system"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:quorate"
+"""As whom Quorate asks the API server."""
+GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
+"""What every service account of that namespace is in."""
+
+KUSTOMIZE, HELM = "kustomize", "helm"
+LIMIT_S = 60
+
+
+def base_objects() -> tuple[dict[str, Any], ...]:
+    """The objects that deploy/kubernetes/kustomization.yaml lists, in its order: its files need no kustomize to be read."""
+    (listed,) = objects_in((BASE / "kustomization.yaml").read_text())
+    return tuple(each for name in listed["resources"] for each in objects_in((BASE / name).read_text()))
+
+
+def kustomized(folder: Path) -> tuple[dict[str, Any], ...]:
+    """What `kustomize build` makes of a folder. Raises ComponentMissingError, and CalledProcessError with what it said."""
+    return objects_in(_output([_program(KUSTOMIZE), "build", str(folder)]))
+
+
+def charted(values: Mapping[str, object], namespace: str = NAMESPACE) -> tuple[dict[str, Any], ...]:
+    """What `helm template` makes of the chart. Raises ComponentMissingError, and CalledProcessError with what it said."""
+    arguments = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
+    return objects_in(
+        _output([_program(HELM), "template", "quorate", str(CHART), "--namespace", namespace, *arguments])
+    )
+
+
+def objects_in(text: str) -> tuple[dict[str, Any], ...]:
+    """The objects of a stream of YAML documents."""
+    return tuple(each for each in yaml.safe_load_all(text) if each)
+
+
+def keyed(objects: Iterable[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """Objects by kind, namespace and name. Raises ValueError where two have the same."""
+    by_key: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for each in objects:
+        key = (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"])
+        if key in by_key:
+            raise ValueError(f"{' '.join(key)} is there twice")
+        by_key[key] = each
+    return by_key
+
+
+def _program(name: str) -> str:
+    where = place()
+    on_path = None if where.has(name) else shutil.which(name)
+    return on_path or str(found(where, (name,)).path(name))
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout

@@ -1,0 +1,67 @@
+"""The shipped manifests on a cluster for tests: each object is tried strictly, then made, until what keeps others out does so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.shipped import NAMESPACE, base_objects
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.backends.kubernetes.objects.podgroups import GROUPS
+from reconciler.backends.kubernetes.objects.written import Kind
+from reconciler.backends.kubernetes.refusals import NotAllowedError
+from reconciler.backends.kubernetes.resource import Resource
+from tests.kubernetes.fencing import until_in_force
+from tests.kubernetes.mirrored import CRDS, a_definition
+from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
+
+BUILT_IN = ("batch", "scheduling.k8s.io")
+PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
+
+
+def path_of(written: Mapping[str, Any], **parameters: str) -> str:
+    """Where such an object is made; a field that the server does not know is an error, not a warning."""
+    kind = written["kind"]
+    resource = Resource(written["apiVersion"], PLURALS.get(kind, f"{kind.lower()}s"))
+    query = urlencode({"fieldValidation": "Strict", **parameters})
+    return f"{resource.path(written['metadata'].get('namespace', ''))}?{query}"
+
+
+async def install(cluster: Cluster) -> None:
+    """All that deploy/kubernetes has, each tried without effect first; returns once what keeps others out is in force."""
+    objects = base_objects()
+    (namespace,) = (each for each in objects if each["kind"] == "Namespace")
+    async with session(cluster) as api:
+        await api.create(path_of(namespace), namespace)
+        for each in objects:
+            if each is not namespace:
+                await api.create(path_of(each, dryRun="All"), each)
+                await api.create(path_of(each), each)
+        await _with_other_makers(api)
+        await _guarded(api)
+    await until_in_force(cluster)
+
+
+async def _with_other_makers(api: Api) -> None:
+    """What others define and Quorate reads where it is installed, so that it is read here."""
+    kinds: tuple[Kind[Any, Any], ...] = (*GROUPS, *CONTROLLERS)
+    for kind in kinds:
+        group, _, version = kind.resources[0].version.partition("/")
+        if group not in BUILT_IN:
+            await api.create(CRDS.path(), a_definition(group, version, kind.name, kind.resources[0].plural))
+
+
+async def _guarded(api: Api) -> None:
+    """Admission policies are in force a moment after they were made."""
+    forged = {"metadata": {"name": "quorate-policy-0"}}
+    async with asyncio.timeout(SOON_S):
+        while True:
+            try:
+                await api.create(f"{CONFIG_MAPS.path(NAMESPACE)}?dryRun=All", forged)
+            except NotAllowedError:
+                return
+            await asyncio.sleep(0.05)

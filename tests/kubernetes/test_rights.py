@@ -1,0 +1,44 @@
+"""Quorate has the rights that it uses and no others: its roles against the audit log of all tests that ran under them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hack.kubernetes.audited import compared, rights_of, used_by
+from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.shipped import base_objects
+from tests.kubernetes.sessions import REAL
+
+pytestmark = REAL
+
+NOT_USED_YET = {
+    "patch nodes",
+    "get resourceclaims.resource.k8s.io",
+    *(
+        f"{verb} {kind}.resource.k8s.io"
+        for verb in ("list", "watch")
+        for kind in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+    ),
+}
+"""Rights of parts that no test runs under the shipped roles yet. What is used leaves this list: the test says so."""
+
+
+def test_nothing_was_asked_for_that_is_not_granted_and_nothing_is_granted_that_was_not_asked_for(
+    shipped: Cluster, fenced: Cluster, request: pytest.FixtureRequest
+) -> None:
+    lines = [line for cluster in (shipped, fenced) for line in cluster.audit_log.read_text().splitlines()]
+    found = compared(rights_of(base_objects()), used_by(lines))
+    assert list(map(str, found.missing)) == []
+    if not _all_ran(request.session):
+        pytest.skip("only a run of all tests that passed shows what is not used")
+    assert set(map(str, found.unused)) == NOT_USED_YET
+
+
+def _all_ran(session: pytest.Session) -> bool:
+    """All files of this folder with tests of a server, and nothing left out of them by -k."""
+    ours = {path for path in Path(__file__).parent.glob("test_*.py") if "REAL" in path.read_text()}
+    return (
+        ours <= {item.path for item in session.items} and not session.config.option.keyword and not session.testsfailed
+    )

@@ -1,0 +1,137 @@
+"""`quorate run --kubernetes` with pods that ask for devices by ResourceClaims, on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.kubernetes import devices
+from hack.kubernetes.cluster import Cluster
+from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.dra.check import violations
+from reconciler.backends.kubernetes.dra.wire import CLAIMS, SLICES, ResourceClaim, ResourceSlice
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.wire import read
+from reconciler.backends.kubernetes.resource import NODES, PODS
+from tests.e2e.control_plane import ControlPlane
+from tests.gitsource.origin import Origin
+from tests.kubernetes.claiming import publish
+from tests.kubernetes.kubelet import kubelet
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+from tests.kubernetes.test_run import POLICY, a_worker, bound, running, until_bound
+
+pytestmark = REAL
+
+GEOMETRY = {
+    "policies/mig.yaml": (
+        "apiVersion: quorate.dev/v1\nkind: MigGeometry\nmetadata: {name: all}\nspec: {pool: h100-sxm5-80gb, mode: free}\n"
+    )
+}
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    origin = Origin(tmp_path / "policy")
+    origin.commit({**POLICY, **GEOMETRY})
+    made = ControlPlane(origin.folder, tmp_path / "state")
+    yield made
+    made.end()
+
+
+@asynccontextmanager
+async def nodes_with_devices(api: Api, nodes: list[str], gpus: int) -> AsyncIterator[list[dict[str, Any]]]:
+    """Ready nodes whose GPUs a driver publishes, whole and in every place of every profile; gone afterwards."""
+    slices = [part for node in nodes for part in devices.mig_slices(node, gpus)]
+    async with kubelet(api, nodes, {"cpu": "64", "memory": "256Gi", "pods": "110"}):
+        await publish(api, slices)
+        yield slices
+    for part in slices:
+        await api.delete(SLICES.path("", part["metadata"]["name"]))
+    for node in nodes:
+        await api.delete(NODES.path("", node))
+
+
+def a_pod_with(name: str, claim: str, gang: str, size: int) -> dict[str, Any]:
+    pod = a_worker(name, gang, size, gpus=0)
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]}
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+    return pod
+
+
+def whole(name: str, count: int) -> dict[str, Any]:
+    exactly = {"deviceClassName": devices.DRIVER, "count": count}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
+
+
+async def claims_in(api: Api, namespace: str) -> dict[str, ResourceClaim]:
+    found = await api.get(CLAIMS.path(namespace), dict[str, Any])
+    claims = [read(one, ResourceClaim) for one in found["items"]]
+    return {claim.metadata.name: claim for claim in claims}
+
+
+async def until_free(api: Api, namespace: str, claim: str) -> None:
+    async with asyncio.timeout(SOON_S):
+        while (await claims_in(api, namespace))[claim].status.allocation:
+            await asyncio.sleep(0.05)
+
+
+def test_a_gang_gets_whole_gpus_and_gives_them_back(shipped: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        nodes = ["gpus0", "gpus1"]
+        async with (
+            session(shipped) as api,
+            nodes_with_devices(api, nodes, 2) as slices,
+            running(plane, shipped),
+        ):
+            space = await a_namespace(api)
+            for index in range(2):
+                await api.create(CLAIMS.path(space), whole(f"c{index}", 2))
+                await api.create(PODS.path(space), a_pod_with(f"w{index}", f"c{index}", "train", 2))
+            there = await until_bound(api, space, 2)
+            assert sorted(there.values()) == nodes
+            claims = await claims_in(api, space)
+            assert violations(claims.values(), [read(part, ResourceSlice) for part in slices]) == ()
+            for index in range(2):
+                held = (await api.get(PODS.path(space, f"w{index}"), dict[str, Any]))["metadata"]["annotations"]
+                node = there[f"w{index}"]
+                assert sorted(held[names.DEVICES].split(",")) == [f"GPU-{node}-0", f"GPU-{node}-1"]
+            # There is nothing left, until one has ended.
+            await api.create(CLAIMS.path(space), whole("late", 1))
+            await api.create(PODS.path(space), a_pod_with("late", "late", "late", 1))
+            await api.patch(PODS.path(space, "w0", "status"), {"status": {"phase": "Succeeded"}})
+            await until_free(api, space, "c0")
+            there = await until_bound(api, space, 3)
+            assert there["late"] == there["w0"]
+
+    asyncio.run(story())
+
+
+def test_instances_are_cut_out_where_claims_ask_for_them(shipped: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        async with (
+            session(shipped) as api,
+            nodes_with_devices(api, ["mig0"], 2) as slices,
+            running(plane, shipped),
+        ):
+            space = await a_namespace(api)
+            wanted = {"a": "3g.40gb", "b": "3g.40gb", "c": "1g.10gb", "d": "2g.20gb"}
+            for name, profile in wanted.items():
+                await api.create(CLAIMS.path(space), devices.an_instance(name, profile))
+                await api.create(PODS.path(space), a_pod_with(name, name, name, 1))
+            await until_bound(api, space, 4)
+            claims = await claims_in(api, space)
+            assert violations(claims.values(), [read(part, ResourceSlice) for part in slices]) == ()
+            # Both GPUs are cut: a whole one has to wait.
+            await api.create(CLAIMS.path(space), whole("whole", 1))
+            await api.create(PODS.path(space), a_pod_with("whole", "whole", "whole", 1))
+            for name in wanted:
+                await api.delete(PODS.path(space, name))
+            assert "whole" in await until_bound(api, space, 1)
+            assert set(await bound(api, space)) == {"whole"}
+
+    asyncio.run(story())

@@ -1,0 +1,227 @@
+"""What deploy/ installs: the chart and the base say the same, a real API server takes it, and it is no more than it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.components import ComponentMissingError
+from hack.kubernetes.shipped import (
+    ACCOUNT,
+    BASE,
+    DEPLOY,
+    GROUPS,
+    NAMESPACE,
+    base_objects,
+    charted,
+    keyed,
+    kustomized,
+    objects_in,
+)
+from reconciler.backends.kubernetes.refusals import NotAllowedError
+from reconciler.backends.kubernetes.resource import NODES, Resource
+from tests.kubernetes.fencing import as_quorate
+from tests.kubernetes.sessions import CONFIG_MAPS, REAL, a_namespace, session
+from tests.kubernetes.shipping import path_of
+
+REPOSITORY = "https://git.example.com/cluster/policy.git"
+REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews")
+Objects = dict[tuple[str, str, str], dict[str, Any]]
+
+
+def chart(namespace: str = NAMESPACE, **values: object) -> Objects:
+    """As helm renders it, `image__digest` being image.digest; the test is skipped where there is no helm."""
+    given = {"policies.repo": REPOSITORY, **{key.replace("__", "."): value for key, value in values.items()}}
+    try:
+        return keyed(charted(given, namespace))
+    except ComponentMissingError as missing:
+        pytest.skip(str(missing))
+
+
+def base(folder: Path = BASE) -> Objects:
+    """As kustomize renders it; the test is skipped where there is no kustomize."""
+    try:
+        return keyed(kustomized(folder))
+    except ComponentMissingError as missing:
+        pytest.skip(str(missing))
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    (each,) = objects["Deployment", NAMESPACE, "quorate"]["spec"]["template"]["spec"]["containers"]
+    return dict(each)
+
+
+def without_namespace(objects: Objects) -> Objects:
+    """Helm makes that by itself (--create-namespace)."""
+    return {key: each for key, each in objects.items() if key[0] != "Namespace"}
+
+
+@pytest.mark.kubernetes
+def test_kustomize_changes_nothing_of_the_base() -> None:
+    assert base() == keyed(base_objects())
+
+
+@pytest.mark.kubernetes
+def test_the_chart_says_the_same_as_the_base() -> None:
+    assert chart() == without_namespace(base())
+
+
+@pytest.mark.kubernetes
+def test_observing_the_chart_says_the_same_as_the_overlay_and_both_only_read() -> None:
+    observing = chart(observe=True)
+    assert observing == without_namespace(base(DEPLOY / "observe"))
+    assert "--observe" in container(observing)["args"]
+    assert "--mirror-policy" not in container(observing)["args"]
+    assert "--mirror-policy" not in container(chart(policies__mirror=False))["args"]
+    rules = [rule for each in observing.values() for rule in each.get("rules", ())]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.kubernetes
+def test_each_value_of_the_chart_does_what_it_says() -> None:
+    plain = container(chart())
+    assert plain["image"] == "quorate:0.1.0"
+    digest = f"sha256:{'a' * 64}"
+    assert container(chart(image__digest=digest))["image"] == f"quorate@{digest}"
+    assert container(chart(policies__cluster="berlin"))["args"] == [*plain["args"], "--cluster=berlin"]
+    assert container(chart(extraArgs=["--poll=10s"]))["args"] == [*plain["args"], "--poll=10s"]
+    assert "--qps=50" in container(chart(kubernetes__qps=50))["args"]
+    assert "--allow-host=quorate.example" in container(chart(api__hosts=["quorate.example"]))["args"]
+    signed = container(chart(policies__allowedSignersConfigMap="signers"))
+    assert "--allowed-signers=/etc/quorate/signers/allowed-signers" in signed["args"]
+    assert {"name": "signers", "mountPath": "/etc/quorate/signers", "readOnly": True} in signed["volumeMounts"]
+    assert ("NetworkPolicy", NAMESPACE, "quorate") not in chart(networkPolicy__enabled=False)
+    (role, _) = execs = objects_in((DEPLOY / "exec/rights.yaml").read_text())
+    assert set(chart(exec__enabled=True)) - set(chart()) == set(keyed(execs))
+    assert role["rules"][0]["resources"] == ["pods/exec"]
+    unfenced = set(chart()) - set(chart(fence__enabled=False))
+    assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
+    deployment = chart(state__existingClaim="history", replicas=1)["Deployment", NAMESPACE, "quorate"]
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    assert {"name": "state", "persistentVolumeClaim": {"claimName": "history"}} in deployment["spec"]["template"][
+        "spec"
+    ]["volumes"]
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"policies__repo": ""}, "/policies/repo"),
+        ({"policies__repo": "https://token@git.example.com/policy.git"}, "/policies/repo"),
+        ({"image__digest": "latest"}, "/image/digest"),
+        ({"obzerve": True}, "obzerve"),
+        ({"state__existingClaim": "history"}, "state.existingClaim: one pod can use it"),
+    ],
+)
+def test_the_chart_refuses_values(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        chart(**values)
+    assert said in refused.value.stderr
+
+
+@pytest.mark.kubernetes
+def test_the_chart_refuses_another_namespace() -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        chart(namespace="gpus")
+    assert "add --namespace quorate-system" in refused.value.stderr
+
+
+def documented(file: str) -> str:
+    """What docs/kubernetes-install.md writes into a file of that name."""
+    page = (DEPLOY.parent / "docs" / "kubernetes-install.md").read_text()
+    (content,) = re.findall(rf"^cat > {re.escape(file)} <<'EOF'\n(.*?)^EOF$", page, re.MULTILINE | re.DOTALL)
+    return str(content)
+
+
+@pytest.mark.kubernetes
+def test_the_overlay_of_the_documentation_does_what_it_says(tmp_path: Path) -> None:
+    overlay, link = documented("kustomization.yaml"), "https://github.com/you/quorate//deploy/kubernetes"
+    assert link in overlay
+    (tmp_path / "kustomization.yaml").write_text(
+        overlay.replace(link, os.path.relpath(BASE, tmp_path)).replace("...", "a" * 64)
+    )
+    plain, changed = container(base()), container(base(tmp_path))
+    assert changed["image"] == f"registry.example/quorate@sha256:{'a' * 64}"
+    assert changed["args"] == [*plain["args"], "--cluster=berlin"]
+    assert [each["name"] for each in changed["env"]] == [each["name"] for each in plain["env"]]
+    assert changed["env"][0]["value"] == REPOSITORY
+
+
+class TestInstalled:
+    pytestmark = REAL
+
+    def test_the_server_takes_what_the_walkthrough_writes(self, shipped: Cluster) -> None:
+        page = (DEPLOY.parent / "docs" / "kubernetes-install.md").read_text()
+        (patch,) = re.findall(r"patch node \$node --subresource=status --type=merge \\\n    -p '(.*?)'", page)
+        (job,) = objects_in(documented("gang.yaml"))
+
+        async def story() -> None:
+            async with session(shipped) as api:
+                job["metadata"]["namespace"] = await a_namespace(api)
+                await api.create(path_of(job), job)
+                await api.create(NODES.path(), {"metadata": {"name": "quorate-worker"}})
+                await api.patch(NODES.path("", "quorate-worker", "status"), json.loads(patch))
+                node = await api.get(NODES.path("", "quorate-worker"), dict[str, Any])
+                assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+
+        asyncio.run(story())
+
+    def test_the_server_takes_the_pod_too_under_the_rules_of_its_namespace(self, shipped: Cluster) -> None:
+        async def story() -> None:
+            async with session(shipped) as api:
+                template = keyed(base_objects())["Deployment", NAMESPACE, "quorate"]["spec"]["template"]
+                pod = {"apiVersion": "v1", "kind": "Pod", **template}
+                pod["metadata"] = {**template["metadata"], "name": "quorate-1", "namespace": NAMESPACE}
+                made = await api.create(path_of(pod), pod)
+                assert made["spec"]["priority"] == 2_000_000_000
+                loose = {**pod, "metadata": {**pod["metadata"], "name": "loose"}}
+                loose["spec"] = {**template["spec"], "hostNetwork": True}
+                with pytest.raises(NotAllowedError, match="restricted"):
+                    await api.create(path_of(loose), loose)
+
+        asyncio.run(story())
+
+    @pytest.mark.parametrize("resource", ["secrets", "configmaps", "serviceaccounts", "clusterroles"])
+    def test_it_may_not_read_what_it_does_not_need(self, shipped: Cluster, resource: str) -> None:
+        async def story() -> None:
+            async with session(shipped) as api:
+                for verb, namespace in (("get", ""), ("list", "default")):
+                    asked = {"verb": verb, "resource": resource, "namespace": namespace}
+                    review = {"spec": {"user": ACCOUNT, "groups": list(GROUPS), "resourceAttributes": asked}}
+                    assert not (await api.create(REVIEWS.path(), review))["status"]["allowed"]
+
+        asyncio.run(story())
+
+    def test_nobody_else_writes_the_copy_of_the_policy(self, shipped: Cluster) -> None:
+        labelled = {"labels": {"quorate.dev/policy-mirror": "part"}}
+
+        async def story() -> None:
+            async with session(shipped) as admin, as_quorate(shipped) as quorate:
+                there = CONFIG_MAPS.path(NAMESPACE)
+                await admin.create(there, {"metadata": {"name": "free"}, "data": {"a": "b"}})
+                copy = {"metadata": {"name": "quorate-policy-1", **labelled}, "data": {"a": "b"}}
+                for forged in (
+                    copy,
+                    {"metadata": {"name": "mine", **labelled}},
+                    {"metadata": {"name": "quorate-policy"}},
+                ):
+                    with pytest.raises(NotAllowedError, match="Change the policy in its Git repository"):
+                        await admin.create(there, forged)
+                await quorate.create(there, copy)
+                for change in ({"data": {"a": "c"}}, {"metadata": {"labels": None}}):
+                    with pytest.raises(NotAllowedError, match="Change the policy in its Git repository"):
+                        await admin.patch(f"{there}/quorate-policy-1", change)
+                with pytest.raises(NotAllowedError, match="Change the policy in its Git repository"):
+                    await admin.patch(f"{there}/free", {"metadata": labelled})
+                await admin.delete(f"{there}/quorate-policy-1")
+
+        asyncio.run(story())
