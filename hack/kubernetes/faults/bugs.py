@@ -73,15 +73,6 @@ def gangs_that_were_begun_are_left_as_they_are() -> Patches:
     yield mock.patch.object(Finisher, "finish", nothing)
 
 
-def leaders_believe_what_they_saw_while_another_led() -> Patches:
-    """Their watch may have hung since long before."""
-
-    async def taken_for_granted(_: Hands) -> bool:
-        return True
-
-    yield mock.patch.object(Hands, "_marked", taken_for_granted)
-
-
 def pods_that_were_asked_to_leave_count_as_gone() -> Patches:
     """They hold their devices until their kubelet has ended them."""
 
@@ -99,7 +90,6 @@ BUGS: dict[str, Callable[[], Patches]] = {
         bindings_without_an_answer_are_forgotten,
         nobody_asks_who_leads,
         gangs_that_were_begun_are_left_as_they_are,
-        leaders_believe_what_they_saw_while_another_led,
         pods_that_were_asked_to_leave_count_as_gone,
     )
 }

@@ -86,13 +86,16 @@ async def arena(cluster: Cluster, folder: Path, *, fenced: bool = True) -> Async
         yield Arena(cluster, api, folder)
 
 
-async def run_seed(arena: Arena, seed: int, bug: str = "", profile: Profile | None = None) -> Outcome:
-    """A world, and what came of it. Seeds must not be repeated within one arena."""
+async def run_seed(
+    arena: Arena, seed: int, bug: str = "", profile: Profile | None = None, script: Script | None = None
+) -> Outcome:
+    """A world, and what came of it; profile and script are those of the seed. Seeds must not be repeated within one arena."""
     proxy = FaultyProxy(arena.cluster, QUORATE, ADMINS)
     folder = arena.folder / f"seed-{seed}"
     folder.mkdir()
     async with proxy.serving():
-        run = Run(arena, seed, script_of(seed), proxy, folder, bug, profile or PROFILES[seed % len(PROFILES)])
+        chosen = profile or PROFILES[seed % len(PROFILES)]
+        run = Run(arena, seed, script or script_of(seed), proxy, folder, bug, chosen)
         return await run.to_the_end()
 
 
