@@ -183,7 +183,7 @@ class FaultyProxy:
 
     async def _gone_wrong(self, asked: _Asked, drawn: Drawn) -> web.Response:
         match drawn.fault:
-            case "delay":
+            case "delay" | "delay-binding":
                 await self._held_up(drawn.seconds)
                 return await self._forwarded(asked)
             case "drop-after":

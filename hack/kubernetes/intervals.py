@@ -77,6 +77,8 @@ class Intervals:
             case ("patch" | "update", "pods", "status"):
                 if ((entry.get("requestObject") or {}).get("status") or {}).get("phase") in OVER:
                     self._ended(entry, is_gone=False)
+            case _:
+                pass  # it holds and frees nothing
 
     def _ended(self, entry: Entry, *, is_gone: bool) -> None:
         key = _pod_of(entry)
@@ -147,8 +149,8 @@ def _pod_of(entry: Entry) -> PodKey:
 def _is_removed(pod: Entry) -> bool:
     """Whether a deletion took it away, rather than only asking it to leave."""
     meta = pod.get("metadata") or {}
-    asked_to_leave = meta.get("deletionTimestamp") and meta.get("deletionGracePeriodSeconds", 0) > 0
-    return not asked_to_leave and not meta.get("finalizers")
+    stays = "deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds", 0) > 0
+    return not stays and not meta.get("finalizers")
 
 
 def _holding(entry: Entry, body: Entry) -> _Holding:

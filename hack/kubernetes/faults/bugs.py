@@ -76,10 +76,10 @@ def gangs_that_were_begun_are_left_as_they_are() -> Patches:
 def pods_that_were_asked_to_leave_count_as_gone() -> Patches:
     """They hold their devices until their kubelet has ended them."""
 
-    def holds(pod: Pod) -> bool:
-        return bool(pod.spec.node_name) and not pod.is_over and not pod.metadata.deletion_timestamp
+    def is_over(pod: Pod) -> bool:
+        return pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
 
-    yield mock.patch.object(Pod, "holds", property(holds))
+    yield mock.patch.object(Pod, "is_over", property(is_over))
 
 
 BUGS: dict[str, Callable[[], Patches]] = {

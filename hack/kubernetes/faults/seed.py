@@ -17,7 +17,7 @@ from hack.kubernetes.faults.judge import Problem, Standing, problems_of
 from hack.kubernetes.faults.member import Member
 from hack.kubernetes.faults.profile import PROFILES, Profile
 from hack.kubernetes.faults.surroundings import SeenPod, Surroundings
-from hack.kubernetes.faults.world import BUSY_S, Happening, Script, script_of
+from hack.kubernetes.faults.world import BUSY_S, Happening, Kind, Script, script_of
 from hack.kubernetes.faulty_proxy import FaultyProxy
 from hack.kubernetes.fence import NAMESPACES, QUORATE, install
 from hack.kubernetes.intervals import Intervals, entries_of
@@ -177,10 +177,10 @@ class Run:
                 await self.around.remove_node(subject)
             case "node-back":
                 await self.around.add_node(subject)
-            case _:
+            case "kill" | "hold-up" | "go-on" | "cut-off" | "joined" | "deaf" | "hears":
                 self._befall(happening.kind, self.members[int(subject)])
 
-    def _befall(self, kind: str, member: Member) -> None:
+    def _befall(self, kind: Kind, member: Member) -> None:
         match kind:
             case "kill":
                 member.kill()
@@ -197,6 +197,8 @@ class Run:
                 self.proxy.deaf.add(member.name)
             case "hears":
                 self.proxy.deaf.discard(member.name)
+            case "arrive" | "delete" | "node-gone" | "node-back":
+                raise AssertionError(f"{kind} befalls no process")
 
     def _bound(self, who: str) -> None:
         self.bindings += 1

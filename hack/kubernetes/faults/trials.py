@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hack.kubernetes.faults.profile import HONEST, Profile
 from hack.kubernetes.faults.world import GPUS_PER_NODE, Gang, Happening, Script
 
-DEAF = Profile("hears late", watch_held=70)
+SLOW = Profile("answered and heard late", delay_binding=80, watch_held=50)
 LIMBO = Profile("bound late", late_binding=90)
 
 
@@ -24,11 +24,11 @@ class Trial(NamedTuple):
 def contested(seed: int) -> Script:
     """One node, and by turns what is usual and what goes before it; each wants all of the node, for a moment."""
     gangs, happenings = [], []
-    for turn in range(5):
-        for urgent, after_s in ((False, 0.0), (True, 0.3)):
-            gang = Gang(f"g{2 * turn + urgent}", 1, GPUS_PER_NODE, 0.0, refills=False, lives_s=0.1, urgent=urgent)
+    for turn in range(6):
+        for urgent, after_s in ((False, 0.0), (True, 0.15)):
+            gang = Gang(f"g{2 * turn + urgent}", 1, GPUS_PER_NODE, 0.0, refills=False, lives_s=0.8, urgent=urgent)
             gangs.append(gang)
-            happenings.append(Happening(turn + after_s, "arrive", gang.name))
+            happenings.append(Happening(1.2 * turn + after_s, "arrive", gang.name))
     return Script((f"s{seed}-n0",), tuple(gangs), 1, tuple(sorted(happenings)), frozenset())
 
 
@@ -58,7 +58,7 @@ def held_up_in_turn(seed: int) -> Script:
 
 
 TRIALS: dict[str, Trial] = {
-    "rounds-do-not-wait-until-they-see-what-was-done": Trial(contested, DEAF, "double-bound"),
+    "rounds-do-not-wait-until-they-see-what-was-done": Trial(contested, SLOW, "double-bound"),
     "bindings-name-neither-uid-nor-version": Trial(contested, HONEST, "unguarded"),
     "bindings-without-an-answer-are-forgotten": Trial(contested, LIMBO, "double-bound"),
     "nobody-asks-who-leads": Trial(held_up_in_turn, HONEST, "stale-accepted", fenced=False),
