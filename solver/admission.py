@@ -58,6 +58,7 @@ class Gate:
     empty: Room
     sharing: Sharing
     _known: dict[object, Admission] = field(default_factory=dict)
+    _in_set: dict[str, frozenset[GpuType]] = field(default_factory=dict)
 
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""
@@ -75,12 +76,20 @@ class Gate:
         slo_class = known.slo_class if known else "standard"
         most = None if self.policy.scheduling.solver.mode == "exact" else OPTIONS_MAX
         weights = weights_of(self.policy.scheduling.gpu_types)
-        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class, most, weights)
+        in_set = {group.nodes: self._types_of(group.nodes) for group in job.spec.task_groups if group.nodes}
+        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class, most, weights, in_set)
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
         holds = tuple(Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
         return Admission(usable, reasons, holds)
+
+    def _types_of(self, node_set: str) -> frozenset[GpuType]:
+        """The GPU types of the nodes in a set."""
+        if node_set not in self._in_set:
+            types = np.unique(self.empty.type_of_node[self.empty.sets[node_set]])
+            self._in_set[node_set] = frozenset(self.empty.gpu_types[number] for number in types)
+        return self._in_set[node_set]
 
     def _names_that_do_not_exist(self, job: Job) -> Iterable[AnyReason]:
         tree, spec = self.shares.tree, job.spec

@@ -82,17 +82,16 @@ async def connected(
         Hooks(api, clock, log) as hooks,
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
-        if where.observe:
-            async with _beside(mirror.run()):
-                await mirror.ready()
-                yield PodPlane(mirror, None, None, stalled, memory, interventions, policies, solve, clock)
-            return
-        path = LEASES.path(where.namespace, where.lease)
-        election = Election(of_lease, where.holder, clock, log, where.timing, path)
-        teller = Teller(of_telling, election.leadership, clock, log, where.holder)
-        others = [each(api, election) for each in beside]
-        async with _beside(mirror.run(), election.run(), teller.run(), *others):
+        async with _beside(mirror.run()):
             await mirror.ready()
+            # What it all means takes seconds the first time, in which no lease could be renewed.
+            mirror.cluster()
+            if where.observe:
+                yield PodPlane(mirror, None, None, stalled, memory, interventions, policies, solve, clock)
+                return
+            path = LEASES.path(where.namespace, where.lease)
+            election = Election(of_lease, where.holder, clock, log, where.timing, path)
+            teller = Teller(of_telling, election.leadership, clock, log, where.holder)
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)
             hands = Hands(
@@ -102,13 +101,14 @@ async def connected(
                 Finisher(api, election.leadership, binder, clock, log, where.roll_forward_s),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
-                Devices(Claims(api, election.leadership), mirror.devices, memory, clock, log),
+                Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
                 mirror,
                 memory,
                 teller.happened,
                 log,
             )
-            yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
+            async with _beside(election.run(), teller.run(), *(each(api, election) for each in beside)):
+                yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -20,8 +20,11 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal
 from reconciler.backends.kubernetes.together import together
 from reconciler.clock import Clock
-from reconciler.pods.memory import Memory
 from solver.world.quantities import Instant
+from solver.world.workload import JobName
+
+Note = Callable[[str, JobName, str], object]
+"""Is told what has happened to a job, and why."""
 
 
 class _Given(NamedTuple):
@@ -37,17 +40,21 @@ class Devices:
 
     claims: Claims
     seen: ClaimsSeen
-    memory: Memory
+    note: Note
     clock: Clock
     log: FilteringBoundLogger
     _waiting: set[str] = field(default_factory=set)
     """Uids of pods whose devices were given, and are not ready yet."""
     _unknown: set[Key] = field(default_factory=set)
     """Claims whose write was not answered: it may still arrive."""
+    _noted: dict[JobName, tuple[str, str]] = field(default_factory=dict)
+    """What was said last of jobs that are held up: passes come often."""
 
     async def given(self, gangs: Sequence[GangBinding], pods: Pods) -> tuple[GangBinding, ...]:
         """The gangs that may be bound now, with the devices that their claims have."""
         self._waiting.clear()
+        wanted = {gang.job for gang in gangs}
+        self._noted = {job: said for job, said in self._noted.items() if job in wanted}
         found = [self._decided(gang, pods) for gang in gangs]
         done = await together(self._written(one, pods) for one in found if one is not None)
         return tuple(gang for gang in done if gang is not None)
@@ -73,7 +80,7 @@ class Devices:
         asking = [(pods[pod.key], pod.node) for pod in gang.pods if pods[pod.key].spec.resource_claims]
         allotments = self.seen.stock.allot_all(asking, _written_time(self.clock.now())) if asking else ()
         if isinstance(allotments, NoRoom | Missing | Refusal):
-            self.memory.note("devices-refused", gang.job, str(allotments))
+            self._note_once("devices-refused", gang.job, str(allotments))
             return None
         return _Given(gang, allotments)
 
@@ -90,7 +97,7 @@ class Devices:
             elif outcome.answer != "done":
                 self.seen.stock.forget(outcome.key)
         if wrong is not None:
-            self.memory.note("devices-refused", gang.job, f"claim {'/'.join(wrong.key)}: {wrong.answer}: {wrong.why}")
+            self._note_once("devices-refused", gang.job, f"claim {'/'.join(wrong.key)}: {wrong.answer}: {wrong.why}")
             return None
         known = {claim.key: claim for claim in _claims_in(outcomes)}
         claims = [known.get(one.key, one) for pod in asking for one in self.seen.claims_of(pod)]
@@ -98,9 +105,15 @@ class Devices:
         unready = next((one for one in standing if one.state != "ready"), None)
         if unready is not None:
             self._waiting |= {pod.metadata.uid for pod in asking if unready.state == "waiting"}
-            self.memory.note(f"devices-{unready.state}", gang.job, unready.why)
+            self._note_once(f"devices-{unready.state}", gang.job, unready.why)
             return None
+        self._noted.pop(gang.job, None)
         return gang._replace(pods=tuple(self._with_devices(pod, pods) for pod in gang.pods))
+
+    def _note_once(self, event: str, job: JobName, why: str) -> None:
+        if self._noted.get(job) != (event, why):
+            self._noted[job] = event, why
+            self.note(event, job, why)
 
     def _with_devices(self, binding: PodBinding, pods: Pods) -> PodBinding:
         pod = pods[binding.key]

@@ -117,7 +117,8 @@ class Hands:
         """Make a plan's steps true; how many were not, which the next pass sees as they are."""
         gangs = sight.gangs
         kept = [step for step in plan.steps if isinstance(step, Nominate | Withdraw | Reserve | Unreserve)]
-        unkept = {found.job for found in await self.promises.keep(kept, gangs, sight.pods)}
+        before = [intent for intent in sight.intents if intent.kind == "nominate"]
+        unkept = {found.job for found in await self.promises.keep(kept, gangs, sight.pods, before)}
         # Nobody leaves for whom nothing is kept then: others would take it.
         leaving = [
             step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.budgets import by_namespace
@@ -15,7 +16,7 @@ from reconciler.interventions.record import Intervention
 from reconciler.jobs.sighted import Sighted
 from reconciler.passes import Laps, Pass, refuse_unsafe
 from reconciler.pods.plane import PodPlane
-from reconciler.pods.sight import Sight, claims_of, seen, snapshot_from
+from reconciler.pods.sight import Sight, claims_of, enforceable, seen, snapshot_from
 from reconciler.store.protocols import RoundRecord
 from solver.world.workload import QueueName
 
@@ -37,6 +38,9 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
     budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
     sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline)
+    policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
+    if plane.hands:
+        sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
     laps.end("sight")
     settled = await plane.hands.go_on(sight) if plane.hands else 0
     laps.end("settle")

@@ -100,6 +100,7 @@ class PodRunner:
         try:
             done, self.sight = await one_pass(plane)
         except NotLeaderError as other:
+            plane.mirror.cluster()  # so that whoever leads next needs no seconds for what has changed since
             return replace(self.status, condition="standing-by", message=str(other))
         except NoPolicyError as error:
             return replace(self.status, condition="no-policy", message=str(error))

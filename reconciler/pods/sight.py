@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,8 +10,10 @@ import msgspec
 
 from reconciler.backends.kubernetes.budgets import Budgets, as_protected, protected_gangs
 from reconciler.backends.kubernetes.intents import Pods, in_flight_of
+from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.record import JobRecord
@@ -21,7 +24,7 @@ from solver.rules.policy import Policy
 from solver.world.inflight import ConvergenceClock, InFlight, Intent, Reservation, Usage
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,24 @@ def snapshot_from(
         msgspec.structs.replace(node, cordoned=True) if node.name in cordons and not node.cordoned else node
         for node in sight.cluster.nodes
     )
-    in_flight = InFlight(
-        intents=sight.intents, reservations=sight.reservations, usage=past.usage, convergence=past.clocks
-    )
-    jobs = _jobs(now, sight, policy, by_hand, past)
+    short = _short(sight, now)
+    intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
+    in_flight = InFlight(intents=intents, reservations=sight.reservations, usage=past.usage, convergence=past.clocks)
+    jobs = _jobs(now, sight, policy, by_hand, past, short)
     return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
+
+
+def enforceable(policy: Policy, cluster: Cluster, nodes: Iterable[WireNode]) -> Policy:
+    """The policy without geometries of pools whose GPUs a device plugin offers: others say what these are partitioned into."""
+    if not policy.mig:
+        return policy
+    offering = {
+        node.metadata.name
+        for node in nodes
+        if any(key == names.GPU or key.startswith(names.MIG_PREFIX) for key in node.status.allocatable)
+    }
+    pools = {node.pool for node in cluster.nodes if node.name in offering}
+    return msgspec.structs.replace(policy, mig=tuple(known for known in policy.mig if known.pool not in pools))
 
 
 def records_of(sight: Sight) -> tuple[JobRecord, ...]:
@@ -110,7 +126,12 @@ def _whole(job: Job, start: Intent | None) -> tuple[TaskPlacement, ...]:
 
 
 def _jobs(
-    now: Instant, sight: Sight, policy: Policy, by_hand: Collection[Intervention], past: Remembered
+    now: Instant,
+    sight: Sight,
+    policy: Policy,
+    by_hand: Collection[Intervention],
+    past: Remembered,
+    short: Collection[JobName],
 ) -> Iterator[Job]:
     claims = {claim.job: claim for claim in claims_of(sight)}
     records = records_of(sight)
@@ -125,14 +146,39 @@ def _jobs(
         if claim is None and not evicted_at and job.name not in boosts:
             yield job  # as it is: a round asks thousands of them, and most are what they were a round ago
             continue
-        standing = _standing(record, job, claim, of_job.get(job.name, ())) if claim else {"boosted": job.name in boosts}
+        standing = _standing(record, claim, of_job.get(job.name, ())) if claim else {"boosted": job.name in boosts}
+        if claim and job.name in short and "phase" not in standing:
+            standing |= {"phase": "running", "spec": _growing(job, claim)}
         yield msgspec.structs.replace(job, evicted_at=evicted_at, **standing)
 
 
-def _standing(record: JobRecord, job: Job, claim: Claim, intents: Iterable[Intent]) -> dict[str, object]:
-    state = state_of(record, claim, intents)
-    phase = "stopping" if state in ("checkpointing", "evicting", "stopping") else job.phase
-    return {"phase": phase, "placement": claim.tasks, "attempt": claim.attempt}
+def _standing(record: JobRecord, claim: Claim, intents: Collection[Intent]) -> dict[str, object]:
+    standing: dict[str, object] = {"placement": claim.tasks, "attempt": claim.attempt}
+    if state_of(record, claim, intents) in ("checkpointing", "evicting", "stopping"):
+        return {**standing, "phase": "stopping"}
+    return standing
+
+
+def _short(sight: Sight, now: Instant) -> frozenset[JobName]:
+    """Gangs that have lost pods since they were bound whole, and whose time to be whole again is not over: they may grow."""
+    jobs = {job.name: job for job in sight.cluster.jobs}
+    return frozenset(
+        intent.job
+        for intent in sight.intents
+        if intent.kind == "start"
+        and intent.deadline > now
+        and len(intent.tasks) < sum(group.replicas for group in jobs[intent.job].spec.task_groups)
+    )
+
+
+def _growing(job: Job, claim: Claim) -> JobSpec:
+    """What the gang has will do, so that a round lets it grow again; where that takes too long its start is overdue."""
+    there = Counter(task.group for task in claim.tasks)
+    groups = tuple(
+        msgspec.structs.replace(group, min_replicas=min(group.least, there[group.name]))
+        for group in job.spec.task_groups
+    )
+    return msgspec.structs.replace(job.spec, task_groups=groups)
 
 
 def _by_job(intents: Iterable[Intent]) -> dict[JobName, list[Intent]]:

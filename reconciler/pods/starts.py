@@ -44,14 +44,18 @@ def _binding(member: Member, task: TaskPlacement) -> PodBinding:
 
 
 def starts_of(cluster: Cluster, pods: Pods, deadline: Duration) -> Iterator[Intent]:
-    """Of every gang that holds nodes and does not run whole yet, where all of it will be; to run `deadline` after its binding."""
+    """Of every gang that holds nodes and does not run whole, where all of it will be.
+
+    It is to run `deadline` after the newest of its pods came, or was bound: a pod that takes the place of one that is gone has as
+    long as the first.
+    """
     nodes = {node.name: node for node in cluster.nodes}
     for gang in cluster.gangs:
         job = gang.job
         if job is None or not job.placement or job.phase != "starting":
             continue
         there = dict(members_of(gang, pods))
-        at = min((at for pod in there.values() if (at := _bound_at(pod)) is not None), default=job.submitted_at)
+        at = max(_came_at(pod, job.submitted_at) for pod in there.values())
         placed = {(task.group, task.index): task for task in job.placement}
         coming = _coming(there, nodes)
         tasks = tuple(task for _, task in sorted((coming | placed).items()))
@@ -84,9 +88,10 @@ def _placement(member: Member, binding: PodBinding, node: Node) -> TaskPlacement
     return TaskPlacement(member.group, member.task_index, node.name, binding.devices, binding.share, sharing)
 
 
-def _bound_at(pod: Pod) -> Instant | None:
-    """When the API server has noted that it was bound; None: it is not."""
+def _came_at(pod: Pod, otherwise: Instant) -> Instant:
+    """When it was bound, as the API server has noted; of one that is not, when it was made."""
     noted = next((known for known in pod.status.conditions if known.type == "PodScheduled"), None)
-    if noted is None or noted.status != "True" or not noted.last_transition_time:
-        return None
-    return Instant.parse(noted.last_transition_time)
+    if noted and noted.status == "True" and noted.last_transition_time:
+        return Instant.parse(noted.last_transition_time)
+    made = pod.metadata.creation_timestamp
+    return Instant.parse(made) if made and not pod.spec.node_name else otherwise

@@ -30,7 +30,12 @@ def fallback_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Itera
     # Who moves stays on its type.
     known = promised | moving(plan)
     steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in known]
-    early = [(jobs[step.job], step.tasks) for step in steps if _is_early(jobs[step.job], step.tasks, snapshot, policy)]
+    types = snapshot.gpu_types
+    early = [
+        (jobs[step.job], step.tasks)
+        for step in steps
+        if _is_early(jobs[step.job], {types[task.node] for task in step.tasks if task.devices}, snapshot, policy)
+    ]
     if not early:
         return
     guaranteed = guarantees(QueueTree.of(policy), gpus_by_type(snapshot))
@@ -43,7 +48,7 @@ def fallback_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Itera
                 yield Violation("fallback", job.name, said)
 
 
-def _is_early(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, policy: Policy) -> bool:
+def _is_early(job: Job, used: set[GpuType], snapshot: Snapshot, policy: Policy) -> bool:
     known = policy.priority_class(job)
     after = job.spec.fallback_after
     if after is None and known is not None:
@@ -52,8 +57,6 @@ def _is_early(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, poli
         after = policy.scheduling.fallback_after
     if snapshot.time >= job.submitted_at + after or len(job.spec.task_groups) > 1:
         return False
-    types = {node.name: node.gpu_type for node in snapshot.nodes}
-    used = {types[task.node] for task in tasks if task.devices}
     wishes = job.spec.task_groups[0].shape.gpu_types
     return any(
         wishes.index(gpu_type) > 0

@@ -6,7 +6,7 @@ the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from solver.plan.plan import Bind, Nominate, Plan
 from solver.plan.violation import Violation
@@ -30,7 +30,7 @@ def fit_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[V
     weights = dict.fromkeys(_types(nodes), 1.0)
     weights |= {stated.gpu_type: stated.weight for stated in policy.scheduling.gpu_types if stated.gpu_type in weights}
     counted = {
-        "fit": 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes) for step in steps),
+        "fit": 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes, weights) for step in steps),
         "type-weight": 0.0 - sum(_excess(jobs[step.job], step.tasks, nodes, weights) for step in steps),
     }
     for layer in plan.certificate.layers:
@@ -39,9 +39,13 @@ def fit_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[V
             yield Violation("fit", layer.name, f"the certificate says {layer.value}, the plan has {found}")
 
 
-def _misfit(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> float:
-    """GPUs, times the places down the wish list of types, the data that are not near, and what they pay for being apart."""
-    known = _types(nodes)
+def _misfit(
+    job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node], known: Collection[GpuType]
+) -> float:
+    """GPUs, times the places down the wish list of types, the data that are not near, and what they pay for being apart.
+
+    `known`: the types that there are.
+    """
     down = 0
     for group in job.spec.task_groups:
         used: GpuType | None = next((nodes[task.node].gpu_type for task in tasks if task.group == group.name), None)

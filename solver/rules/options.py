@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from types import MappingProxyType
@@ -62,10 +62,12 @@ def options_of(
     slo_class: SloClass = "standard",
     most: int | None = OPTIONS_MAX,
     weights: TypeWeights = MappingProxyType({}),
+    in_set: Mapping[str, Collection[GpuType]] = MappingProxyType({}),
 ) -> tuple[Option, ...]:
     """The GPU-type combinations a job accepts in this cluster, most preferred first, of those liked equally the lightest.
 
-    () where a group accepts none. `most`: how many of them; None: all.
+    () where a group accepts none. `most`: how many of them; None: all. `in_set`: the types of each set of nodes, where they are
+    known: one that a group finds there on none of its nodes is left out, unless it finds none at all.
     """
     heavier = above_lightest((gpu_type for gpu_type in known if gpu_type), weights)
     in_cluster = sorted(heavier, key=lambda gpu_type: (heavier[gpu_type], gpu_type))
@@ -75,7 +77,9 @@ def options_of(
     def fallback(ranks: tuple[int, ...]) -> int:
         return sum(rank for rank, wish in zip(ranks, wishes, strict=True) if wish)
 
-    every = product(*(range(len(types)) for types in per_group))
+    every = product(
+        *(_there(types, in_set.get(group.nodes)) for types, group in zip(per_group, spec.task_groups, strict=True))
+    )
     combined = sorted(every, key=lambda ranks: (fallback(ranks), ranks))
     options = []
     for ranks in islice(combined, most):
@@ -111,6 +115,12 @@ def _accepted(group: TaskGroup, in_cluster: list[GpuType]) -> list[GpuType | Non
         return [None]
     wishes = group.shape.gpu_types or tuple(in_cluster)
     return [gpu_type for gpu_type in dict.fromkeys(wishes) if gpu_type in in_cluster]
+
+
+def _there(accepted: list[GpuType | None], in_set: Collection[GpuType] | None) -> list[int]:
+    """The places in a wish list of those that the group finds in its set; of all, where it finds none or has no set."""
+    found = [place for place, gpu_type in enumerate(accepted) if in_set and gpu_type in in_set]
+    return found or [*range(len(accepted))]
 
 
 def _option(

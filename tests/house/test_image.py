@@ -123,5 +123,7 @@ def test_what_the_image_does_makes_a_program_that_runs(tmp_path: Path) -> None:
         [tmp_path / "quorate/bin/quorate", "--version"], env=bare, capture_output=True, text=True, check=True
     )
     assert run.stdout == f"quorate {project()['project']['version']}\n"
+    served = "import reconciler.server.on_kubernetes, reconciler.api.serve"
+    subprocess.run([tmp_path / "quorate/bin/python", "-c", served], env=bare, cwd=tmp_path, check=True)
     valid = subprocess.run([tmp_path / "quorate/bin/quorate", "validate", ROOT], env=bare, cwd=tmp_path)
     assert valid.returncode == 0

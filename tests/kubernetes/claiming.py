@@ -8,7 +8,7 @@ from typing import Any
 
 from hack.kubernetes import devices
 from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.api import Api, Check
 from reconciler.backends.kubernetes.binding import Leads
 from reconciler.backends.kubernetes.dra.allocation import allocation_of
 from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant
@@ -29,7 +29,7 @@ from reconciler.backends.kubernetes.dra.wire import (
 )
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod, read
-from reconciler.backends.kubernetes.refusals import ConflictError
+from reconciler.backends.kubernetes.refusals import ConflictError, UnreachableError
 from reconciler.backends.kubernetes.resource import PODS
 from tests.kubernetes.sessions import a_pod
 
@@ -83,3 +83,21 @@ def allotment(
     grant = Allocator().grant(there, [wanted_of(claim, classes, Expressions())], usage_of(pools, others))
     assert isinstance(grant, Grant)
     return Allotment(claim, consumer(pod), allocation_of(claim, grant.picks, classes, node, NOW))
+
+
+class Breaking(Api):
+    """Its writes are done, or not, and nobody hears of it, from the `broken` th on."""
+
+    broken = 1 << 30
+    is_done = True
+    heard = 0
+
+    async def patch(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
+        self.heard += 1
+        if self.heard < self.broken:
+            return await super().patch(path, body, check)
+        if self.heard > self.broken:
+            raise UnreachableError("the process is gone")
+        if self.is_done:
+            await super().patch(path, body, check)
+        raise UnreachableError("the connection is gone")

@@ -11,7 +11,7 @@ import pytest
 from hack.kubernetes import devices
 from hack.kubernetes.cluster import Cluster
 from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api, Check
+from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding
 from reconciler.backends.kubernetes.dra.check import violations
 from reconciler.backends.kubernetes.dra.claims import Claims
@@ -20,7 +20,7 @@ from reconciler.backends.kubernetes.dra.wire import CLAIMS, FINALIZER, ResourceC
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects.said import Missing
 from reconciler.backends.kubernetes.objects.wire import Pod, read
-from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError, UnreachableError
+from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.clock import SystemClock
 from solver.world.cluster import NodeName
@@ -28,6 +28,7 @@ from solver.world.quantities import Instant
 from solver.world.workload import JobName
 from tests.kubernetes.claiming import (
     NOW,
+    Breaking,
     allotment,
     consumer,
     leading,
@@ -140,24 +141,6 @@ def test_pods_that_share_a_claim_leave_it_one_by_one(cluster: Cluster) -> None:
             assert left.claim.status.allocation == first.claim.status.allocation
 
     asyncio.run(story())
-
-
-class Breaking(Api):
-    """Its writes are done, or not, and nobody hears of it, from the `broken` th on."""
-
-    broken = 1 << 30
-    is_done = True
-    heard = 0
-
-    async def patch(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
-        self.heard += 1
-        if self.heard < self.broken:
-            return await super().patch(path, body, check)
-        if self.heard > self.broken:
-            raise UnreachableError("the process is gone")
-        if self.is_done:
-            await super().patch(path, body, check)
-        raise UnreachableError("the connection is gone")
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -290,6 +273,9 @@ def test_the_fence_refuses_who_no_longer_leads(fenced: Cluster, deed: str) -> No
             )
             assert (await write(old)).answer == "stale-leader"
             assert (await _claim(api, claim)).metadata.resource_version == claim.metadata.resource_version
+            if deed == "allot":
+                # Somebody else has written to it since: the one who leads reads it, and writes again.
+                await api.patch(CLAIMS.path(*claim.key), {"metadata": {"labels": {"somebody": "else"}}})
             assert (await write(new)).answer == "done"
 
     asyncio.run(story())

@@ -37,10 +37,10 @@ def node(name: str) -> Entry:
 
 
 def bound(
-    pod: str, second: float, *devices: str, epoch: int = 1, code: int = 201, took: float = 0.01, **more: str
+    pod: str, second: float, *devices: str, epoch: int = 1, code: int = 201, took: float = 0.01, share: str = ""
 ) -> Entry:
     notes = {"quorate.dev/devices": ",".join(devices), "quorate.dev/epoch": str(epoch)}
-    notes |= {f"quorate.dev/{key}": value for key, value in more.items()}
+    notes |= {"quorate.dev/share": share} if share else {}
     meta = {"name": pod, "uid": f"uid-{pod}", "resourceVersion": "7", "annotations": notes}
     body = {"metadata": meta, "target": {"kind": "Node", "name": "n1"}}
     return entry("create", "pods/binding", pod, second, code=code, took=took, requestObject=body)
@@ -82,10 +82,9 @@ def test_a_pod_that_was_asked_to_leave_holds_its_device_until_it_has() -> None:
 
 
 def test_shares_of_a_device_add_up_to_no_more_than_it_is() -> None:
-    half, quarter = {"share": "500m"}, {"share": "0.25"}
-    fits = bound("a", 1, "n1/0", **half), bound("b", 2, "n1/0", **quarter), bound("c", 3, "n1/0", **quarter)
+    fits = bound("a", 1, "n1/0", share="500m"), bound("b", 2, "n1/0", share="0.25"), bound("c", 3, "n1/0", share="0.25")
     assert kinds(*fits) == []
-    assert kinds(*fits, bound("d", 4, "n1/0", **quarter)) == ["double-bound"]
+    assert kinds(*fits, bound("d", 4, "n1/0", share="0.25")) == ["double-bound"]
 
 
 def test_a_pod_that_was_made_anew_is_another() -> None:

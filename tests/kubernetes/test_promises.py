@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 import structlog
@@ -23,7 +22,7 @@ from solver.world.workload import JobName, TaskPlacement
 from tests.kubernetes.crashing import Crash, CrashingApi, crashing_session
 from tests.kubernetes.gangs import Leads, World, a_gang, seen
 from tests.kubernetes.kubelet import kubelet
-from tests.kubernetes.sessions import NAMESPACES, REAL, a_namespace, session
+from tests.kubernetes.sessions import REAL, a_namespace, audited, session
 
 pytestmark = REAL
 
@@ -162,6 +161,10 @@ def test_what_documents_keep_is_found_again(cluster: Cluster) -> None:
             path = f"/api/v1/namespaces/{namespace}/configmaps/quorate-reservations"
             await api.patch(path, {"data": {"broken": "{", "stolen": '{"holder": "vision.gang.a", "tasks": []}'}})
             assert await store.declared.read() == (kept,)
-            assert (await api.get(NAMESPACES.path("", namespace), dict[str, Any]))["kind"] == "Namespace"
+            reads = len(audited(cluster, path))
+            assert [await store.declared.kept() for _ in range(3)] == [(kept,)] * 3
+            assert len(audited(cluster, path)) == reads + 1  # read once
+            await store.keep([Unreserve(holder)], {}, {})
+            assert await store.declared.kept() == ()
 
     asyncio.run(story())

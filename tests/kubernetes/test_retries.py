@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import aiohttp
 import pytest
 
 from hack.kubernetes.certificates import Authority
-from reconciler.backends.kubernetes.api import TRIES_MAX, Api
+from reconciler.backends.kubernetes import api as api_module
+from reconciler.backends.kubernetes.api import TRIES_MAX, Api, Check
 from reconciler.backends.kubernetes.credentials import Credentials, FixedToken, trusting
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.refusals import UnreachableError
@@ -90,3 +93,60 @@ def test_only_reads_are_asked_again_when_no_answer_comes(
     server = asyncio.run(story())
     assert server.read == [method] * (answers + tries)
     assert server.rests == tries - 1
+
+
+DEAF = Credentials("https://127.0.0.1:{}", trusting(AUTHORITY.pem.decode()), FixedToken(""))
+WRITES: list[Callable[[Api, Check], Awaitable[Any]]] = [
+    lambda api, check: api.create("/a", {}, check),
+    lambda api, check: api.replace("/a", {}, check),
+    lambda api, check: api.patch("/a", {}, check),
+    lambda api, check: api.delete("/a", {}, check),
+]
+
+
+class OverError(Exception):
+    """What a check raises."""
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_has_to_be_so_is_looked_at_before_each_try_and_a_connection_made_soon(
+    monkeypatch: pytest.MonkeyPatch, write: Callable[[Api, Check], Awaitable[Any]]
+) -> None:
+    """The server accepts connections, and never says a word."""
+    monkeypatch.setattr(api_module, "_CHECKED_LIMITS", aiohttp.ClientTimeout(sock_connect=0.02))
+    looked = 0
+
+    async def story() -> int:
+        left = []
+
+        async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError):
+                await reader.read()
+            writer.transport.abort()
+            left.append(writer)
+
+        server = await asyncio.start_server(hear, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        deaf = dataclasses.replace(DEAF, server=DEAF.server.format(port))
+        rested = 0
+
+        async def rest(_: float) -> None:
+            nonlocal rested
+            rested += 1
+
+        def check() -> None:
+            nonlocal looked
+            looked += 1
+            if looked == TRIES_MAX - 1:
+                raise OverError
+
+        async with Api(deaf, Pace(1_000, 1_000, SystemClock()), Random(1), rest) as api:
+            with pytest.raises(OverError):
+                await write(api, check)
+        async with server, asyncio.timeout(10):
+            while len(left) < rested:
+                await asyncio.sleep(0.01)
+        return rested
+
+    assert asyncio.run(story()) == TRIES_MAX - 2
+    assert looked == TRIES_MAX - 1

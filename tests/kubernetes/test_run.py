@@ -153,7 +153,7 @@ def _is_told(plane: ControlPlane, space: str) -> None:
     train, late = JobName(f"{space}.gang.train"), JobName(f"{space}.gang.late")
 
     def states() -> dict[JobName, str]:
-        return {view.name: view.state for view in client.jobs().items}
+        return {view.name: view.state for view in client.jobs().items if view.name.startswith(f"{space}.")}
 
     with plane.client() as client:
         until("the gang runs, and the late one is known", lambda: states() == {train: "running", late: "queued"})

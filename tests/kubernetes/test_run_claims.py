@@ -29,8 +29,12 @@ pytestmark = REAL
 
 GEOMETRY = {
     "policies/mig.yaml": (
-        "apiVersion: quorate.dev/v1\nkind: MigGeometry\nmetadata: {name: all}\nspec: {pool: h100-sxm5-80gb, mode: free}\n"
-    )
+        "apiVersion: quorate.dev/v1\nkind: MigGeometry\nmetadata: {name: all}\nspec: {pool: cut, mode: free}\n"
+    ),
+    "cluster-state/pool.yaml": (
+        "apiVersion: quorate.dev/v1\nkind: NodePool\nmetadata: {name: cut}\n"
+        "spec: {gpuType: H100-SXM5-80GB, gpusPerNode: 2, cpu: 64, memory: 256Gi, nodes: {prefix: mig, count: 1}}\n"
+    ),
 }
 
 
@@ -48,6 +52,8 @@ async def nodes_with_devices(api: Api, nodes: list[str], gpus: int) -> AsyncIter
     """Ready nodes whose GPUs a driver publishes, whole and in every place of every profile; gone afterwards."""
     slices = [part for node in nodes for part in devices.mig_slices(node, gpus)]
     async with kubelet(api, nodes, {"cpu": "64", "memory": "256Gi", "pods": "110"}):
+        for node in nodes:
+            await api.patch(NODES.path("", node), {"metadata": {"labels": {names.POOL: "cut"}}})
         await publish(api, slices)
         yield slices
     for part in slices:

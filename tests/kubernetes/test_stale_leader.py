@@ -24,7 +24,7 @@ from tests.kubernetes.test_binding import a_gang, bindings_sent
 
 pytestmark = REAL
 
-TIMING = Timing(lease_s=2, renew_every_s=0.2, margin_s=0.7, settle_s=0.2)
+TIMING = Timing(lease_s=6, renew_every_s=0.2, margin_s=1, settle_s=0.2)
 PODS, ROUNDS = 100, 10
 
 

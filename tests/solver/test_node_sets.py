@@ -278,6 +278,17 @@ def test_reasons_say_to_how_many_nodes_a_gang_is_limited() -> None:
     assert str(never).endswith("has room for 2 such tasks on the 2 nodes that it may be on (few)")
 
 
+def test_only_the_types_of_its_nodes_are_tried_and_told() -> None:
+    """Of twenty types the one that its node has comes last by name: more than are tried of all combinations."""
+    nodes = [node(f"n{number:02}", 4, f"T{number:02}") for number in range(20)]
+    pending = [limited(job("fits", "q", 1, 4), "last"), limited(job("never", "q", 2, 4), "last")]
+    plan = solve(snapshot_of(NOW, nodes, pending, node_sets=sets(last="n19")), OPEN, optimise)
+    assert placed(plan) == {"fits": ["n19"]}
+    (never,) = reasons(plan, "never")
+    assert isinstance(never, NeverFits)
+    assert (never.gpu_type, never.nodes_allowed) == ("T19", 1)
+
+
 def test_a_limited_gang_starts_when_its_own_node_is_free() -> None:
     there = [running("soon", "q", 4, "n1", 1), running("late", "q", 4, "n2", 5), running("later", "q", 4, "n3", 6)]
     world = snapshot_of(NOW, NODES, [*there, limited(job("waits", "q", 1, 4), "two")], node_sets=sets(two="n2"))

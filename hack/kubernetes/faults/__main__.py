@@ -29,9 +29,7 @@ from hack.kubernetes.faults.seed import Outcome, arena, run_seed
 @click.option("--fence/--no-fence", default=True, show_default=True, help="Install the fence against former leaders.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the logs in this folder.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(
-    *, seeds: int, first: int, bug: str, profile: str | None, fence: bool, keep: Path | None, output: str
-) -> None:
+def main(*, seeds: int, first: int, bug: str, profile: str | None, fence: bool, keep: Path | None, output: str) -> None:
     """Judge what a faulty way to the API server makes of gangs. Exits with 1 if anything was found, and names the seeds."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="quorate-faults-") as made:

@@ -19,13 +19,25 @@ NAME: Final = "quorate-reservations"
 
 
 class DeclaredStore:
-    """Reads and writes that ConfigMap. One that is missing keeps nothing: rounds then choose anew, and write it."""
+    """Reads and writes that ConfigMap. One that is missing keeps nothing: rounds then choose anew, and write it.
+
+    A leader reads it once, and after its own writes: nobody else writes it.
+    """
 
     def __init__(self, api: Api, leading: Leading, namespace: str, log: FilteringBoundLogger) -> None:
         self._api = api
         self._leading = leading
         self._namespace = namespace
         self._log = log
+        self._kept: tuple[Reservation, ...] = ()
+        self._read_as: dict[str, str] = {}
+
+    async def kept(self) -> tuple[Reservation, ...]:
+        """What is kept, sorted by holder. Raises KubernetesError, NotLeaderError."""
+        stamp = self._leading.leadership().stamp
+        if stamp != self._read_as:
+            self._kept, self._read_as = await self.read(), stamp
+        return self._kept
 
     async def read(self) -> tuple[Reservation, ...]:
         """What is kept, sorted by holder; raises KubernetesError. An entry that can't be read is told, and chosen anew."""
@@ -47,6 +59,7 @@ class DeclaredStore:
     async def write(self, name: str, reservation: Reservation | None) -> None:
         """This is what the document of that name keeps; None: nothing. Raises KubernetesError, NotLeaderError."""
         data = {name: None if reservation is None else encode(reservation).decode()}
+        self._read_as = {}
         try:
             await self._patch(data)
         except NotFoundError:

@@ -33,7 +33,7 @@ from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.pod_deeds import PodDeeds
 from reconciler.backends.kubernetes.promises import Promises
-from reconciler.backends.kubernetes.records import Departure, UnreadableRecordError, departure_on, written
+from reconciler.backends.kubernetes.records import departure_on, written
 from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError, NotFoundError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.saving import Hooks
@@ -163,7 +163,7 @@ class Evictor:
             fresh = await self._fresh(bearer)
             if tries == 1 or fresh is None:
                 raise
-            known = _written_on(fresh)
+            known = departure_on(fresh)
             if known is None or known.intent.id != gang.intent.id:
                 return await self._recorded(gang._replace(pods=(fresh, *others)), tries - 1)
             # This pass has not seen what an earlier one wrote.
@@ -219,7 +219,7 @@ class Evictor:
         """
         if len(gang.pods) == 1:
             return ""
-        unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in gang.pods}
+        unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in reversed(gang.pods)}
         answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
         return next((answer for answer in answers if answer), "")
 
@@ -273,11 +273,3 @@ class Evictor:
         await together(self._annotate(pod, dict(nothing)) for pod in others)
         await self._annotate(bearer, dict(nothing))
         return Outcome(gang.job, "called-off", move.why)
-
-
-def _written_on(pod: Pod) -> Departure | None:
-    """What is not to be believed is as good as nothing, and is written over."""
-    try:
-        return departure_on(pod)
-    except UnreadableRecordError:
-        return None

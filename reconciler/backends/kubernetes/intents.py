@@ -12,13 +12,7 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang, Member
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.records import (
-    Departure,
-    Promise,
-    UnreadableRecordError,
-    departure_on,
-    promise_on,
-)
+from reconciler.backends.kubernetes.records import Departure, Promise, departure_on, doubts_on, marked, promise_on
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent, Reservation
 from solver.world.pledges import gpus_of
@@ -48,7 +42,7 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     reservations: list[Reservation] = []
     remarks: list[tuple[JobName, Remark]] = []
     promised: list[Intent] = []
-    for gang in cluster.gangs:
+    for gang in marked_gangs(cluster, pods):
         if gang.job is None:
             continue
         read = _Read.of(gang, pods)
@@ -64,6 +58,12 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     return Found(tuple(ordered), tuple(sorted(reservations, key=lambda held: held.holder)), tuple(sorted(remarks)))
 
 
+def marked_gangs(cluster: Cluster, pods: Pods) -> Iterator[Gang]:
+    """The gangs on whose pods something is written."""
+    keys = marked(pods)
+    return (gang for gang in cluster.gangs if keys and any((one.namespace, one.name) in keys for one in gang.members))
+
+
 class _Read(NamedTuple):
     """The records on the pods of one gang that say what they are."""
 
@@ -77,15 +77,10 @@ class _Read(NamedTuple):
         promises: list[Promise] = []
         remarks: list[Remark] = []
         for _, pod in members_of(gang, pods):
-            if not pod.metadata.annotations:
-                continue
-            try:
-                departure, promise = departure_on(pod), promise_on(pod)
-            except UnreadableRecordError as error:
-                remarks.append(Remark("record-not-believed", f"what {pod.metadata.name} says is asked of it: {error}"))
-                continue
+            departure, promise = departure_on(pod), promise_on(pod)
             departures += [departure] if departure and pod.holds else []
             promises += [promise] if promise else []
+            remarks += [Remark("record-not-believed", doubt) for doubt in doubts_on(pod)]
         return cls(tuple(departures), tuple(promises), tuple(remarks))
 
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.budgets import Budgets, forbidden
-from reconciler.backends.kubernetes.intents import Pods, departure_in, members_of
+from reconciler.backends.kubernetes.intents import Pods, departure_in, marked_gangs, members_of
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.saves import Hook, checkpointed_at, hook_of, saves, termination_of
 from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.records import Departure, UnreadableRecordError, departure_on
+from reconciler.backends.kubernetes.records import Departure, departure_on
 from reconciler.causes import why_evicted
 from solver.plan.plan import Evict as EvictStep
 from solver.plan.plan import Release, Shrink
@@ -100,7 +100,7 @@ class Leaving(NamedTuple):
 def leavings(cluster: Cluster, pods: Pods, budgets: Budgets) -> Iterator[Leaving]:
     """Every gang of which something was asked, in the order of their names."""
     waiting = {gang.name for gang in cluster.gangs if not gang.bound}
-    for gang in cluster.gangs:
+    for gang in marked_gangs(cluster, pods):
         departure = departure_in(gang, pods)
         if departure is None:
             continue
@@ -195,14 +195,8 @@ def _untold(gang: Leaving) -> tuple[Pod, ...]:
 
 def _is_told(pod: Pod, departure: Departure) -> bool:
     """It bears a record of the same request."""
-    try:
-        known = departure_on(pod)
-    except UnreadableRecordError:
-        known = None
-    return known is not None and (known.intent.id, known.intent.asked_at) == (
-        departure.intent.id,
-        departure.intent.asked_at,
-    )
+    known, asked = departure_on(pod), departure.intent
+    return known is not None and (known.intent.id, known.intent.asked_at) == (asked.id, asked.asked_at)
 
 
 def _is_to_save(pod: Pod, intent: Intent) -> bool:

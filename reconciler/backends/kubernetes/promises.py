@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.pod_deeds import PodDeeds
-from reconciler.backends.kubernetes.records import Promise, UnreadableRecordError, promise_on, written
+from reconciler.backends.kubernetes.records import Promise, promise_on, written
 from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.together import together
@@ -143,7 +143,7 @@ class Promises:
 
     async def _written(self, pod: Pod, steps: Sequence[Keeping], now: Instant, tries: int = TRIES) -> None:
         """The pod says what stands after these steps. Raises ConflictError where it was replaced, or changes all the time."""
-        before = _standing_on(pod)
+        before = promise_on(pod) or Promise(pod.metadata.uid)
         promise = promise_after(before, steps, now)
         if promise == before:
             return
@@ -168,11 +168,3 @@ class Promises:
 
 def _gives(steps: Iterable[Keeping]) -> bool:
     return any(isinstance(step, Nominate | Reserve) for step in steps)
-
-
-def _standing_on(pod: Pod) -> Promise:
-    """What is not to be believed is as good as nothing, and is written over."""
-    try:
-        return promise_on(pod) or Promise(pod.metadata.uid)
-    except UnreadableRecordError:
-        return Promise(pod.metadata.uid)

@@ -11,6 +11,8 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.declared import joined
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World, cluster_of
+from reconciler.documents.files import Files
+from reconciler.documents.repository import read_repository
 from solver.world.cluster import DeviceId, Gpu, GpuType, Links, NodeName
 from solver.world.cluster import Node as SolverNode
 from solver.world.quantities import Cpu, Memory
@@ -42,6 +44,28 @@ def test_git_says_what_a_node_is_for_and_the_cluster_what_there_is() -> None:
     assert (known.links, known.data) == (links, ("imagenet",))
     assert len(known.gpus) == 4
     assert known.schedulable
+
+
+def test_documents_in_git_say_where_nodes_without_labels_lie() -> None:
+    text = """
+apiVersion: quorate.dev/v1
+kind: NodePool
+metadata: {name: train}
+spec: {gpuType: H100-SXM5-80GB, gpusPerNode: 8, cpu: 90, memory: 900Gi, nodes: {prefix: n, count: 4}, cordoned: [n4]}
+---
+apiVersion: quorate.dev/v1
+kind: Topology
+metadata: {name: train}
+spec: {pool: train, shape: {nodesPerIsland: 1, islandsPerRack: 2, racksPerBlock: 2}}
+"""
+    written = read_repository(Files({"cluster-state/train.yaml": text.encode()})).checked().nodes
+    there = [node("n1"), node("n2"), node("n3"), node("n4"), node("n5")]
+    found = {str(known.name): known for known in seen(there, declared=written).nodes}
+    racks = {name: (known.domain("rack"), known.domain("block")) for name, known in found.items()}
+    assert racks["n1"] == racks["n2"] != racks["n3"] == racks["n4"]
+    assert {block for _, block in (racks[f"n{number}"] for number in (1, 2, 3, 4))} == {"train/block-0001"}
+    assert [name for name, known in found.items() if known.cordoned] == ["n4"]
+    assert (found["n5"].pool, found["n5"].rack, found["n5"].cpu) == ("h100-sxm5-80gb", "", 96_000)
 
 
 def test_where_git_says_no_domain_labels_do() -> None:

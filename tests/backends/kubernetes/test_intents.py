@@ -127,7 +127,7 @@ def test_a_copy_of_a_pods_annotations_promises_nothing() -> None:
     seen = found(pods)
     assert seen.intents == ()
     assert [str(remark) for _, remark in seen.remarks] == [
-        "what waits-0 says is asked of it: it was written for another pod"
+        "quorate.dev/promise of pod waits-0: it was written for another pod"
     ]
 
 

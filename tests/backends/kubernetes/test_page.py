@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from reconciler.backends.kubernetes import declared, intents
 from reconciler.backends.kubernetes.objects import domains, names, products
 from tests.house.tracked import ROOT
 
@@ -29,6 +30,16 @@ def test_every_reason_is_on_the_page() -> None:
     assert len(codes) > 30
     # What can't be a quantity can't be in an object that the API server accepted.
     assert sorted(code for code in codes - {"unreadable-quantity"} if f"`{code}`" not in PAGE) == []
+
+
+def test_what_is_written_of_evictions_and_promises_is_on_their_page() -> None:
+    page = (ROOT / "docs" / "kubernetes-eviction.md").read_text()
+    written = (names.CHECKPOINT_INTERVAL, names.CHECKPOINT_GRACE, names.CHECKPOINT_HOOK, names.CHECKPOINTED)
+    said = (*written, names.CHECKPOINT_BY, names.EVICT, names.PROMISE, declared.NAME, names.DEFAULT_CONTAINER)
+    source = Path(intents.__file__).read_text()
+    codes = [code for code in ("record-not-believed", "promised-twice") if f'Remark("{code}"' in source]
+    assert len(codes) == 2
+    assert [word for word in (*said, *codes) if f"`{word}" not in page] == []
 
 
 def test_every_label_of_a_level_is_on_the_page() -> None:

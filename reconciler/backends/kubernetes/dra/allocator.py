@@ -13,6 +13,8 @@ from reconciler.backends.kubernetes.objects.said import Refusal
 
 KNOWN_MAX = 100_000
 """States of nodes of which it is remembered whether claims fit."""
+KINDS_MAX = 10_000
+"""Kinds of islands that are remembered, each for the wishes of one pod; where there come more, everything begins anew."""
 
 
 class Grant(NamedTuple):
@@ -92,6 +94,9 @@ class Allocator:
         return isinstance(self.grant(there, claims, usage), Grant) if known is None else known
 
     def _prospect(self, there: NodeDevices, claims: Sequence[Wanted], signatures: Hashable) -> Prospect:
+        if len(self._kinds) > KINDS_MAX:
+            for remembered in (self._kinds, self._lost, self._prospects, self._known):
+                remembered.clear()
         name = there.node.metadata.name
         known = self._prospects.get(name)
         if known is None or known[0] is not there:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.dra.expressions import SelectorError
-from reconciler.backends.kubernetes.dra.inventory import Published, published
+from reconciler.backends.kubernetes.dra.inventory import GpuDevice, as_gpu
 from reconciler.backends.kubernetes.dra.pools import Device
 from reconciler.backends.kubernetes.dra.wanted import Alternative, Wanted
 from reconciler.backends.kubernetes.objects.said import Refusal
@@ -34,7 +34,7 @@ class _Cost(NamedTuple):
 
 def asked_of(claims: Sequence[Wanted], devices: Iterable[Device]) -> Asked | Refusal:
     """What the claims come to, by all devices of the cluster; devices of other drivers than NVIDIA's count for nothing."""
-    known = [(device, found) for device in devices if (found := published(device))]
+    known = [(device, found) for device in devices if (found := as_gpu(device))]
     every = tuple(sorted({found.gpu_type for _, found in known}))
     total = Asked()
     for claim in claims:
@@ -49,7 +49,7 @@ def asked_of(claims: Sequence[Wanted], devices: Iterable[Device]) -> Asked | Ref
     return total
 
 
-def asked_of_given(given: Sequence[Published]) -> Asked | None:
+def asked_of_given(given: Sequence[GpuDevice]) -> Asked | None:
     """What devices that a pod has already come to; None: rounds can't say it."""
     profiles = [found.instance.profile for found in given if found.instance]
     whole = len(given) - len(profiles)
@@ -59,7 +59,7 @@ def asked_of_given(given: Sequence[Published]) -> Asked | None:
 
 
 def _request(
-    claim: str, request: tuple[Alternative, ...], known: Sequence[tuple[Device, Published]], every: tuple[GpuType, ...]
+    claim: str, request: tuple[Alternative, ...], known: Sequence[tuple[Device, GpuDevice]], every: tuple[GpuType, ...]
 ) -> Asked | Refusal:
     place = f"claim {claim}, request {request[0].request}"
     costs: dict[_Cost, None] = {}
@@ -87,7 +87,7 @@ def _request(
     return Asked(0, limited, next(iter(cost.profiles)))
 
 
-def _cost(alternative: Alternative, matching: Sequence[Published]) -> _Cost:
+def _cost(alternative: Alternative, matching: Sequence[GpuDevice]) -> _Cost:
     profiles = frozenset(found.instance.profile for found in matching if found.instance)
     return _Cost(alternative.number, profiles, any(found.instance is None for found in matching))
 

@@ -34,6 +34,10 @@ _FILLED = "~"
 """Under these names an expression finds the maps with an empty one in each domain that it names, as in Kubernetes."""
 
 
+COMPILED_MAX = 1_000
+"""Expressions that are remembered."""
+
+
 class SelectorError(Exception):
     """An expression can't be compiled, or fails on a device. A person acts: whoever wrote the claim or the class."""
 
@@ -136,6 +140,8 @@ class Expressions:
     def get(self, written: str) -> Expression:
         """Raises SelectorError where it can't be compiled."""
         if written not in self._compiled:
+            if len(self._compiled) >= COMPILED_MAX:
+                self._compiled.clear()
             try:
                 self._compiled[written] = Expression(written)
             except SelectorError as wrong:

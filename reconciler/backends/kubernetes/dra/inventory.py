@@ -24,7 +24,7 @@ _SLICE = re.compile(r"memory-?[sS]lice-?(\d+)")
 """A counter of a device that is cut out when it is allocated, or a capacity of one that was cut out beforehand."""
 
 
-class Published(NamedTuple):
+class GpuDevice(NamedTuple):
     """A device of the driver. `gpu`: the UUID of the chip; `instance` None: the chip as a whole."""
 
     gpu_type: GpuType
@@ -41,17 +41,17 @@ Use = Literal["ours", "others", ""]
 """Who uses a device: claims that Quorate gave it to, others, or nobody."""
 
 
-def published(device: Device) -> Published | None:
+def as_gpu(device: Device) -> GpuDevice | None:
     """The device as a GPU or an instance of one; None: it is neither, or does not say what it is."""
     said = device.look.attributes.get(DRIVER, {})
     gpu_type = type_of_product(str(said.get("productName", "")).replace(" ", "-"))
     if device.id.driver != DRIVER or not gpu_type:
         return None
     if said.get("type") == "gpu" and "uuid" in said:
-        return Published(gpu_type, GpuId(said["uuid"]), None)
+        return GpuDevice(gpu_type, GpuId(said["uuid"]), None)
     start = _start(device)
     if said.get("type") == "mig" and {"parentUUID", "profile"} <= said.keys() and start is not None:
-        return Published(gpu_type, GpuId(said["parentUUID"]), MigInstance(said["profile"], start))
+        return GpuDevice(gpu_type, GpuId(said["parentUUID"]), MigInstance(said["profile"], start))
     return None
 
 
@@ -67,7 +67,7 @@ def gpus_of(devices: Iterable[Device], use: Callable[[Device], Use]) -> Publishe
     instances: dict[GpuId, list[tuple[MigInstance, bool]]] = {}
     of_others: set[GpuId] = set()
     for device in devices:
-        found = published(device)
+        found = as_gpu(device)
         if found is None:
             continue
         types[found.gpu_type] = None

@@ -6,11 +6,12 @@ Pure: it is told what changes, and tells it a world of objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from reconciler.backends.kubernetes.dra.asks import Asked, asked_of, asked_of_given
-from reconciler.backends.kubernetes.dra.inventory import Published, Use, gpus_of, published
+from reconciler.backends.kubernetes.dra.inventory import GpuDevice, Use, as_gpu, gpus_of
 from reconciler.backends.kubernetes.dra.pools import DeviceId
 from reconciler.backends.kubernetes.dra.prospects import NodeDevices
 from reconciler.backends.kubernetes.dra.standing import Key
@@ -40,6 +41,17 @@ STANDS_FOR_CLAIMS = "resource-claims"
 """The container that asks for what the claims come to."""
 
 
+GPU_RESOURCES = (names.GPU, names.MIG_PREFIX)
+
+
+class _Met(NamedTuple):
+    """What wishes come to, and the nodes that could ever meet them. `leaves_out`: not all nodes that could be taken for one."""
+
+    asked: Asked | Refusal
+    nodes: tuple[Node, ...]
+    leaves_out: bool
+
+
 class ClaimsSeen:
     """Told of objects that came (`before` None), changed, and went (`after` None); `tell` says to the world what that means."""
 
@@ -50,13 +62,15 @@ class ClaimsSeen:
         self._told: dict[Key, Pod] = {}
         self._is_stale = False
         self._published: dict[NodeName, tuple[NodeDevices, dict[DeviceId, Use]]] = {}
-        self._met: dict[tuple[bytes, ...], tuple[Asked | Refusal, frozenset[NodeName]]] = {}
+        self._met: dict[tuple[bytes, ...], _Met] = {}
         self._version = (-1, -1)
 
     def node(self, before: Node | None, after: Node | None) -> bool:
         """A node; whether it makes a difference."""
         self.stock.published.node(before, after)
-        self._is_stale |= (before is None) != (after is None)
+        if (before and before.metadata.labels) != (after and after.metadata.labels):
+            self._is_stale = True
+            self._met.clear()
         return self._world.node(before, after)
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
@@ -141,36 +155,47 @@ class ClaimsSeen:
             return _with(pod, scheduling_gates=gates, resource_claims=())
         if isinstance(wishes, Refusal):
             return _with(pod, unmet_claims=tuple(wishes))
-        asked, nodes = self._meaning(wishes)
+        met = self._meaning(wishes)
         claims = self.claims_of(pod)
-        has = all(claim.status.allocation for claim in claims)
-        given = self._given(claims)
-        asked = (asked_of_given(given) if has else None) or asked
+        had = [claim for claim in claims if claim.status.allocation]
+        given = self._given(had)
+        asked = (asked_of_given(given) if len(had) == len(claims) else None) or met.asked
         if isinstance(asked, Refusal):
             return _with(pod, unmet_claims=tuple(asked))
-        had = [claim for claim in claims if claim.status.allocation]
-        where = [node for node in self.stock.published.nodes if node.metadata.name in nodes and may_use(had, node)]
         stands = Container(STANDS_FOR_CLAIMS, Resources(requests=_requests(asked)))
-        affinity = _only_on(pod.spec.affinity, [NodeName(node.metadata.name) for node in where])
-        seen = _with(pod, containers=(*pod.spec.containers, stands), affinity=affinity, resource_claims=())
-        if has and given:
+        seen = _with(pod, containers=(*pod.spec.containers, stands), resource_claims=())
+        if not pod.spec.node_name and (had or met.leaves_out):
+            where = [node for node in met.nodes if may_use(had, node)]
+            seen = _with(seen, affinity=_only_on(pod.spec.affinity, where))
+        if given and len(had) == len(claims):
             # What it has stands in its claims: whatever its binding says.
             annotations = {**pod.metadata.annotations, names.DEVICES: ",".join(found.id for found in given)}
             metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
             return msgspec.structs.replace(seen, metadata=metadata)
         return seen
 
-    def _meaning(self, wishes: Sequence[Wanted]) -> tuple[Asked | Refusal, frozenset[NodeName]]:
-        """What the wishes come to, and where they can ever be met; those that are alike are looked at once."""
+    def _meaning(self, wishes: Sequence[Wanted]) -> _Met:
+        """What the wishes come to, and where; those that are alike are looked at once."""
         key = tuple(wish.signature for wish in wishes)
         if key not in self._met:
             devices = [device for pool in self.stock.published.pools for device in pool.devices]
-            self._met[key] = asked_of(wishes, devices), self.stock.nodes_ever(wishes)
+            ever = self.stock.nodes_ever(wishes)
+            others = [node for node in self.stock.published.nodes if node.metadata.name not in ever]
+            nodes = tuple(node for node in self.stock.published.nodes if node.metadata.name in ever)
+            asked = asked_of(wishes, devices)
+            # A node without any GPU needs not be left out for who asks for some: of thousands of nodes few are named then.
+            needs_gpus = isinstance(asked, Asked) and bool(asked.gpus or asked.mig)
+            leaves_out = any(self._has_gpus(node) for node in others) if needs_gpus else bool(others)
+            self._met[key] = _Met(asked, nodes, leaves_out)
         return self._met[key]
 
-    def _given(self, claims: Iterable[ResourceClaim]) -> list[Published]:
+    def _has_gpus(self, node: Node) -> bool:
+        there = self.stock.published.on(node.metadata.name)
+        return bool(there and there.devices) or any(name.startswith(GPU_RESOURCES) for name in node.status.allocatable)
+
+    def _given(self, claims: Iterable[ResourceClaim]) -> list[GpuDevice]:
         known = (self.stock.published.device(device) for claim in claims for device in devices_of(claim))
-        return [found for device in known if device and (found := published(device))]
+        return [found for device in known if device and (found := as_gpu(device))]
 
 
 def _with(pod: Pod, **changes: object) -> Pod:
@@ -184,8 +209,8 @@ def _requests(asked: Asked) -> dict[str, str | int | float]:
     return {names.GPU: asked.gpus} if asked.gpus else {}
 
 
-def _only_on(affinity: Affinity | None, nodes: Sequence[NodeName]) -> Affinity:
-    only = Requirement("metadata.name", "In", tuple(nodes))
+def _only_on(affinity: Affinity | None, nodes: Iterable[Node]) -> Affinity:
+    only = Requirement("metadata.name", "In", tuple(node.metadata.name for node in nodes))
     known = affinity or Affinity()
     of_nodes = known.node_affinity or NodeAffinity()
     terms = of_nodes.required.node_selector_terms if of_nodes.required else (NodeSelectorTerm(),)

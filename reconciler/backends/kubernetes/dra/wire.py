@@ -13,7 +13,6 @@ from reconciler.backends.kubernetes.objects.wire import Amount, Amounts, Conditi
 from reconciler.backends.kubernetes.resource import Resource
 
 CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
-TEMPLATES = Resource("resource.k8s.io/v1", "resourceclaimtemplates")
 SLICES = Resource("resource.k8s.io/v1", "resourceslices")
 CLASSES = Resource("resource.k8s.io/v1", "deviceclasses")
 
@@ -280,16 +279,3 @@ class DeviceClass(Wire, frozen=True):
 
     metadata: Meta
     spec: ClassSpec = ClassSpec()
-
-
-class TemplateSpec(Wire, frozen=True):
-    """What claims made of a template ask for."""
-
-    spec: ClaimSpec = ClaimSpec()
-
-
-class ResourceClaimTemplate(Wire, frozen=True):
-    """What Kubernetes makes a claim of for each pod that names it."""
-
-    metadata: Meta
-    spec: TemplateSpec = TemplateSpec()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects import names
@@ -31,7 +32,7 @@ class InRole(NamedTuple):
     task: PodTask
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gathered:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
@@ -46,7 +47,7 @@ class Gathered:
     controller: Controller | None = None
     disagrees: bool = False
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
         """Its pods."""
         return tuple(one.task for one in self.pods)

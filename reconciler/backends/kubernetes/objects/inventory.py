@@ -41,12 +41,12 @@ class Inventory:
 
     def declare(self, declared: Mapping[NodeName, Node]) -> None:
         """Git declares these nodes, and no others any more."""
-        for name in self._declared.keys() | declared.keys():
-            if name in self.seen and self._declared.get(name) != declared.get(name):
-                self.seen[name] = seen(self.seen[name].wire, _type_of(declared.get(name)), self._published.get(name))
+        before, self._declared = self._declared, declared
+        for name in before.keys() | declared.keys():
+            if name in self.seen and before.get(name) != declared.get(name):
+                self.seen[name] = self._seen(self.seen[name].wire)
                 self._touched.add(name)
                 self._grounds_changed = True
-        self._declared = declared
 
     def publish(self, name: NodeName, gpus: PublishedGpus | None) -> None:
         """A driver publishes these GPUs of a node for claims; None: none any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -13,14 +14,14 @@ from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_leve
 from reconciler.backends.kubernetes.objects.constraints import Places, as_types
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
-from reconciler.backends.kubernetes.objects.pods import PodTask
+from reconciler.backends.kubernetes.objects.pods import Others, PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from reconciler.backends.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
 from solver.world.node_sets import NodeSet
 from solver.world.quantities import Instant
-from solver.world.shape import SharingMode
+from solver.world.shape import Shape, SharingMode
 from solver.world.workload import (
     GroupTopology,
     Job,
@@ -110,7 +111,12 @@ def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
     wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
     slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
-    return encode([task.shape, task.others, wishes, slices])
+    return _asked(task.shape, task.others) + msgspec.json.encode([wishes, slices])
+
+
+@lru_cache(maxsize=8192)
+def _asked(shape: Shape, others: Others) -> bytes:
+    return encode([shape, others])
 
 
 def _groups(
@@ -128,7 +134,7 @@ def _groups(
         company = Company(places, everybody, alike, sum(least.values()), fewest)
         apart = company.apart(plain.nodes)
         types, limited = plain.types, plain.limited
-        if apart.nodes != plain.nodes:
+        if apart.nodes is not plain.nodes:  # sets compare node by node, and most gangs ask nothing that leaves fewer
             types, limited = as_types(places, apart.nodes, first.shape, plain.liked)
         apart.refusals += plain.refusals
         apart.remarks += plain.remarks

@@ -89,7 +89,7 @@ def _claim(draw: st.DrawFn, number: int) -> ResourceClaim:
     return a_claim(*requests, name=f"c{number}", constraints=constraints)
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(600, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("examples", [20, pytest.param(200, marks=pytest.mark.thorough)])
 def test_found_if_and_only_if_there_is_a_way(examples: int) -> None:
     met: set[bool] = set()
 

@@ -292,3 +292,58 @@ def test_nodes_that_are_alike_are_searched_once() -> None:
         refused = given([claim], slices_of(devices.mig_slices(node, gpus=2)), node=a_node(node), allocator=allocator)
         assert isinstance(refused, NoRoom)
     assert allocator.searches == 1
+
+
+def _of_type(kind: str) -> str:
+    return f"device.attributes['{devices.DRIVER}'].kind == '{kind}'"
+
+
+def test_a_state_that_failed_is_another_where_constraints_have_met_other_values() -> None:
+    """d0 and d1 taken is a dead end with d1's rail for what is to match, and not with d0's."""
+    there = a_slice(
+        *(a_device(f"d{rail}", rail=rail, kind="x") for rail in (0, 1)),
+        *(a_device(f"e{rail}", rail=rail, kind="y") for rail in (1, 0)),
+    )
+    other = a_claim(a_request("r", ANY, _of_type("y")), name="other")
+    held = given([other], there)
+    assert names(held) == ["e1"]
+    assert isinstance(held, Grant)
+    claim = a_claim(
+        a_request("q", ANY, _of_type("x")),
+        a_request("r", ANY, _of_type("x")),
+        a_request("s", ANY, _of_type("y")),
+        constraints=[{"requests": ["r", "s"], "matchAttribute": f"{devices.DRIVER}/rail"}],
+    )
+    assert names(given([claim], there, written([other], held))) == ["d1", "d0", "e0"]
+
+
+def test_gpus_that_are_used_alike_are_not_alike_to_a_constraint_that_has_met_one_of_them() -> None:
+    def part(gpu: str, kind: str) -> dict[str, Any]:
+        used = [{"counterSet": gpu, "counters": {"slices": {"value": "1"}}}]
+        return {**a_device(f"{gpu}-{kind}", gpu=gpu, kind=kind), "consumesCounters": used}
+
+    sets = [{"name": gpu, "counters": {"slices": {"value": "2"}}} for gpu in ("a", "b")]
+    there = a_slice(*(part(gpu, kind) for gpu in ("a", "b") for kind in ("x", "y")), counters=sets)
+    other = a_claim(a_request("r", ANY, _of_type("x")), name="other")
+    held = given([other], there)
+    assert names(held) == ["a-x"]
+    assert isinstance(held, Grant)
+    claim = a_claim(
+        a_request("x", ANY, _of_type("x")),
+        a_request("y", ANY, _of_type("y")),
+        constraints=[{"matchAttribute": f"{devices.DRIVER}/gpu"}],
+    )
+    assert names(given([claim], there, written([other], held))) == ["b-x", "b-y"]
+
+
+def test_what_is_remembered_is_bounded_and_forgetting_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.backends.kubernetes.dra.allocator.KINDS_MAX", 0)
+    monkeypatch.setattr("reconciler.backends.kubernetes.dra.expressions.COMPILED_MAX", 1)
+    allocator, done = Allocator(), list[ResourceClaim]()
+    for number, wanted in enumerate(["3g.40gb", "1g.10gb", "3g.40gb", "2g.20gb"]):
+        claim = a_claim(profile(wanted), name=f"c{number}")
+        grant = given([claim], MIG, done, allocator=allocator)
+        assert isinstance(grant, Grant)
+        assert names(grant) == names(given([claim], MIG, done))
+        done += written([claim], grant)
+    assert violations(done, MIG) == ()
