@@ -87,6 +87,7 @@ class FaultyProxy:
         """Told the name of each process that binds, before that is passed on."""
         self.cut_off: set[str] = set()
         self.deaf: set[str] = set()
+        self._blind_until_s: dict[str, float] = {}
         self.befell: Counter[str] = Counter()
         self.asked = 0
         self.url = ""
@@ -183,8 +184,12 @@ class FaultyProxy:
 
     async def _gone_wrong(self, asked: _Asked, drawn: Drawn) -> web.Response:
         match drawn.fault:
-            case "delay" | "delay-binding":
+            case "delay":
                 await self._held_up(drawn.seconds)
+                return await self._forwarded(asked)
+            case "blind-binding":
+                await self._held_up(drawn.seconds)
+                self._blind_until_s[asked.who] = asyncio.get_running_loop().time() + drawn.seconds
                 return await self._forwarded(asked)
             case "drop-after":
                 await self._forwarded(asked)
@@ -233,7 +238,7 @@ class FaultyProxy:
 
     async def _passed(self, asked: _Asked, block: bytes) -> bytes:
         """What comes of a block of a watch. Raises _Lost."""
-        while asked.who in self.cut_off | self.deaf:
+        while self._is_deaf(asked.who):
             await asyncio.sleep(0.05)
         drawn = self._draw(self.profile, OF_WATCHES, str(asked))
         if drawn is None:
@@ -245,6 +250,12 @@ class FaultyProxy:
             return GARBAGE
         await self._held_up(drawn.seconds)
         return block
+
+    def _is_deaf(self, who: str) -> bool:
+        if self.profile == HONEST:
+            return False
+        is_blind = asyncio.get_running_loop().time() < self._blind_until_s.get(who, 0.0)
+        return is_blind or who in self.cut_off | self.deaf
 
     def _sent(self, asked: _Asked) -> aiohttp.client._RequestContextManager:
         url = yarl.URL(self._cluster.server + asked.target, encoded=True)

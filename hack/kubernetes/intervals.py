@@ -148,9 +148,9 @@ def _pod_of(entry: Entry) -> PodKey:
 
 def _is_removed(pod: Entry) -> bool:
     """Whether a deletion took it away, rather than only asking it to leave."""
-    meta = pod.get("metadata") or {}
-    stays = "deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds", 0) > 0
-    return not stays and not meta.get("finalizers")
+    meta: Entry = pod.get("metadata") or {}
+    grace_s = int(meta.get("deletionGracePeriodSeconds", 0)) if "deletionTimestamp" in meta else 0
+    return grace_s == 0 and not meta.get("finalizers")
 
 
 def _holding(entry: Entry, body: Entry) -> _Holding:

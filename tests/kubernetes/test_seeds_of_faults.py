@@ -17,7 +17,7 @@ from hack.kubernetes.faults.seed import Outcome, arena, run_seed
 from hack.kubernetes.faults.trials import TRIALS
 from tests.kubernetes.sessions import REAL
 
-pytestmark = [*REAL, pytest.mark.thorough]
+pytestmark = [*REAL, pytest.mark.thorough, pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning")]
 SEEDS = range(10)
 TRIES_MAX = 3
 """A bug shows when two things happen at about the same time."""

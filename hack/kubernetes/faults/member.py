@@ -39,14 +39,16 @@ from solver.world.workload import QueueName
 QUEUE, URGENT = QueueName("research"), QueueName("urgent")
 POOL = "pool"
 # Nothing protects what runs, and nothing rests after it was evicted, so that evictions are among what is interrupted.
-CLASS = PriorityClass("unprotected", protection=Protection(min_runtime=Duration(0)))
+UNPROTECTED = Protection(min_runtime=Duration(0))
+USUAL = PriorityClass("usual", protection=UNPROTECTED)
+FIRST = PriorityClass("first", value=100, scope="cluster", protection=UNPROTECTED)
 ENTITLED = Quota(GpuType("H100-SXM5-80GB"), guaranteed=MilliGpu.gpus(8))
 """Of the urgent queue: for that, others have to leave."""
 EVICTIONS = Evictions(restart_cost=Duration(0), grace=Duration(1_000), back_off=Duration(0))
 POLICY = policy_of(
     (Queue(QUEUE), Queue(URGENT, quota=(ENTITLED,))),
-    (CLASS,),
-    SchedulingPolicy(default_priority_class=CLASS.name, reclaim_within=Duration(0), evictions=EVICTIONS),
+    (USUAL, FIRST),
+    SchedulingPolicy(default_priority_class=USUAL.name, reclaim_within=Duration(0), evictions=EVICTIONS),
     sharing=(SharingPolicy("shared", (POOL,), "mps"),),
 )
 TIMING = Timing(lease_s=3, renew_every_s=0.4, margin_s=1.0, settle_s=0.3)

@@ -8,11 +8,12 @@ from typing import Literal, NamedTuple
 
 Fault = Literal[
     "delay", "drop-before", "drop-after", "late", "conflict", "busy", "broken", "unavailable", "garbage", "stale",
-    "watch-cut", "watch-held", "watch-garbage", "late-binding", "delay-binding",
+    "watch-cut", "watch-held", "watch-garbage", "late-binding", "blind-binding",
 ]  # fmt: skip
 """`drop-before`: it never reaches the server. `drop-after`: it was done, and nobody says so. `late`: the connection breaks, and it
 is done seconds later all the same. `conflict` to `unavailable`: 409, 429, 500, 503, and it was not done. `garbage`: it was done,
-and the answer is none. `stale`: a list as it was seconds ago. `watch-held`: events come late, in their order."""
+and the answer is none. `stale`: a list as it was seconds ago. `watch-held`: events come late, in their order.
+`blind-binding`: it is done late, and from then on the watches of who asked are held back."""
 
 
 class Profile(NamedTuple):
@@ -33,7 +34,7 @@ class Profile(NamedTuple):
     watch_held: float = 0
     watch_garbage: float = 0
     late_binding: float = 0
-    delay_binding: float = 0
+    blind_binding: float = 0
 
 
 HONEST = Profile("honest")
@@ -42,7 +43,7 @@ PROFILES = (
     Profile("lossy", delay=10, drop_before=10, drop_after=12, late=12, watch_cut=5),
     Profile("refusing", conflict=12, busy=12, broken=10, unavailable=10),
     Profile("deaf", drop_after=5, stale=60, watch_cut=15, watch_held=35, watch_garbage=2),
-    Profile("limbo", delay=5, late_binding=50, delay_binding=20, watch_held=10),
+    Profile("limbo", delay=5, late_binding=50, blind_binding=20, watch_held=10),
     Profile("babbling", drop_after=6, garbage=8, broken=6, watch_garbage=4),
     Profile(
         "all", delay=10, drop_before=5, drop_after=6, late=6, conflict=5, busy=5, broken=4, unavailable=4, garbage=2, stale=35,
@@ -51,7 +52,7 @@ PROFILES = (
 )  # fmt: skip
 
 OF_WATCHES: tuple[Fault, ...] = ("watch-cut", "watch-held", "watch-garbage")
-OF_BINDINGS: tuple[Fault, ...] = ("late-binding", "delay-binding")
+OF_BINDINGS: tuple[Fault, ...] = ("late-binding", "blind-binding")
 OF_LISTS: tuple[Fault, ...] = ("stale",)
 OF_ALL: tuple[Fault, ...] = (
     "delay", "drop-before", "drop-after", "late", "conflict", "busy", "broken", "unavailable", "garbage",

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from hack.kubernetes.faults.member import POOL, QUEUE, URGENT
+from hack.kubernetes.faults.member import FIRST, POOL, QUEUE, URGENT
 from hack.kubernetes.faults.world import GPUS_PER_NODE, Gang
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
@@ -244,6 +244,8 @@ class Surroundings:
 def pod_of(name: str, gang: Gang) -> dict[str, Any]:
     """A pod as its controller makes it."""
     notes = {names.GANG: gang.name, names.GANG_SIZE: str(gang.size), names.QUEUE: URGENT if gang.urgent else QUEUE}
+    if gang.urgent:
+        notes[names.PRIORITY_CLASS] = FIRST.name
     requests = {"cpu": "1", "memory": "1Gi"}
     if gang.part:
         notes[names.KAI_FRACTION] = str(gang.part)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hack.kubernetes.faults.profile import HONEST, Profile
 from hack.kubernetes.faults.world import GPUS_PER_NODE, Gang, Happening, Script
 
-SLOW = Profile("answered and heard late", delay_binding=80, watch_held=50)
+SLOW = Profile("bound late, and seen later", blind_binding=90)
 LIMBO = Profile("bound late", late_binding=90)
 
 
@@ -30,6 +30,16 @@ def contested(seed: int) -> Script:
             gangs.append(gang)
             happenings.append(Happening(1.2 * turn + after_s, "arrive", gang.name))
     return Script((f"s{seed}-n0",), tuple(gangs), 1, tuple(sorted(happenings)), frozenset())
+
+
+def crowded(seed: int) -> Script:
+    """Four nodes, and every moment another gang that wants one of them, by turns usual and urgent."""
+    gangs = tuple(
+        Gang(f"g{number}", 1, GPUS_PER_NODE, 0.0, refills=False, lives_s=0.8, urgent=number % 2 == 1)
+        for number in range(24)
+    )
+    happenings = tuple(Happening(0.25 * number, "arrive", gang.name) for number, gang in enumerate(gangs))
+    return Script(tuple(f"s{seed}-n{number}" for number in range(4)), gangs, 1, happenings, frozenset())
 
 
 def handed_over(seed: int) -> Script:
@@ -58,7 +68,7 @@ def held_up_in_turn(seed: int) -> Script:
 
 
 TRIALS: dict[str, Trial] = {
-    "rounds-do-not-wait-until-they-see-what-was-done": Trial(contested, SLOW, "double-bound"),
+    "rounds-do-not-wait-until-they-see-what-was-done": Trial(crowded, SLOW, "double-bound"),
     "bindings-name-neither-uid-nor-version": Trial(contested, HONEST, "unguarded"),
     "bindings-without-an-answer-are-forgotten": Trial(contested, LIMBO, "double-bound"),
     "nobody-asks-who-leads": Trial(held_up_in_turn, HONEST, "stale-accepted", fenced=False),
