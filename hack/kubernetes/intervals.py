@@ -150,7 +150,7 @@ def _is_removed(pod: Entry) -> bool:
     """Whether a deletion took it away, rather than only asking it to leave."""
     meta: Entry = pod.get("metadata") or {}
     grace_s = int(meta.get("deletionGracePeriodSeconds", 0)) if "deletionTimestamp" in meta else 0
-    return grace_s == 0 and not meta.get("finalizers")
+    return not (grace_s or meta.get("finalizers"))
 
 
 def _holding(entry: Entry, body: Entry) -> _Holding:
