@@ -135,7 +135,8 @@ def _kind_of(entry: Entry) -> tuple[str, str, str]:
 
 
 def _is_accepted(entry: Entry) -> bool:
-    return 200 <= (entry.get("responseStatus") or {}).get("code", 0) < 300
+    status: Entry = entry.get("responseStatus") or {}
+    return int(status.get("code", 0)) // 100 == 2
 
 
 def _received(entry: Entry) -> str:

@@ -17,7 +17,7 @@ from hack.kubernetes.faults.seed import Outcome, arena, run_seed
 from hack.kubernetes.faults.trials import TRIALS
 from tests.kubernetes.sessions import REAL
 
-pytestmark = [*REAL, pytest.mark.thorough, pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning")]
+pytestmark = [*REAL, pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning")]
 SEEDS = range(10)
 TRIES_MAX = 3
 """A bug shows when two things happen at about the same time."""
@@ -49,6 +49,7 @@ def test_every_bug_has_its_trial() -> None:
     assert set(TRIALS) == set(BUGS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found_and_a_sound_scheduler_is_not_blamed(its_own: Cluster, tmp_path: Path, bug: str) -> None:
     trial, numbers = TRIALS[bug], itertools.count(10_000)
