@@ -44,7 +44,7 @@ Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is, as who to speak, how often, and under which Lease, held how. `observe`: only to look, without a Lease.
+    """Where it is, as who to speak, how often, and under which Lease, held how.
 
     `roll_forward_s`: how long a gang that was begun has until it is whole.
     """
@@ -55,7 +55,6 @@ class Cluster:
     namespace: str
     lease: str
     holder: str
-    observe: bool = False
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     roll_forward_s: float = ROLL_FORWARD_S
 
@@ -82,13 +81,10 @@ async def connected(
         Hooks(api, clock, log) as hooks,
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
-        async with _beside(mirror.run()):
+        async with alongside(mirror.run()):
             await mirror.ready()
             # What it all means takes seconds the first time, in which no lease could be renewed.
             mirror.cluster()
-            if where.observe:
-                yield PodPlane(mirror, None, None, stalled, memory, interventions, policies, solve, clock)
-                return
             path = LEASES.path(where.namespace, where.lease)
             election = Election(of_lease, where.holder, clock, log, where.timing, path)
             teller = Teller(of_telling, election.leadership, clock, log, where.holder)
@@ -107,12 +103,12 @@ async def connected(
                 teller.happened,
                 log,
             )
-            async with _beside(election.run(), teller.run(), *(each(api, election) for each in beside)):
+            async with alongside(election.run(), teller.run(), *(each(api, election) for each in beside)):
                 yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
 
 
 @asynccontextmanager
-async def _beside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
+async def alongside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """While these work. The first that fails ends the block, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -137,7 +137,7 @@ def live(given: Given) -> None:
         memory = Memory(store.ledger, store.history, clock, given.name, STORE_LEASE)
         holder = f"{given.name}-{os.getpid()}"
         credentials = from_kubeconfig(Path(given.kubeconfig), clock)
-        cluster = Cluster(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, False, TIMING, ROLL_FORWARD_S)
+        cluster = Cluster(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, TIMING, ROLL_FORWARD_S)
 
         def connect() -> AbstractAsyncContextManager[PodPlane]:
             solve = solver_with(None)
