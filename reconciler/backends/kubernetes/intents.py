@@ -53,10 +53,7 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
         promised += [promise] if promise else []
         reservations += [] if gang.job.placement else _newest_reservation(gang.job, read.promises, nodes)
     kept, twice = _each_once(promised, _staying(cluster.jobs, intents) if promised else Counter())
-    remarks += [
-        (intent.job, Remark("promised-twice", "what it was promised is another's"))
-        for intent in twice
-    ]
+    remarks += [(intent.job, Remark("promised-twice", "what it was promised is another's")) for intent in twice]
     ordered = sorted((*intents, *kept), key=lambda intent: intent.id)
     return Found(tuple(ordered), tuple(sorted(reservations, key=lambda held: held.holder)), tuple(sorted(remarks)))
 
