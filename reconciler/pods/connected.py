@@ -17,13 +17,14 @@ from reconciler.backends.kubernetes.dra.claims import Claims
 from reconciler.backends.kubernetes.eviction import Evictor
 from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.followed import Seams
-from reconciler.backends.kubernetes.leader import Election
+from reconciler.backends.kubernetes.leader import Election, Timing
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import LEASES
 from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.backends.kubernetes.telling.teller import Teller
+from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.devices import Devices
@@ -43,7 +44,10 @@ Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is, as who to speak, how often, and under which Lease."""
+    """Where it is, as who to speak, how often, and under which Lease, held how.
+
+    `roll_forward_s`: how long a gang that was begun has until it is whole.
+    """
 
     credentials: Credentials
     qps: float
@@ -51,6 +55,8 @@ class Cluster:
     namespace: str
     lease: str
     holder: str
+    timing: Timing = Timing()  # noqa: RUF009  (immutable)
+    roll_forward_s: float = ROLL_FORWARD_S
 
 
 @asynccontextmanager
@@ -79,7 +85,8 @@ async def connected(
             await mirror.ready()
             # What it all means takes seconds the first time, in which no lease could be renewed.
             mirror.cluster()
-            election = Election(of_lease, where.holder, clock, log, path=LEASES.path(where.namespace, where.lease))
+            path = LEASES.path(where.namespace, where.lease)
+            election = Election(of_lease, where.holder, clock, log, where.timing, path)
             teller = Teller(of_telling, election.leadership, clock, log, where.holder)
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)
@@ -87,7 +94,7 @@ async def connected(
                 api,
                 election.leadership,
                 binder,
-                Finisher(api, election.leadership, binder, clock, log),
+                Finisher(api, election.leadership, binder, clock, log, where.roll_forward_s),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
                 Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
