@@ -34,7 +34,7 @@ def main(wanted: str, small: int, output: str) -> None:
 def _figures(case: str, small: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        with running(found(place()), folder) as cluster:
+        with running(found(place()), folder, audited=False) as cluster:
             if case == "bind-loop":
                 return bench_binds.report(asyncio.run(bench_binds.measured(cluster, 2_000 // small, [1, 8], 3)))
             return asyncio.run(measured(case, cluster, folder, small))._asdict()

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -105,9 +105,9 @@ async def measured(name: str, cluster: Cluster, folder: Path, small: int = 1) ->
         await api.create(Resource("v1", "namespaces").path(), {"metadata": {"name": SPACE}})
         await at_once(sent_nodes(case.nodes), lambda node: api.create(NODES.path(), node))
         seen = Seen()
-        async with _watched(api, kube, seen):
+        async with _watched(api, kube if case.held else None, seen):
             if case.held:
-                with _scheduler(cluster, folder / "held"):
+                async with _scheduler(cluster, folder / "held"):
                     await _make(api, "held", case.held)
                     await _until(
                         lambda: (
@@ -118,7 +118,7 @@ async def measured(name: str, cluster: Cluster, folder: Path, small: int = 1) ->
             if case.before:
                 await _make(api, "asked", case.asked)
             made = time.monotonic()
-            with _scheduler(cluster, folder / "asked") as process:
+            async with _scheduler(cluster, folder / "asked") as process:
                 if not case.before:
                     started = time.monotonic()
                     await _make(api, "asked", case.asked)
@@ -147,8 +147,8 @@ async def _session(cluster: Cluster, user: str) -> AsyncIterator[Api]:
 
 
 @asynccontextmanager
-async def _watched(api: Api, kubelet: Api, seen: Seen) -> AsyncIterator[None]:
-    """What happens to pods is noted, and what a kubelet does about it is done: they run, and end at once when told to."""
+async def _watched(api: Api, kubelet: Api | None, seen: Seen) -> AsyncIterator[None]:
+    """What happens to pods is noted; with `kubelet`, what one does about it is done: they run, and end at once when told to."""
     listed = asyncio.Event()
 
     async def work() -> None:
@@ -158,7 +158,7 @@ async def _watched(api: Api, kubelet: Api, seen: Seen) -> AsyncIterator[None]:
                 listed.set()
                 for change in changes:
                     seen.hear(change)
-                    if change.after and change.after.spec.node_name:
+                    if kubelet and change.after and change.after.spec.node_name:
                         doing.create_task(_kept(kubelet, change.after))
 
     working = asyncio.create_task(work())
@@ -186,8 +186,8 @@ async def _until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-@contextmanager
-def _scheduler(cluster: Cluster, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+@asynccontextmanager
+async def _scheduler(cluster: Cluster, folder: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
     """`quorate run --kubernetes`, leading."""
     folder.mkdir(parents=True)
     origin = Origin(folder / "policy")
@@ -214,7 +214,7 @@ def _scheduler(cluster: Cluster, folder: Path) -> Iterator[subprocess.Popen[byte
         while '"leading"' not in log.read_text():
             if process.poll() is not None or "is invalid" in log.read_text():
                 raise RuntimeError(f"quorate run has ended:\n{log.read_text()[-2_000:]}")
-            time.sleep(0.05)
+            await asyncio.sleep(0.05)  # what happens to pods is noted meanwhile
         yield process
     finally:
         process.send_signal(signal.SIGTERM)

@@ -78,8 +78,11 @@ class Cluster:
 
 
 @contextmanager
-def running(where: Place, folder: Path) -> Iterator[Cluster]:
-    """A cluster that is ready, until the end of the block or of this process, however it ends. Raises ClusterNotReadyError."""
+def running(where: Place, folder: Path, *, audited: bool = True) -> Iterator[Cluster]:
+    """A cluster that is ready, until the end of the block or of this process, however it ends. Raises ClusterNotReadyError.
+
+    `audited`: with an audit log, which costs the server more time than binding a pod does; nobody who measures wants that.
+    """
     etcd_port, peer_port, port = _free_ports(3)
     cluster = Cluster(f"https://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{etcd_port}", folder, Authority())
     peers = f"http://{LOOPBACK}:{peer_port}"
@@ -94,7 +97,11 @@ def running(where: Place, folder: Path) -> Iterator[Cluster]:
         "--unsafe-no-fsync",  # nobody needs this data after the run
         "--log-level=warn",
     ]
-    api_server = [str(where.path(API_SERVER)), *_api_server_flags(cluster, port)]
+    api_server = [
+        str(where.path(API_SERVER)),
+        *_api_server_flags(cluster, port),
+        *(_audit_flags(cluster) if audited else ()),
+    ]
     guarded = guard.start({ETCD: etcd, API_SERVER: api_server}, folder)
     try:
         _wait_until_ready(cluster, guarded)
@@ -107,8 +114,6 @@ def _api_server_flags(cluster: Cluster, port: int) -> list[str]:
     folder = cluster.folder
     certificate, key = cluster.authority.server()
     accounts = write_private(folder / "accounts.key", private_pem(ec.generate_private_key(ec.SECP256R1())))
-    policy = folder / "audit-policy.json"
-    policy.write_text(json.dumps(AUDIT_POLICY))
     return [
         f"--etcd-servers={cluster.etcd}",
         f"--bind-address={LOOPBACK}",
@@ -126,9 +131,13 @@ def _api_server_flags(cluster: Cluster, port: int) -> list[str]:
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
         "--feature-gates=GenericWorkload=true",
         f"--watch-cache-sizes={WITHOUT_CACHE}#0",
-        f"--audit-policy-file={policy}",
-        f"--audit-log-path={cluster.audit_log}",
     ]
+
+
+def _audit_flags(cluster: Cluster) -> list[str]:
+    policy = cluster.folder / "audit-policy.json"
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    return [f"--audit-policy-file={policy}", f"--audit-log-path={cluster.audit_log}"]
 
 
 def _wait_until_ready(cluster: Cluster, guarded: subprocess.Popen[bytes]) -> None:

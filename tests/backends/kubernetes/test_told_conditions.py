@@ -31,6 +31,7 @@ FOUR, EIGHT, SIXTY_FOUR = MilliGpu.gpus(4), MilliGpu.gpus(8), MilliGpu.gpus(64)
 FULL = QuotaMax(Q, H100, SIXTY_FOUR, SIXTY_FOUR, EIGHT, "policies/q.yaml:7")
 SHORT = Capacity(H100, FOUR, EIGHT)
 SOON = EarliestStart(Instant.parse("2026-11-20T14:05:00Z"))
+NOW = Instant.parse("2026-11-20T12:00:00Z")
 GANG = {"quorate.dev/gang": "train", "quorate.dev/gang-size": "2"}
 
 
@@ -41,7 +42,7 @@ def told(pods: list[Sent], verdict: Verdict | None = None, nodes: int = 1) -> tu
 
 def told_in(seen: Cluster, pods: list[Sent], verdict: Verdict | None) -> tuple[Told, ...]:
     there = {found.key: found for found in (read(sent, Pod) for sent in pods)}
-    return tuple(told_of(seen.gangs, [verdict] if verdict else [], there))
+    return tuple(told_of(seen.gangs, [verdict] if verdict else [], there, NOW))
 
 
 def said(pods: list[Sent], verdict: Verdict | None = None) -> Said:
@@ -87,6 +88,11 @@ def test_a_gang_that_is_not_whole_says_how_many_it_lacks() -> None:
     assert said([pod("a", annotations=GANG)]) == Said(
         "WaitingForGang", "its gang is not whole: waiting for 1 of 2 pods"
     )
+
+
+def test_a_gang_whose_pods_still_come_is_told_nothing_yet() -> None:
+    assert told([pod("w0", annotations=GANG, created="2026-11-20T11:59:57Z")]) == ()
+    assert len(told([pod("w0", annotations=GANG, created="2026-11-20T11:59:55Z")])) == 1
 
 
 def test_what_is_refused_says_what_would_work() -> None:

@@ -27,6 +27,7 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
+from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
 
 Pods = Mapping[tuple[str, str], Pod]
@@ -34,6 +35,8 @@ Pods = Mapping[tuple[str, str], Pod]
 
 MESSAGE_MAX: Final = 1000
 """Characters of a message."""
+GATHERS: Final = Duration(5_000)
+"""A gang of which a pod came so lately may be about to be whole: a word to each would only come between them and their bindings."""
 LISTED_MAX: Final = 5
 """Reasons, or ways to help, that a message lists; `quorate why` and the API have all of them."""
 
@@ -68,17 +71,22 @@ class Told(NamedTuple):
     said: Said
 
 
-def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pods: Pods) -> Iterator[Told]:
+def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pods: Pods, now: Instant) -> Iterator[Told]:
     """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell."""
     by_job = {verdict.job: verdict for verdict in verdicts}
     for gang in gangs:
         said = said_of(gang, by_job.get(gang.name))
-        if said is None:
+        if said is None or (said.reason == WAITING_FOR_GANG and _gathers(gang, pods, now)):
             continue
         for member in gang.members:
             pod = pods.get((member.namespace, member.name))
             if pod is not None and pod.metadata.uid == member.uid and _is_told(pod):
                 yield Told(gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said)
+
+
+def _gathers(gang: Gang, pods: Pods, now: Instant) -> bool:
+    made = (pod.metadata.creation_timestamp for one in gang.members if (pod := pods.get((one.namespace, one.name))))
+    return any(now < Instant.parse(at).after(GATHERS) for at in made if at)
 
 
 def _is_told(pod: Pod) -> bool:

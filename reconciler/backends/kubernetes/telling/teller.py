@@ -140,5 +140,5 @@ class Teller:
 
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[Told, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
-    told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods))
+    told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods, facts.snapshot.time))
     return told, on_change.fresh(standing(told, facts.cluster))
