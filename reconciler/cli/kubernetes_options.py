@@ -39,6 +39,13 @@ OPTIONS = (
         "--identity", metavar="NAME", help="Who this process is in the Lease.  [default: the host's name, and a number]"
     ),
     click.option(
+        "--mig-configs",
+        default="gpu-operator/default-mig-parted-config",
+        show_default=True,
+        metavar="NAMESPACE/NAME",
+        help="The ConfigMap of the GPU operator's MIG manager, whose configs nodes are labelled with.",
+    ),
+    click.option(
         "--qps",
         type=click.FloatRange(min=1),
         default=500.0,
@@ -67,6 +74,7 @@ def kubernetes_settings(
     namespace: str,
     lease: str,
     identity: str | None,
+    mig_configs: str,
     qps: float,
     burst: int,
 ) -> KubernetesSettings | None:
@@ -81,6 +89,9 @@ def kubernetes_settings(
         return None
     if observe and mirror_policy:
         raise click.UsageError("--mirror-policy writes, and --observe writes nothing. Leave one of them out.")
+    of_mig, slash, configs = mig_configs.partition("/")
+    if not (of_mig and slash and configs) or "/" in configs:
+        raise click.BadParameter("Write NAMESPACE/NAME.", param_hint="--mig-configs")
     return KubernetesSettings(
         kubeconfig,
         namespace,
@@ -88,6 +99,7 @@ def kubernetes_settings(
         identity or identity_of_this_process(),
         qps,
         burst,
+        (of_mig, configs),
         observe=observe,
         mirror_policy=mirror_policy,
     )

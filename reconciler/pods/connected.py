@@ -29,6 +29,7 @@ from reconciler.control import PolicySource, Solve
 from reconciler.pods.devices import Devices
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
+from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.writes import PodWrites
 from reconciler.store.interventions import Interventions
@@ -43,7 +44,10 @@ Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is, as who to speak, how often, and under which Lease. `observe`: only to look, without a Lease."""
+    """Where it is, as who to speak, how often, and under which Lease. `observe`: only to look, without a Lease.
+
+    `mig_configs`: namespace and name of the ConfigMap of the MIG manager.
+    """
 
     credentials: Credentials
     qps: float
@@ -51,6 +55,7 @@ class Cluster:
     namespace: str
     lease: str
     holder: str
+    mig_configs: tuple[str, str]
     observe: bool = False
 
 
@@ -95,6 +100,7 @@ async def connected(
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
                 Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
+                Partitioner(api, election, where.mig_configs, clock, memory.note, teller.happened, log),
                 mirror,
                 memory,
                 teller.happened,

@@ -22,7 +22,9 @@ from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bi
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
 from reconciler.pods.devices import Devices
+from reconciler.pods.geometry import bindable
 from reconciler.pods.memory import EVICTED, Memory
+from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
 from reconciler.pods.writes import PodWrites
@@ -51,6 +53,7 @@ class Hands:
     promises: Promises
     evictor: Evictor
     devices: Devices
+    partitioner: Partitioner
     mirror: Mirror
     memory: Memory
     happened: Happened
@@ -70,10 +73,11 @@ class Hands:
             await self._voided(key, uid)
         for _ in range(int(BEHIND_S / LOOK_EVERY_S)):
             self._unseen = {key: uid for key, uid in self._unseen.items() if not self._is_seen(key, uid)}
-            if not self._unseen and int(self.mirror.pods.standing().revision or 0) >= self.api.newest:
+            seen = not self._unseen and self.partitioner.is_seen(lambda name: self.mirror.nodes.get(Key("", name)))
+            if seen and int(self.mirror.pods.standing().revision or 0) >= self.api.newest:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
-        raise UnreachableError(f"the watch of pods has not shown for {BEHIND_S:.0f} s what was written to them")
+        raise UnreachableError(f"the watches have not shown for {BEHIND_S:.0f} s what was written to pods and nodes")
 
     async def go_on(self, sight: Sight) -> int:
         """Finish or give up what is neither bound whole nor gone whole; how much was done."""
@@ -111,7 +115,8 @@ class Hands:
         self._note_asked(leaving, {one.job for one in asked if one.event not in ("refused", "failed")})
         self._tell_leaving(asked, sight)
         wanted = bindings_of(plan.steps, gangs)
-        ready = await self.devices.given(wanted, sight.pods)
+        unready = await self.partitioner.relabel(plan, sight)
+        ready = await self.devices.given(bindable(wanted, unready), sight.pods)
         outcomes = await self.binder.bind(ready)
         self._tell_bound(outcomes)
         undone = sum(one.event in ("refused", "failed") for one in asked)

@@ -127,7 +127,7 @@ def _cluster(on: KubernetesSettings, clock: Clock) -> Cluster:
         credentials = credentials_of(on, clock)
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
-    return Cluster(credentials, on.qps, on.burst, on.namespace, on.lease, on.holder, on.observe)
+    return Cluster(credentials, on.qps, on.burst, on.namespace, on.lease, on.holder, on.mig_configs, on.observe)
 
 
 @contextmanager

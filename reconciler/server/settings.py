@@ -17,7 +17,7 @@ class KubernetesSettings:
     """Of a cluster whose jobs are pods. `kubeconfig` None: what a pod is given, else what kubectl would read.
 
     `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observe`: only look.
-    `mirror_policy`: the policy in force is shown there as ConfigMaps.
+    `mirror_policy`: the policy in force is shown there as ConfigMaps. `mig_configs`: namespace and name of the MIG manager's.
     """
 
     kubeconfig: Path | None
@@ -26,6 +26,7 @@ class KubernetesSettings:
     holder: str
     qps: float
     burst: int
+    mig_configs: tuple[str, str]
     observe: bool = False
     mirror_policy: bool = False
 
