@@ -17,6 +17,7 @@ from reconciler.pods.geometry import bindable, enforceable, geometry_of, wishes_
 from reconciler.pods.sight import Remembered, Sight, seen, snapshot_from
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Plan, Repartition
+from solver.program.highs import optimise
 from solver.rules.division import MigChanges, MigGeometry
 from solver.rules.policy import Policy, Queue, Quota, policy_of
 from solver.solve import solve
@@ -70,7 +71,7 @@ def look(nodes: Iterable[Sent], pods: Iterable[Sent], now: Instant = NOW, by: Po
 def decided(sight: Sight, now: Instant = NOW, by: Policy | None = None) -> tuple[Snapshot, Plan]:
     """A round of it, with which the checker agrees."""
     snapshot = snapshot_from(now, sight, by or policy(), (), Remembered())
-    plan = solve(snapshot, by or policy())
+    plan = solve(snapshot, by or policy(), optimise)
     assert list(violations(snapshot, by or policy(), plan)) == []
     return snapshot, plan
 
