@@ -22,7 +22,6 @@ from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bi
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
 from reconciler.pods.devices import Devices
-from reconciler.pods.geometry import bindable
 from reconciler.pods.memory import EVICTED, Memory
 from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.sight import Sight
@@ -115,8 +114,7 @@ class Hands:
         self._note_asked(leaving, {one.job for one in asked if one.event not in ("refused", "failed")})
         self._tell_leaving(asked, sight)
         wanted = bindings_of(plan.steps, gangs)
-        unready = await self.partitioner.relabel(plan, sight)
-        ready = await self.devices.given(bindable(wanted, unready), sight.pods)
+        ready = await self.devices.given(await self.partitioner.ready(plan, sight, wanted), sight.pods)
         outcomes = await self.binder.bind(ready)
         self._tell_bound(outcomes)
         undone = sum(one.event in ("refused", "failed") for one in asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.declared import CONFIG_MAPS
 from reconciler.backends.kubernetes.fencing import Leading
+from reconciler.backends.kubernetes.journal import GangBinding
 from reconciler.backends.kubernetes.mig.change import (
     DEADLINE,
     REST,
@@ -38,14 +39,15 @@ from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.backends.kubernetes.records import written
 from reconciler.backends.kubernetes.refusals import KubernetesError, UnreachableError
 from reconciler.backends.kubernetes.resource import NODES
-from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regarding
+from reconciler.backends.kubernetes.telling.occurrences import WAITING, Occurrence, Regarding, the_pod
 from reconciler.clock import Clock
-from reconciler.pods.geometry import geometry_of, wishes_of, with_geometry
+from reconciler.pods.geometry import bindable, geometry_of, wishes_of, with_geometry
 from reconciler.pods.sight import Sight
 from solver.plan.plan import Plan
 from solver.rules.policy import Policy
 from solver.world.cluster import NodeName
 from solver.world.quantities import Instant
+from solver.world.workload import JobName
 
 READ_EVERY_S: Final = 60.0
 """The ConfigMap is read again after so long."""
@@ -92,6 +94,8 @@ class Partitioner:
     """Nodes that were written. As long as they show the same version, the write may still be on its way."""
     _refused: dict[NodeName, Instant] = field(default_factory=dict)
     """Nodes for which no config was found, and when."""
+    _waiting: set[JobName] = field(default_factory=set)
+    """Who was told that it waits for a node."""
 
     def is_seen(self, node: Callable[[NodeName], WireNode | None]) -> bool:
         """Whether the nodes that were written are seen to be, but for those whose write was not answered."""
@@ -111,8 +115,22 @@ class Partitioner:
         left_alone = {name: why for name, why in self._left_alone(now).items() if name in known.rules}
         return with_geometry(sight, replace(known, kept={**known.kept, **left_alone}), now)
 
-    async def relabel(self, plan: Plan, sight: Sight) -> frozenset[NodeName]:
-        """Ask for what a plan wants of nodes; those on which no GPU is to be given to anybody now."""
+    async def ready(self, plan: Plan, sight: Sight, wanted: Sequence[GangBinding]) -> tuple[GangBinding, ...]:
+        """Ask for what a plan wants of nodes; the gangs that may be bound now.
+
+        Those that wait for a node are decided about anew in each round: until it is as it is to be, they are at home there.
+        """
+        unready = await self._relabel(plan, sight)
+        ready = bindable(wanted, unready)
+        waiting = {gang.job for gang in wanted} - {gang.job for gang in ready}
+        words = "its GPUs are being partitioned: it is bound once they are there"
+        first = [sight.gangs[job].members[0] for job in sorted(waiting - self._waiting)]
+        self.happened([Occurrence(the_pod(member), WAITING, "Scheduling", words) for member in first])
+        self._waiting = waiting
+        return ready
+
+    async def _relabel(self, plan: Plan, sight: Sight) -> frozenset[NodeName]:
+        """Those on which no GPU is to be given to anybody now."""
         unready = {*sight.geometry.changing, *self._sent}
         spent: Counter[str] = Counter()
         for name, wish in wishes_of(plan, sight):
