@@ -26,6 +26,7 @@ from solver.rules.partitioning import MIG_CHANGES
 from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, Gpu, Node, NodeName
 from solver.world.inflight import Counter, Repartitioning
+from solver.world.mig_layout import model_of_type
 from solver.world.quantities import Instant, Memory
 
 WORKING = ("pending", "rebooting")
@@ -33,12 +34,24 @@ WORKING = ("pending", "rebooting")
 
 
 def enforceable(policy: Policy, cluster: Cluster, nodes: Iterable[WireNode]) -> Policy:
-    """The policy in which nobody leaves for a geometry where a device plugin offers the GPUs: a node is changed as a whole."""
-    if not any(known.drains for known in policy.mig):
-        return policy
+    """The policy as it can be kept where a device plugin offers the GPUs.
+
+    Nobody leaves for a geometry there, since a node is changed as a whole; and what pools have of which the policy says nothing is
+    used as it is.
+    """
     offering = {node.metadata.name for node in nodes if _is_offering(node)}
     pools = {node.pool for node in cluster.nodes if node.name in offering}
-    return msgspec.structs.replace(policy, mig=tuple(_staying(one) if one.pool in pools else one for one in policy.mig))
+    named = {known.pool for known in policy.mig}.union(*(known.pools for known in policy.sharing))
+    as_it_is = {
+        node.pool: model_of_type(node.gpu_type)
+        for node in cluster.nodes
+        if node.name in offering and node.pool not in named and any(gpu.instances for gpu in node.gpus)
+    }
+    mig = (
+        *(_staying(one) if one.drains and one.pool in pools else one for one in policy.mig),
+        *(MigGeometry(pool, pool, "fixed", model) for pool, model in sorted(as_it_is.items())),
+    )
+    return policy if mig == policy.mig else msgspec.structs.replace(policy, mig=mig)
 
 
 def _staying(known: MigGeometry) -> MigGeometry:

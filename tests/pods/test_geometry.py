@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.backends.kubernetes.journal import GangBinding, PodBinding
@@ -41,7 +42,7 @@ def policy(drain: Any = "never") -> Policy:
     return policy_of((queue,), mig=(MigGeometry("mig", POOL, "free", "H100-80GB", (), MigChanges(4, drain)),))
 
 
-def a_node(name: str = "n1", gpus: int = 2, change: MigChange | None = None, **labels: str) -> Sent:
+def a_node(name: str = "n1", gpus: int = 2, change: MigChange | None = None, labels: Mapping[str, str] = {}) -> Sent:
     made = node(name, gpus, labels={names.POOL: POOL, **MANAGED, **labels})
     made["metadata"] |= {"uid": f"uid-of-{name}", "resourceVersion": "5"}
     if change:
@@ -51,9 +52,8 @@ def a_node(name: str = "n1", gpus: int = 2, change: MigChange | None = None, **l
 
 
 def a_change(**said: Any) -> MigChange:
-    known = {"config": CONFIG, "attempt": 3, "gpus": 2, "gpu_type": TYPE, "slots": FIRST, **said}
-    asked = {"asked_at": NOW, "deadline": NOW.after(DEADLINE), "before": (Made(NOW, 1),)}
-    return MigChange("uid-of-n1", **(asked | known))
+    known = MigChange("uid-of-n1", CONFIG, 3, NOW, NOW.after(DEADLINE), 2, TYPE, FIRST, (Made(NOW, 1),))
+    return msgspec.structs.replace(known, **said)
 
 
 def wants(profile: str = "1g.10gb", name: str = "a", **said: Any) -> Sent:
@@ -108,11 +108,11 @@ TAKEN = ended(a_change(), "taken-over", NOW)
         (a_node(), [wants(), pod("b", 1, "n1")], "uses"),
         (a_node(), [wants(), pod("b", 1, "n1", spec={"schedulerName": "default-scheduler"})], "uses"),
         (node("n1", 2, labels={names.POOL: POOL}), [wants()], "no label"),
-        (a_node(**{names.MIG_STATE: "pending"}), [wants()], "pending"),
-        (a_node(**{names.MIG_STATE: "rebooting"}), [wants()], "rebooting"),
+        (a_node(labels={names.MIG_STATE: "pending"}), [wants()], "pending"),
+        (a_node(labels={names.MIG_STATE: "rebooting"}), [wants()], "rebooting"),
         (a_node(change=RESTING), [wants()], "failed"),
-        (a_node(change=TAKEN, **{names.MIG_CONFIG: "all-3g"}), [wants()], "somebody else"),
-        (a_node(change=a_change(), **{names.MIG_CONFIG: "all-3g"}), [wants()], "somebody else"),
+        (a_node(change=TAKEN, labels={names.MIG_CONFIG: "all-3g"}), [wants()], "somebody else"),
+        (a_node(change=a_change(), labels={names.MIG_CONFIG: "all-3g"}), [wants()], "somebody else"),
         (a_node(change=a_change()), [wants("2g.20gb")], "being partitioned"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_node_that_can_not_be_changed_now_is_not(there: Sent, pods: list[Sent]
 
 
 def test_who_needs_another_geometry_gets_it_on_a_node_that_can_have_it() -> None:
-    sight = look([a_node("n1", **{names.MIG_STATE: "pending"}), a_node("n2")], [wants()])
+    sight = look([a_node("n1", labels={names.MIG_STATE: "pending"}), a_node("n2")], [wants()])
     assert changed(decided(sight)[1]) == {"n2"}
 
 
@@ -166,7 +166,7 @@ def test_once_its_state_and_its_resources_say_so_a_change_is_made() -> None:
 
 def test_a_node_rests_after_a_failure_and_is_asked_again_then() -> None:
     for fate in ("failed", "overdue"):
-        resting = a_node(change=ended(a_change(), fate, NOW), **{names.MIG_STATE: "failed"})
+        resting = a_node(change=ended(a_change(), fate, NOW), labels={names.MIG_STATE: "failed"})
         assert changed(decided(look([resting], [wants()]))[1]) == set()
         later = NOW.after(REST)
         assert changed(decided(look([resting], [wants()], later), later)[1]) == {"n1"}
@@ -194,6 +194,17 @@ def test_nobody_has_to_leave_for_a_geometry_where_a_node_is_changed_as_a_whole()
     left = enforceable(policy("entitled"), cluster(nodes, []), [read(nodes[0], Node)])
     assert [known.drains for known in left.mig] == [False]
     assert [known.drains for known in enforceable(policy("entitled"), cluster(nodes, []), []).mig] == [True]
+
+
+def test_instances_are_used_as_they_are_where_the_policy_says_nothing() -> None:
+    bare, there = msgspec.structs.replace(policy(), mig=()), offering(a_node(gpus=1), mig_1g_10gb="7")
+    nodes = [read(there, Node)]
+    kept = enforceable(bare, cluster([there], []), nodes)
+    sight = look([there], [wants(), wants("2g.20gb", "b")], by=kept)
+    _, plan = decided(sight, by=kept)
+    assert (bound(plan), changed(plan)) == ({"vision.pod.a"}, set())
+    assert enforceable(policy(), cluster([there], []), nodes) == policy()
+    assert enforceable(bare, cluster([a_node()], []), [read(a_node(), Node)]) == bare
 
 
 def test_gangs_with_a_gpu_on_a_node_that_is_being_changed_are_not_bound_yet() -> None:

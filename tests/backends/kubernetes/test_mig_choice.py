@@ -97,9 +97,11 @@ def test_of_equal_changes_the_nearest_to_the_plan_and_then_the_first_by_name() -
     configs = read_configs(yaml.safe_dump({"version": "v1", "mig-configs": two}))
     asked = wish({"": 1}, [("3g.40gb",) * 2, None], gpus=2, now=slots_of("H100-80GB", [None, None]))
     found = choose(configs, asked)
-    assert found is not None and found.config == "c"
+    assert found is not None
+    assert found.config == "c"
     found = choose(configs, wish({"1g.10gb": 1}, gpus=2, now=slots_of("H100-80GB", [None, None])))
-    assert found is not None and found.config == "a"
+    assert found is not None
+    assert found.config == "a"
 
 
 def test_slots_are_counted_as_the_device_plugin_counts() -> None:
