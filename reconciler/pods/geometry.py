@@ -39,13 +39,14 @@ def enforceable(policy: Policy, cluster: Cluster, nodes: Iterable[WireNode]) -> 
     Nobody leaves for a geometry there, since a node is changed as a whole; and what pools have of which the policy says nothing is
     used as it is.
     """
+    divided = [node for node in cluster.nodes if any(gpu.instances for gpu in node.gpus)]
+    if not (divided or any(known.drains for known in policy.mig)):
+        return policy
     offering = {node.metadata.name for node in nodes if _is_offering(node)}
     pools = {node.pool for node in cluster.nodes if node.name in offering}
     named = {known.pool for known in policy.mig}.union(*(known.pools for known in policy.sharing))
     as_it_is = {
-        node.pool: model_of_type(node.gpu_type)
-        for node in cluster.nodes
-        if node.name in offering and node.pool not in named and any(gpu.instances for gpu in node.gpus)
+        node.pool: model_of_type(node.gpu_type) for node in divided if node.name in offering and node.pool not in named
     }
     mig = (
         *(_staying(one) if one.drains and one.pool in pools else one for one in policy.mig),
@@ -67,19 +68,19 @@ def _is_offering(node: WireNode) -> bool:
 def geometry_of(policy: Policy, sight: Sight, nodes: Iterable[WireNode], now: Instant, barred: str = "") -> Geometry:
     """What is so now. `barred`: why no node can be changed at all."""
     pools = {known.pool: known for known in policy.mig if known.mode != "fixed"}
-    if not pools:
-        return Geometry()
+    wires = {NodeName(node.metadata.name): node for node in nodes if names.MIG in node.metadata.annotations or pools}
     pool_of = {node.name: node.pool for node in sight.cluster.nodes}
-    wires = {NodeName(node.metadata.name): node for node in nodes if _is_offering(node)}
     rules = {name: pools[pool_of[name]] for name in sorted(wires) if pool_of.get(name) in pools}
-    used = used_nodes(sight, rules)
-    changes = {name: change for name in rules if (change := change_on(wires[name]))}
+    rules = {name: rule for name, rule in rules.items() if _is_offering(wires[name])}
+    changes = {name: change for name in sorted(pool_of) if name in wires and (change := change_on(wires[name]))}
     changing = {name: one for name, one in changes.items() if fate_of(wires[name], one, now) is None}
+    used = used_nodes(sight, rules)
     unwell = {node.name for node in sight.cluster.nodes if not all(gpu.healthy for gpu in node.gpus)}
     kept = {name: barred or _why_kept(wires[name], changes.get(name), now) for name in rules}
     kept |= {name: "some of its GPUs are not healthy" for name in rules if name in unwell}
     kept |= {name: "somebody uses, or was promised, some of its GPUs" for name in rules if name in used}
-    return Geometry(rules, wires, changing, {name: why for name, why in kept.items() if why})
+    busy = frozenset(name for name in rules if wires[name].metadata.labels.get(names.MIG_STATE) in WORKING)
+    return Geometry(rules, wires, changing, {name: why for name, why in kept.items() if why}, busy)
 
 
 def _why_kept(node: WireNode, change: MigChange | None, now: Instant) -> str:
@@ -116,7 +117,7 @@ def _uses_gpu(pod: Pod, among: Collection[NodeName]) -> bool:
 
 def with_geometry(sight: Sight, known: Geometry, now: Instant) -> Sight:
     """The look as a round is to have it: nodes that are being changed have what they are to have, and none else can be changed."""
-    if not known.rules:
+    if not (known.rules or known.changing):
         return sight
     used = used_nodes(sight, known.changing)
     coming = {name: change for name, change in known.changing.items() if name not in used}
@@ -137,6 +138,8 @@ def _as_known(node: Node, known: Geometry, coming: MigChange | None) -> Node:
             for index, slot in enumerate(coming.slots)
         )
         node = msgspec.structs.replace(node, gpus=gpus, gpu_type=coming.gpu_type)
+    elif node.name in known.busy:
+        node = msgspec.structs.replace(node, cordoned=True)  # nobody knows what it will have
     return msgspec.structs.replace(node, keeps_geometry=True) if node.name in known.kept else node
 
 

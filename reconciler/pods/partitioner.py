@@ -64,6 +64,15 @@ _REASONS: Final[dict[Fate, str]] = {
     "overdue": "PartitioningOverdue",
     "taken-over": "PartitioningTakenOver",
 }
+_ON_RECORD: Final = {
+    "Partitioning": "partitions",
+    "PartitioningRefused": "partition-refused",
+    "Partitioned": "partitioned",
+    "PartitioningFailed": "partition-failed",
+    "PartitioningOverdue": "partition-failed",
+    "PartitioningTakenOver": "partition-taken-over",
+}
+"""What history calls what Events say."""
 
 
 class _Sent(NamedTuple):
@@ -210,13 +219,13 @@ class Partitioner:
         self._refused[name] = self.clock.now()
         entries = as_written(_every_gpu(layouts_of(wish.target), wish.gpus))
         words = (
-            f"no config gives what is wanted here within {wish.changes_left} changes of its pool in this hour, other than the one"
-            f" that its label says. Add to ConfigMap {'/'.join(self.configs)} one such as: {entries}"
+            f"no config gives what is wanted here within {max(0, wish.changes_left)} changes of its pool in this hour, other than"
+            f" the one that its label says. Add to ConfigMap {'/'.join(self.configs)} one such as: {entries}"
         )
         self._tell(name, "PartitioningRefused", words, warning=True)
 
     def _tell(self, name: NodeName, reason: str, words: str, *, warning: bool = False) -> None:
-        self.note(reason.lower(), name, words)
+        self.note(_ON_RECORD[reason], name, words)
         self.happened([Occurrence(Regarding("Node", "", name, name), reason, "Repartition", words, warning)])
 
 

@@ -172,6 +172,19 @@ def test_a_node_rests_after_a_failure_and_is_asked_again_then() -> None:
         assert changed(decided(look([resting], [wants()], later), later)[1]) == {"n1"}
 
 
+def test_what_is_on_its_way_is_waited_for_whatever_the_policy_says_by_now() -> None:
+    bare = msgspec.structs.replace(policy(), mig=())
+    sight = look([a_node(change=a_change())], [pod("w", 2)], by=bare)
+    assert set(sight.geometry.changing) == {"n1"}
+    assert bound(decided(sight, by=bare)[1]) == set()  # one GPU is to be whole, and it wants two
+
+
+def test_nothing_starts_where_the_mig_manager_is_at_work_by_another_hand() -> None:
+    busy = a_node(labels={names.MIG_STATE: "pending"})
+    assert bound(decided(look([busy], [pod("w", 1)]))[1]) == set()
+    assert bound(decided(look([a_node()], [pod("w", 1)]))[1]) == {"vision.pod.w"}
+
+
 def test_changes_of_the_last_hour_are_counted() -> None:
     done = ended(a_change(before=(Made(NOW.after(-3_600_001), 9), Made(NOW.after(-5), 1), Made(NOW, 3))), "made", NOW)
     sight = look([a_node(change=done)], [wants()])

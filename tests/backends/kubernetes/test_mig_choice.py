@@ -34,6 +34,7 @@ FILE = {
     "unreadable": [{"devices": "some"}],
     "impossible": [part("all", of={"3g.40gb": 3})],
     "unknown-profile": [part("all", of={"9g.90gb": 1})],
+    "misspelt": [part("all", of={"1g-10gb": 7})],
 }
 CONFIGS = read_configs(yaml.safe_dump({"version": "v1", "mig-configs": FILE}))
 WHOLE = slots_of("H100-80GB", [None] * 4)
@@ -55,6 +56,7 @@ def test_what_is_not_understood_is_left_out() -> None:
     assert names == {"all-disabled", "all-1g", "first-1g", "one-of-each", "partly", "twice"} | {
         "impossible",
         "unknown-profile",
+        "misspelt",
     }
     by_name = {config.name: config for config in CONFIGS}
     assert by_name["first-1g"].layouts(4) == (("1g.10gb",) * 7, None, None, None)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from reconciler.backends.kubernetes.mig.configs import Layout, NamedConfig
 from reconciler.backends.kubernetes.mig.slots import Slots, changed_between, counts_of, layouts_of, slots_of
 from solver.rules.division import MigGeometry
-from solver.world.mig_layout import profiles_of, realisations
+from solver.world.mig import mig_model
+from solver.world.mig_layout import find_profile, profiles_of, realisations
 
 
 class Wish(NamedTuple):
@@ -67,4 +68,5 @@ def _is_allowed(geometry: MigGeometry, layout: Layout) -> bool:
         return True
     if geometry.mode == "bounded":
         return layout in [profiles_of(known) for known in geometry.layouts]
-    return bool(layout) and bool(realisations(geometry.model, " + ".join(layout)))
+    known = all(find_profile(mig_model(geometry.model), profile) for profile in layout)
+    return bool(layout) and known and bool(realisations(geometry.model, " + ".join(layout)))

@@ -15,10 +15,12 @@ from solver.world.cluster import NodeName
 class Geometry:
     """`rules`: how the GPUs of a node may be partitioned, of nodes whose pool lets a round do that.
 
-    `nodes`: as they were looked at. `changing`: what is on its way. `kept`: why the GPUs of a node can't be partitioned anew now.
+    `nodes`: as they were looked at. `changing`: what is on its way, whatever the policy says by now. `kept`: why the GPUs of a node
+    can't be partitioned anew now. `busy`: their MIG manager is at work, by whose hand ever.
     """
 
     rules: Mapping[NodeName, MigGeometry] = field(default_factory=dict)
     nodes: Mapping[NodeName, WireNode] = field(default_factory=dict)
     changing: Mapping[NodeName, MigChange] = field(default_factory=dict)
     kept: Mapping[NodeName, str] = field(default_factory=dict)
+    busy: frozenset[NodeName] = frozenset()
