@@ -28,7 +28,14 @@ AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
+    "omitManagedFields": True,
+    # What intervals.py has to see of pods: what a Binding says, what became of a deletion, and who has ended.
+    "rules": [
+        {"level": "Request", "verbs": ["create"], "resources": [{"resources": ["pods/binding"]}]},
+        {"level": "Request", "verbs": ["patch", "update"], "resources": [{"resources": ["pods/status"]}]},
+        {"level": "RequestResponse", "verbs": ["delete"], "resources": [{"resources": ["pods"]}]},
+        {"level": "Metadata"},
+    ],
 }
 WITHOUT_CACHE = "configmaps"
 """Its watches read etcd itself, so that a compaction of etcd is a 410 at once: how that is handled can be tried on it."""

@@ -9,8 +9,8 @@ from solver.world.document import API_VERSION, Document
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import QueueName
 
-LostBy = Literal[EvictedBy, ShrunkBy]
-"""By which of the means, or which rule, somebody lost work."""
+LostBy = Literal[EvictedBy, ShrunkBy, "recorded"]
+"""By which of the means, or which rule, somebody lost work; `recorded`: it happened, and nobody says by which."""
 
 
 class Figure(Document, frozen=True):
@@ -123,16 +123,14 @@ class RoundFigures(Document, frozen=True):
 class PolicyFigures(Document, frozen=True):
     """How the jobs fared under one policy. `utilisation`: GPU-hours held of those declared; `never`: jobs that it can never run.
 
-    `commit`: where the policy comes from a revision.
+    `commit`: where the policy comes from a revision. What really happened has no `digest`, no `rounds` and no `never`.
     """
 
     name: str
-    digest: str
     gpus: int
     jobs: int
     started: int
     ended: int
-    never: int
     utilisation: float
     evictions: int
     lost_gpu_hours: float
@@ -142,7 +140,9 @@ class PolicyFigures(Document, frozen=True):
     losses: tuple[LossFigures, ...]
     over_time: OverTime
     fairness: FairnessFigures
-    rounds: RoundFigures
+    digest: str = ""
+    never: int | None = None
+    rounds: RoundFigures | None = None
     eta: EtaFigures | None = None
     commit: str = ""
     notes: tuple[str, ...] = ()

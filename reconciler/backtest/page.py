@@ -76,8 +76,12 @@ def _introduction(simulation: Simulation) -> Iterator[Element]:
     notes = [*simulation.notes, *(f"{policy.name}: {note}" for policy in policies for note in policy.notes)]
     if notes:
         yield tag("ul", *(tag("li", note) for note in notes))
-    rows = [[policy.name, policy.commit[:12] or "from files", policy.digest, str(policy.gpus)] for policy in policies]
+    rows = [[policy.name, _origin(policy), policy.digest, str(policy.gpus)] for policy in policies]
     yield table("Policies", ["policy", "commit", "digest", "GPUs"], rows)
+
+
+def _origin(policy: PolicyFigures) -> str:
+    return policy.commit[:12] or ("from files" if policy.digest else "the record")
 
 
 def _body(simulation: Simulation, listed: Sequence[Section]) -> Iterator[Element]:
@@ -147,14 +151,14 @@ def _waits(name: str, policies: Sequence[PolicyFigures]) -> Element:
 def _use(policy: PolicyFigures, start: Instant) -> Element:
     shown = _stacked(policy.over_time.queues)
     steps = len(policy.over_time.evictions)
-    axes = _timed(f"GPUs in use over time, by queue, under {policy.name}", policy, start, float(policy.gpus))
+    axes = _timed(f"GPUs in use over time, by queue: {policy.name}", policy, start, float(policy.gpus))
     lower = [0.0] * steps
     areas = []
     for style, series in enumerate(shown):
         upper = [below + gpus for below, gpus in zip(lower, series.gpus, strict=True)]
         areas.append(area(axes, lower, upper, style, series.queue))
         lower = upper
-    said = f"Under {policy.name}: GPUs in use, of {policy.gpus} (dotted), each step {span(policy.over_time.step)}."
+    said = f"{policy.name}: GPUs in use, of {policy.gpus} (dotted), each step {span(policy.over_time.step)}."
     return _figure(axes.frame(*areas, level(axes, policy.gpus)), said, legend([one.queue for one in shown], "area"))
 
 
@@ -192,10 +196,8 @@ def _use_table(policies: Sequence[PolicyFigures]) -> Element:
 
 def _evictions(policy: PolicyFigures, simulation: Simulation) -> Element:
     most = max(max(other.over_time.evictions) for other in simulation.policies)
-    axes = _timed(
-        f"Evictions over time under {policy.name}", policy, simulation.start, float(-(-max(most, 4) // 4) * 4)
-    )
-    said = f"Under {policy.name}: gangs evicted in each {span(policy.over_time.step)}."
+    axes = _timed(f"Evictions over time: {policy.name}", policy, simulation.start, float(-(-max(most, 4) // 4) * 4))
+    said = f"{policy.name}: gangs evicted in each {span(policy.over_time.step)}."
     return _figure(axes.frame(*columns(axes, policy.over_time.evictions, 0, policy.name)), said)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -44,12 +45,24 @@ def write_history(path: Path, head: HistoryHead, jobs: Iterable[RecordedJob]) ->
         for job in jobs:
             file.write(encode(job) + b"\n")
             written += 1
-    unfinished.replace(path)
+    put_in_place(unfinished, path)
     return written
+
+
+def put_in_place(unfinished: Path, path: Path) -> None:
+    """Give a file its name once it is on disk: a machine that fails meanwhile leaves the old one whole. Raises OSError."""
+    with unfinished.open("rb+") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(path)
 
 
 def read_history(path: Path) -> Past:
     """What there is to replay. Raises TraceUnreadableError, OSError."""
+    return replayable(*read_recorded(path))
+
+
+def read_recorded(path: Path) -> tuple[HistoryHead, tuple[RecordedJob, ...]]:
+    """The lines of a history as they are. Raises TraceUnreadableError, OSError."""
     lines = _lines(path)
     head = _read(path, 1, next(lines, b""), HistoryHead)
     jobs: dict[JobName, RecordedJob] = {}
@@ -58,7 +71,26 @@ def read_history(path: Path) -> Past:
         if job.name in jobs:
             raise TraceUnreadableError(f"{path}:{number}: there is a job {job.name} already")
         jobs[job.name] = job
-    return _replayable(jobs.values(), head.exported_at)
+    return head, tuple(jobs.values())
+
+
+def replayable(head: HistoryHead, jobs: Collection[RecordedJob]) -> Past:
+    """What there is to replay of these jobs."""
+    until = head.exported_at
+    ends = {job.name: job.ended_at for job in jobs if job.ended_at is not None}
+    found: list[TraceJob] = []
+    cut = never = unknown = 0
+    for one in jobs:
+        duration = _duration(one, until)
+        if duration is None and one.ended_at is not None:
+            never += 1
+        elif duration is None:
+            unknown += 1
+        else:
+            cut += one.ended_at is None and bool(one.attempts)
+            found.append(TraceJob(Job(one.name, ready_at(one, ends), one.spec, one.user), duration))
+    found.sort(key=lambda known: (known.job.submitted_at, known.job.name))
+    return Past(tuple(found), until, tuple(_notes(cut, never, unknown, until)))
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -81,23 +113,6 @@ def _read(path: Path, number: int, line: bytes, kind: type[T]) -> T:
         raise TraceUnreadableError(f"{path}:{number}: {error}") from error
 
 
-def _replayable(jobs: Collection[RecordedJob], until: Instant) -> Past:
-    ends = {job.name: job.ended_at for job in jobs if job.ended_at is not None}
-    found: list[TraceJob] = []
-    cut = never = unknown = 0
-    for one in jobs:
-        duration = _duration(one, until)
-        if duration is None and one.ended_at is not None:
-            never += 1
-        elif duration is None:
-            unknown += 1
-        else:
-            cut += one.ended_at is None and bool(one.attempts)
-            found.append(TraceJob(Job(one.name, ready_at(one, ends), one.spec, one.user), duration))
-    found.sort(key=lambda known: (known.job.submitted_at, known.job.name))
-    return Past(tuple(found), until, tuple(_notes(cut, never, unknown, until)))
-
-
 def _notes(cut: int, never: int, unknown: int, until: Instant) -> Iterator[str]:
     if cut:
         yield f"cut at {until}, when the history was written: {count(cut, 'job')} that had not ended"
@@ -115,13 +130,13 @@ def _duration(job: RecordedJob, until: Instant) -> Duration | None:
     if not job.attempts:
         return None if job.ended_at is not None else job.spec.time_limit
     *earlier, last = job.attempts
-    saved = sum(_saved_ms(job, attempt) for attempt in earlier if attempt.ended_at is not None)
+    saved = sum(saved_ms(job, attempt) for attempt in earlier if attempt.ended_at is not None)
     ended_at = last.ended_at if last.ended_at is not None else until
     return Duration(max(0, saved + ended_at - last.started_at))
 
 
-def _saved_ms(job: RecordedJob, attempt: Attempt) -> int:
-    """What it had saved by its schedule, where it was sent back; an attempt that failed counts for nothing."""
+def saved_ms(job: RecordedJob, attempt: Attempt) -> int:
+    """What an attempt had saved by its schedule, where it was sent back; an attempt that failed counts for nothing."""
     checkpoint = job.spec.checkpoint
     if checkpoint is None or attempt.ended_at is None or attempt.stopped_for not in ("evict", "suspend", "requeue"):
         return 0

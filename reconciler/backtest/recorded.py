@@ -51,6 +51,16 @@ class RecordedJob(Document, frozen=True):
     ended_at: Instant | None = None
     ended_as: Ended | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Its last attempt has not ended."""
+        return bool(self.attempts) and self.attempts[-1].ended_at is None
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended for good."""
+        return self.ended_at is not None
+
 
 def recorded(record: JobRecord, spec: JobSpec, events: Iterable[Event]) -> RecordedJob:
     """What is known of a job. `spec` is what may be told of its own; `events` are its, oldest first."""

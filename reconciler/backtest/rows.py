@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from reconciler.backtest.figures import Figure, PolicyFigures, Simulation, Spread
+from reconciler.backtest.figures import Figure, PolicyFigures, RoundFigures, Simulation, Spread
 from reconciler.spans import span
 
 Name = TypeVar("Name", str, tuple[str, str])
@@ -93,14 +93,15 @@ def _of_all(policies: Sequence[PolicyFigures]) -> Iterator[Row]:
     yield from _spread_rows("finish-time fairness", "ratio", [one.fairness.slowdown for one in policies])
     if any(one.eta for one in policies):
         yield from _of_forecasts(policies)
-    yield row("rounds", "count", [one.rounds.held for one in policies])
-    yield row("rounds proven or within the gap", "count", [one.rounds.within_gap for one in policies])
-    for stage in _named(policies, lambda one: one.rounds.by_stage):
-        yield row(
-            "rounds with nothing to decide" if stage == "none" else f"rounds decided by {stage}",
-            "count",
-            [one.rounds.by_stage.get(stage, 0) for one in policies],
-        )
+    yield from _of_rounds([one.rounds for one in policies])
+
+
+def _of_rounds(rounds: Sequence[RoundFigures | None]) -> Iterator[Row]:
+    yield _row_of("rounds", "count", rounds, lambda one: one.held)
+    yield _row_of("rounds proven or within the gap", "count", rounds, lambda one: one.within_gap)
+    for stage in sorted({stage for one in rounds if one for stage in one.by_stage}):
+        label = "rounds with nothing to decide" if stage == "none" else f"rounds decided by {stage}"
+        yield row(label, "count", [one.by_stage.get(stage, 0) if one else None for one in rounds])
 
 
 def _of_forecasts(policies: Sequence[PolicyFigures]) -> Iterator[Row]:

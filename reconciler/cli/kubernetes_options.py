@@ -19,6 +19,17 @@ OPTIONS = (
         "--observe", is_flag=True, help="Decide rounds and do nothing: say what would have been. With --kubernetes."
     ),
     click.option(
+        "--observed-scheduler",
+        "observed_schedulers",
+        multiple=True,
+        metavar="NAME",
+        help="With --observe: pods that name this scheduler and ask for GPUs are jobs too; repeatable.  [default: "
+        "default-scheduler, and the usual names of KAI, scheduler-plugins, Volcano and YuniKorn]",
+    ),
+    click.option(
+        "--observed-queue", default="", metavar="QUEUE", help="With --observe: the queue of jobs that name none."
+    ),
+    click.option(
         "--mirror-policy",
         is_flag=True,
         help="Show the policy in force as ConfigMaps of the namespace, for reading. With --kubernetes.",
@@ -69,6 +80,8 @@ def kubernetes_settings(
     *,
     kubernetes: bool,
     observe: bool,
+    observed_schedulers: tuple[str, ...],
+    observed_queue: str,
     mirror_policy: bool,
     kubeconfig: Path | None,
     namespace: str,
@@ -79,8 +92,13 @@ def kubernetes_settings(
     burst: int,
 ) -> KubernetesSettings | None:
     """None: jobs run on this machine. Raises click.UsageError."""
+    from reconciler.backends.kubernetes.objects.whose import INCUMBENTS, Whose
     from reconciler.server.settings import KubernetesSettings, identity_of_this_process
 
+    if (observed_schedulers or observed_queue) and not observe:
+        raise click.UsageError(
+            "--observed-scheduler and --observed-queue are for --observe. Add it, or leave them out."
+        )
     if not kubernetes:
         if observe or mirror_policy or kubeconfig:
             raise click.UsageError(
@@ -100,6 +118,6 @@ def kubernetes_settings(
         qps,
         burst,
         (of_mig, configs),
-        observe=observe,
+        observed=Whose(frozenset(observed_schedulers or INCUMBENTS), observed_queue) if observe else None,
         mirror_policy=mirror_policy,
     )

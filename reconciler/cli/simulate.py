@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.backtest.rows import sections
-from reconciler.cli.inputs import read_policies, read_policies_at, unreadable
+from reconciler.cli.backtest_inputs import Arrivals, Inventory, arrivals_of, candidates_of
+from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table
-from reconciler.traces import TraceUnreadableError, read_philly
 from solver.plan.reason import count
-from solver.traced import Round, TraceJob
+from solver.traced import Round
 from solver.world.quantities import Duration, Instant
 
 if TYPE_CHECKING:
     from reconciler.backtest.compare import Candidate
-    from reconciler.backtest.figures import Simulation
-
-Read = TypeVar("Read")
-
-DAY_MS = 86_400_000
+    from reconciler.backtest.figures import PolicyFigures, Simulation
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -57,6 +52,12 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 )
 @cluster_option
 @click.option("--inventory", type=_FOLDER, help="A repository whose cluster every policy is tried on, not its own.")
+@click.option("--snapshot", type=_FILE, help="A snapshot whose nodes every policy is tried on, not its own inventory.")
+@click.option(
+    "--as-it-was",
+    is_flag=True,
+    help="First of all what really happened, as far as the --history says it, to compare with.",
+)
 @click.option(
     "--cadence",
     default="30s",
@@ -82,6 +83,8 @@ def simulate(
     revisions: tuple[str, ...],
     cluster: str | None,
     inventory: Path | None,
+    snapshot: Path | None,
+    as_it_was: bool,
     cadence: Duration,
     greedy: bool,
     no_eta: bool,
@@ -90,102 +93,50 @@ def simulate(
 ) -> None:
     """Replay real arrivals and say how long jobs waited, what was used and lost, and how fairly, under each policy.
 
-    Policies are compared with the first. The cluster is the inventory beside each; priority classes and solver settings are
-    the policy's too. A queue of the jobs that a policy does not have gets an equal share under one root, which is said.
+    Policies are compared with the first, or with what really happened. The cluster is the inventory beside each; priority
+    classes and solver settings are the policy's too. A queue of the jobs that a policy does not have gets an equal share under
+    one root, which is said.
     """
-    candidates = _candidates(policies, repo, revisions, inventory, cluster)
-    past = _past(trace, history, start, days)
-    found = _tried(candidates, past, cadence, greedy=greedy, forecasts=not no_eta)
+    candidates = candidates_of(policies, repo, revisions, Inventory(inventory, snapshot), cluster)
+    past = arrivals_of(trace, history, start, days)
+    first = _as_it_was(past, candidates[0], cadence) if as_it_was else ()
+    found = _tried(candidates, past, cadence, first, greedy=greedy, forecasts=not no_eta)
     if html:
-        from reconciler.backtest.page import page
-
-        try:
-            html.write_text(page(found), encoding="utf-8")
-        except OSError as error:
-            raise unreadable(error, html) from error
+        _write_page(html, found)
     if output == "json":
         print_json(found)
     else:
         _print(found)
 
 
-@dataclass(frozen=True)
-class _Past:
-    source: str
-    jobs: tuple[TraceJob, ...]
-    start: Instant
-    end: Instant
-    notes: tuple[str, ...] = ()
+def _as_it_was(past: Arrivals, beside: Candidate, cadence: Duration) -> tuple[PolicyFigures]:
+    if past.record is None:
+        raise click.UsageError("--as-it-was is for --history: a trace does not say what became of its jobs")
+    if past.end > past.record.until:
+        message = f"nobody knows what happened until {past.end}: the record ends at {past.record.until}"
+        raise CommandFailedError(message, place=past.source, fix="Choose fewer --days, or leave them out.")
+    return (past.record.figures(beside, cadence),)
 
 
-def _candidates(
-    policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: Path | None, cluster: str | None
-) -> list[Candidate]:
-    """Folders first, then revisions, each in the order in which they were named."""
-    from reconciler.backtest.compare import Candidate
+def _write_page(path: Path, found: Simulation) -> None:
+    from reconciler.backtest.page import page
 
-    if not policies and not revisions:
-        raise click.UsageError("name at least one policy, with --policies or --revision")
-    found = []
-    for path in policies:
-        compiled = read_policies(path, cluster)
-        found.append(Candidate(str(path), compiled.policy, compiled.nodes))
-    for revision in revisions:
-        commit, compiled = read_policies_at(repo, revision, cluster)
-        found.append(Candidate(revision, compiled.policy, compiled.nodes, commit))
-    names = [candidate.name for candidate in found]
-    if len(set(names)) < len(names):
-        raise click.UsageError("a policy is named twice")
-    if inventory:
-        nodes = read_policies(inventory, cluster).nodes
-        found = [replace(candidate, nodes=nodes) for candidate in found]
-    for candidate in found:
-        if not any(node.gpus for node in candidate.nodes):
-            fix = "Add NodePools to cluster-state/, or name another --inventory."
-            raise CommandFailedError("no GPUs are declared", place=str(inventory or candidate.name), fix=fix)
-    return found
-
-
-def _past(trace: Path | None, history: Path | None, start: Instant | None, days: float | None) -> _Past:
-    if trace and not history:
-        if start is None or days is None:
-            raise click.UsageError("--trace needs --from and --days")
-        end = start.after(round(days * DAY_MS))
-        jobs = _readable(trace, lambda: read_philly(trace, start, end))
-        past = _Past(trace.name, jobs, start, end)
-    elif history and not trace:
-        past = _recorded(history, start, days)
-    else:
-        raise click.UsageError("name the jobs with one of --trace and --history")
-    if not past.jobs:
-        raise CommandFailedError(
-            f"no jobs from {past.start} to {past.end}", place=str(trace or history), fix="Choose other days."
-        )
-    return past
-
-
-def _recorded(path: Path, start: Instant | None, days: float | None) -> _Past:
-    from reconciler.backtest.past import read_history
-
-    past = _readable(path, lambda: read_history(path))
-    begin = start if start is not None else next((one.job.submitted_at for one in past.jobs), past.until)
-    end = begin.after(round(days * DAY_MS)) if days is not None else past.until
-    if end <= begin:
-        raise CommandFailedError(f"nothing from {begin} to {end}", place=str(path), fix="Choose other days.")
-    jobs = tuple(one for one in past.jobs if begin <= one.job.submitted_at < end)
-    return _Past(path.name, jobs, begin, end, past.notes)
-
-
-def _readable(path: Path, read: Callable[[], Read]) -> Read:
     try:
-        return read()
-    except TraceUnreadableError as error:
-        raise CommandFailedError(str(error), fix="See docs/simulate.md for what such a file looks like.") from error
+        path.write_text(page(found), encoding="utf-8")
     except OSError as error:
         raise unreadable(error, path) from error
 
 
-def _tried(candidates: list[Candidate], past: _Past, cadence: Duration, *, greedy: bool, forecasts: bool) -> Simulation:
+def _tried(
+    candidates: list[Candidate],
+    past: Arrivals,
+    cadence: Duration,
+    first: tuple[PolicyFigures, ...],
+    *,
+    greedy: bool,
+    forecasts: bool,
+) -> Simulation:
+    """`first`: figures that stand before those of the policies."""
     from reconciler.backtest.compare import Backtest
     from reconciler.backtest.figures import Simulation
     from solver.program.highs import optimise
@@ -193,15 +144,22 @@ def _tried(candidates: list[Candidate], past: _Past, cadence: Duration, *, greed
     for note in past.notes:
         click.echo(f"note: {printable(note)}", err=True)
     backtest = Backtest(past.jobs, past.start, past.end, cadence, None if greedy else optimise, forecasts)
-    found = []
+    for figures in first:
+        _say_notes(figures)
+    found = [*first]
     for candidate in candidates:
-        found.append(backtest.under(candidate, lambda name, rounds: _with_progress(name, rounds, past)))
-        for note in found[-1].notes:
-            click.echo(f"note: {printable(candidate.name)}: {printable(note)}", err=True)
+        figures = backtest.under(candidate, lambda name, rounds: _with_progress(name, rounds, past))
+        _say_notes(figures)
+        found.append(figures)
     return Simulation(past.source, past.start, past.end, cadence, past.notes, tuple(found))
 
 
-def _with_progress(name: str, rounds: Iterator[Round], past: _Past) -> Iterator[Round]:
+def _say_notes(figures: PolicyFigures) -> None:
+    for note in figures.notes:
+        click.echo(f"note: {printable(figures.name)}: {printable(note)}", err=True)
+
+
+def _with_progress(name: str, rounds: Iterator[Round], past: Arrivals) -> Iterator[Round]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -17,19 +17,20 @@ from reconciler.backends.kubernetes.dra.claims import Claims
 from reconciler.backends.kubernetes.eviction import Evictor
 from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.followed import Seams
-from reconciler.backends.kubernetes.leader import Election
+from reconciler.backends.kubernetes.leader import Election, Timing
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import LEASES
 from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.backends.kubernetes.telling.teller import Teller
+from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
 from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.devices import Devices
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
-from reconciler.pods.partitioner import Partitioner
+from reconciler.pods.partitioner import MIG_CONFIGS, Partitioner
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.writes import PodWrites
 from reconciler.store.interventions import Interventions
@@ -44,9 +45,10 @@ Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where it is, as who to speak, how often, and under which Lease. `observe`: only to look, without a Lease.
+    """Where it is, as who to speak, how often, and under which Lease, held how.
 
-    `mig_configs`: namespace and name of the ConfigMap of the MIG manager.
+    `roll_forward_s`: how long a gang that was begun has until it is whole. `mig_configs`: namespace and name of the MIG manager's
+    ConfigMap.
     """
 
     credentials: Credentials
@@ -55,8 +57,9 @@ class Cluster:
     namespace: str
     lease: str
     holder: str
-    mig_configs: tuple[str, str]
-    observe: bool = False
+    timing: Timing = Timing()  # noqa: RUF009  (immutable)
+    roll_forward_s: float = ROLL_FORWARD_S
+    mig_configs: tuple[str, str] = MIG_CONFIGS
 
 
 @asynccontextmanager
@@ -81,14 +84,12 @@ async def connected(
         Hooks(api, clock, log) as hooks,
     ):
         mirror = Mirror(Seams(api, clock, chance, log))
-        async with _beside(mirror.run()):
+        async with alongside(mirror.run()):
             await mirror.ready()
             # What it all means takes seconds the first time, in which no lease could be renewed.
             mirror.cluster()
-            if where.observe:
-                yield PodPlane(mirror, None, None, stalled, memory, interventions, policies, solve, clock)
-                return
-            election = Election(of_lease, where.holder, clock, log, path=LEASES.path(where.namespace, where.lease))
+            path = LEASES.path(where.namespace, where.lease)
+            election = Election(of_lease, where.holder, clock, log, where.timing, path)
             teller = Teller(of_telling, election.leadership, clock, log, where.holder)
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)
@@ -96,7 +97,7 @@ async def connected(
                 api,
                 election.leadership,
                 binder,
-                Finisher(api, election.leadership, binder, clock, log),
+                Finisher(api, election.leadership, binder, clock, log, where.roll_forward_s),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
                 Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
@@ -106,12 +107,12 @@ async def connected(
                 teller.happened,
                 log,
             )
-            async with _beside(election.run(), teller.run(), *(each(api, election) for each in beside)):
+            async with alongside(election.run(), teller.run(), *(each(api, election) for each in beside)):
                 yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
 
 
 @asynccontextmanager
-async def _beside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
+async def alongside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """While these work. The first that fails ends the block, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,9 +15,14 @@ from reconciler.backends.kubernetes.binding import Binder, GangOutcome, Leads, P
 from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
 from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.mirror import Mirror
-from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.promises import Promises
-from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, UnreachableError
+from reconciler.backends.kubernetes.refusals import (
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+)
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bindings, of_evictions, of_releases
 from reconciler.backends.kubernetes.watching import Key
@@ -28,6 +34,7 @@ from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
 from reconciler.pods.writes import PodWrites
 from solver.plan.plan import Evict, Nominate, Plan, Release, Reserve, Shrink, Unreserve, Withdraw
+from solver.world.cluster import NodeName
 from solver.world.workload import JobName
 
 BEHIND_S = 10.0
@@ -61,19 +68,32 @@ class Hands:
     """Pods that were bound and are not seen to be, with their uids."""
     _unknown: dict[Key, str] = field(default_factory=dict)
     """Pods whose binding was not answered, with their uids: it may still arrive."""
+    _caught_up_in: Epoch | None = None
+    """The epoch in which the mirror is known to show what leaders before have done."""
+    _marks: Iterator[int] = field(default_factory=itertools.count)
 
     def lead(self) -> Epoch:
         """Under which epoch this may go on. Raises NotLeaderError."""
         return self.leads().epoch
 
     async def caught_up(self) -> None:
-        """Return once the mirror shows what was done. Raises UnreachableError where it does not, and KubernetesError."""
+        """Return once the mirror shows what was done, also by leaders before.
+
+        Raises UnreachableError where it does not, and KubernetesError.
+        """
+        epoch = self.lead()
+        is_sure = epoch == self._caught_up_in or await self._marked()
         for key, uid in list(self._unknown.items()):
             await self._voided(key, uid)
+        await self.partitioner.follow(self._node)
         for _ in range(int(BEHIND_S / LOOK_EVERY_S)):
             self._unseen = {key: uid for key, uid in self._unseen.items() if not self._is_seen(key, uid)}
-            seen = not self._unseen and self.partitioner.is_seen(lambda name: self.mirror.nodes.get(Key("", name)))
+            seen = not self._unseen and self.partitioner.is_seen(self._node)
             if seen and int(self.mirror.pods.standing().revision or 0) >= self.api.newest:
+                if is_sure:
+                    self._caught_up_in = epoch
+                elif self._ours():  # they came while this waited
+                    await self.caught_up()
                 return
             await asyncio.sleep(LOOK_EVERY_S)
         raise UnreachableError(f"the watches have not shown for {BEHIND_S:.0f} s what was written to pods and nodes")
@@ -157,17 +177,46 @@ class Hands:
         self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "bound"}
         self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "unknown"}
 
+    async def _marked(self) -> bool:
+        """Write to one of our pods: a mirror that shows this shows all that was done before. False: it shows no pod of ours.
+
+        A watch may hang while the lease is renewed, so that who begins to lead may not know what was bound by others for minutes.
+        """
+        for key, uid in self._ours():
+            if await self._touched(key, uid):
+                return True
+        return False
+
+    def _ours(self) -> list[tuple[Key, str]]:
+        """The pods of ours that the mirror shows, with their uids."""
+        pods = self.mirror.pods.items()
+        return [(key, pod.metadata.uid) for key, pod in pods if pod.spec.scheduler_name == names.SCHEDULER]
+
     async def _voided(self, key: Key, uid: str) -> None:
         """A Binding names the resourceVersion of its pod: with another one it is refused, should it arrive after all."""
-        body = {"metadata": {"uid": uid, "annotations": self.leads().stamp}}
-        try:
-            pod = msgspec.convert(await self.api.patch(PODS.path(*key), body), Pod)
-        except (NotFoundError, ConflictError):
-            self.log.info("binding-void", pod="/".join(key), reason="its pod is gone")
-        else:
-            if pod.spec.node_name:
-                self._unseen[key] = uid
+        pod = await self._touched(key, uid)
+        if pod and pod.spec.node_name:
+            self._unseen[key] = uid
         del self._unknown[key]
+
+    async def _touched(self, key: Key, uid: str) -> Pod | None:
+        """The pod, with a resourceVersion that it never had before; None: it is gone."""
+        lead = self.leads()
+        # A patch that changes nothing is not written, and leaves the resourceVersion as it is.
+        notes = {**lead.stamp, names.TOUCHED: f"{lead.epoch}-{next(self._marks)}"}
+        try:
+            answer = await self.api.patch(PODS.path(*key), {"metadata": {"uid": uid, "annotations": notes}})
+        except NotFoundError:
+            return None
+        except RefusedError as error:
+            # A patch of another uid is taken for a change of the uid.
+            if error.status == 422 and "metadata.uid" in error.message:
+                return None
+            raise
+        return msgspec.convert(answer, Pod)
+
+    def _node(self, name: NodeName) -> Node | None:
+        return self.mirror.nodes.get(Key("", name))
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self.mirror.pods.get(key)

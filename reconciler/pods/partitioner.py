@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.kubernetes.api import Api
@@ -49,6 +50,8 @@ from solver.world.cluster import NodeName
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
+MIG_CONFIGS: Final = ("gpu-operator", "default-mig-parted-config")
+"""Namespace and name of the ConfigMap that the GPU operator makes."""
 READ_EVERY_S: Final = 60.0
 """The ConfigMap is read again after so long."""
 _WORDS: Final[dict[Fate, str]] = {
@@ -75,11 +78,20 @@ _ON_RECORD: Final = {
 """What history calls what Events say."""
 
 
+class _Nodes(msgspec.Struct, frozen=True):
+    items: tuple[WireNode, ...]
+
+
 class _Sent(NamedTuple):
-    """`version`: the resourceVersion of the node for which alone the write is good."""
+    """`version`: that of the node for which alone the write is good. `made`: the one that it made; None: it was not answered."""
 
     version: str
-    is_answered: bool
+    made: int | None = None
+
+    def is_seen_in(self, node: WireNode | None) -> bool:
+        """resourceVersions of one kind may be compared as numbers (KEP-5504)."""
+        seen = _version(node)
+        return not seen or (seen != self.version if self.made is None else int(seen) >= self.made)
 
 
 @dataclass
@@ -103,14 +115,27 @@ class Partitioner:
     """Nodes that were written. As long as they show the same version, the write may still be on its way."""
     _refused: dict[NodeName, Instant] = field(default_factory=dict)
     """Nodes for which no config was found, and when."""
+    _follows: Mapping[str, str] = field(default_factory=dict)
+    """As whom it has looked at what leaders before have written."""
     _waiting: set[JobName] = field(default_factory=set)
     """Who was told that it waits for a node."""
 
+    async def follow(self, node: Callable[[NodeName], WireNode | None]) -> None:
+        """Once in each epoch: what leaders before have written has to be seen too. Raises KubernetesError."""
+        stamp = self.leading.leadership().stamp
+        if stamp == self._follows:
+            return
+        managed = await self.api.get(NODES.path(), _Nodes, {"labelSelector": names.MIG_CONFIG})
+        for one in managed.items:
+            name, version = NodeName(one.metadata.name), _version(node(NodeName(one.metadata.name)))
+            if names.MIG in one.metadata.annotations and int(version or 0) < int(one.metadata.resource_version):
+                self._sent[name] = _Sent(version, int(one.metadata.resource_version))
+        self._follows = stamp
+
     def is_seen(self, node: Callable[[NodeName], WireNode | None]) -> bool:
         """Whether the nodes that were written are seen to be, but for those whose write was not answered."""
-        still = {name: sent for name, sent in self._sent.items() if _version(node(name)) == sent.version}
-        self._sent = still
-        return not any(sent.is_answered for sent in still.values())
+        self._sent = {name: sent for name, sent in self._sent.items() if not sent.is_seen_in(node(name))}
+        return all(sent.made is None for sent in self._sent.values())
 
     async def looked(self, policy: Policy, sight: Sight, nodes: Iterable[WireNode]) -> Sight:
         """The look with what is known of MIG; on nodes whose changes have ended it is written that they have."""
@@ -202,9 +227,9 @@ class Partitioner:
         name, version = NodeName(wire.metadata.name), wire.metadata.resource_version
         notes = {names.MIG: written(change), **self.leading.leadership().stamp}
         meta = {"uid": wire.metadata.uid, "resourceVersion": version, "labels": labels, "annotations": notes}
-        self._sent[name] = _Sent(version, is_answered=False)
+        self._sent[name] = _Sent(version)
         try:
-            await self.api.patch(NODES.path("", name), {"metadata": meta}, self.leading.leadership)
+            answer = await self.api.patch(NODES.path("", name), {"metadata": meta}, self.leading.leadership)
         except UnreachableError as unknown:
             self.log.warning("node-not-answered", node=name, error=str(unknown))
             return False
@@ -212,7 +237,7 @@ class Partitioner:
             del self._sent[name]
             self.log.warning("node-not-written", node=name, error=str(refused))
             return False
-        self._sent[name] = _Sent(version, is_answered=True)
+        self._sent[name] = _Sent(version, int(answer["metadata"]["resourceVersion"]))
         return True
 
     def _refuse(self, name: NodeName, wish: Wish) -> None:

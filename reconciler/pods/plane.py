@@ -11,12 +11,16 @@ from reconciler.clock import Clock
 from reconciler.control import PolicySource, Solve
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
+from reconciler.pods.observer import Observer
 from reconciler.store.interventions import Interventions
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlane:
-    """`hands` and `teller` None: it only looks. `stalled`: why a newer policy is not in force; "" where there is none."""
+    """`hands` and `teller` None: it only looks, and its `observer` says what it would have done.
+
+    `stalled`: why a newer policy is not in force; "" where there is none.
+    """
 
     mirror: Mirror
     hands: Hands | None
@@ -27,3 +31,4 @@ class PodPlane:
     policies: PolicySource
     solve: Solve
     clock: Clock
+    observer: Observer | None = None

@@ -59,9 +59,11 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     laps.end("check")
     # The record comes before the deed, so that no deed is ever without one.
     record = RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution)
-    number = plane.memory.keep_round(record)
+    number = (plane.observer or plane.memory).keep_round(record)
     refused = await plane.hands.act(plan, sight) if plane.hands else 0
     laps.end("act")
+    if plane.observer:
+        await plane.observer.note(snapshot.time, plan, sight)
     if plane.teller:
         plane.teller.note(Facts(plan, sight.cluster, pods, snapshot, policy, _standing(plane, revision, by_hand)))
     done = Pass(

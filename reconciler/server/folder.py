@@ -50,6 +50,16 @@ class StateFolder:
         """Files that AlertPolicies name: keys and secret URLs. A person puts them there."""
         return self.path / "alert-secrets"
 
+    @property
+    def observed(self) -> Path:
+        """What happened on a cluster that somebody else schedules, as a history to be replayed."""
+        return self.path / "observed.jsonl.gz"
+
+    @property
+    def observed_nodes(self) -> Path:
+        """The nodes of that cluster, as a snapshot without jobs."""
+        return self.path / "observed-snapshot.json"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other control plane out. The system gives the lock back when this process ends, however it ends.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from functools import partial
 from random import SystemRandom
 from typing import Final
 
@@ -13,20 +14,25 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.kubernetes.credentials import Credentials, CredentialsError, in_cluster
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
+from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import LEASE, PolicySource
 from reconciler.gitsource.mirror import Mirror
+from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from reconciler.pods.connected import Beside, Cluster, connected
 from reconciler.pods.memory import Memory
+from reconciler.pods.observer import ObservedFiles, Observer
+from reconciler.pods.observing import observing
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.runner import PodRunner
 from reconciler.pods.shown import ShownPolicy
 from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.server.alerts import alerting
+from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.parts import Member, Parts
 from reconciler.server.policy_side import policy_side
 from reconciler.server.reporter import Reporter
@@ -35,6 +41,7 @@ from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.server.told import ToldHistory
 from reconciler.store.sql.store import open_store
 from reconciler.token_file import read_or_make_token
+from reconciler.traces import TraceUnreadableError
 from solver.world.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"
@@ -61,7 +68,10 @@ def credentials_of(settings: KubernetesSettings, clock: Clock) -> Credentials:
 def parts_on_kubernetes(
     settings: Settings, on: KubernetesSettings, log: FilteringBoundLogger, closing: ExitStack
 ) -> Parts:
-    """Put it together. Raises KubernetesFailedError, StoreUnusableError, TokenFileError and those of policy_side."""
+    """Put it together.
+
+    Raises KubernetesFailedError, FolderUnusableError, StoreUnusableError, TokenFileError and those of policy_side.
+    """
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
     store = open_store(folder.database)
@@ -78,15 +88,12 @@ def parts_on_kubernetes(
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
     beside = _showing(settings, on, git.standing, log)
+    observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
-        solve = solver_with(optimiser)
-        chance = SystemRandom()
-        return connected(cluster, memory, store.interventions, git.standing, solve, clock, chance, stalled, log, beside)
-
-    def stalled() -> str:
-        now = git.standing.status().condition("Stalled")
-        return now.message if now.status else ""
+        solve, chance, stalled = solver_with(optimiser), SystemRandom(), partial(_stalled, git.standing)
+        parts = memory, store.interventions, git.standing, solve, clock, chance, stalled, log
+        return observing(cluster, observer, *parts) if observer else connected(cluster, *parts, beside)
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
@@ -105,6 +112,19 @@ def parts_on_kubernetes(
         store,
         ending="pods go on; whoever leads next finds them",
     )
+
+
+def _stalled(policies: StandingPolicy) -> str:
+    """Why a newer policy is not in force; "": there is none."""
+    now = policies.status().condition("Stalled")
+    return now.message if now.status else ""
+
+
+def _observer(whose: Whose, folder: StateFolder, memory: Memory, clock: Clock, log: FilteringBoundLogger) -> Observer:
+    try:
+        return Observer(whose, ObservedFiles(folder.observed, folder.observed_nodes), memory, clock, log)
+    except (OSError, TraceUnreadableError) as error:
+        raise FolderUnusableError(f"{error}. Move that file away to begin a new record") from error
 
 
 def _showing(
@@ -127,7 +147,8 @@ def _cluster(on: KubernetesSettings, clock: Clock) -> Cluster:
         credentials = credentials_of(on, clock)
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
-    return Cluster(credentials, on.qps, on.burst, on.namespace, on.lease, on.holder, on.mig_configs, on.observe)
+    named = on.namespace, on.lease, on.holder
+    return Cluster(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.server.folder import StateFolder
 from solver.world.quantities import Duration
 
@@ -16,8 +17,9 @@ from solver.world.quantities import Duration
 class KubernetesSettings:
     """Of a cluster whose jobs are pods. `kubeconfig` None: what a pod is given, else what kubectl would read.
 
-    `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observe`: only look.
-    `mirror_policy`: the policy in force is shown there as ConfigMaps. `mig_configs`: namespace and name of the MIG manager's.
+    `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observed`: only look,
+    and at whose pods. `mirror_policy`: the policy in force is shown there as ConfigMaps.
+    `mig_configs`: namespace and name of the ConfigMap of the MIG manager.
     """
 
     kubeconfig: Path | None
@@ -27,7 +29,7 @@ class KubernetesSettings:
     qps: float
     burst: int
     mig_configs: tuple[str, str]
-    observe: bool = False
+    observed: Whose | None = None
     mirror_policy: bool = False
 
 

@@ -157,3 +157,22 @@ def test_a_node_that_was_changed_meanwhile_is_decided_about_anew(cluster: Cluste
             await site.gone()
 
     asyncio.run(story())
+
+
+def test_a_new_leader_waits_until_it_sees_what_the_one_before_wrote(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with session(cluster) as admin:
+            site = await Site.made(admin, "behind")
+            before = await admin.get(NODES.path("", site.node), Node)
+            assert await site.round(partitioner(admin)) == []
+            part = partitioner(admin)
+            await part.follow(lambda _: before)
+            assert not part.is_seen(lambda _: before)
+            after = await admin.get(NODES.path("", site.node), Node)
+            assert part.is_seen(lambda _: after)
+            again = partitioner(admin)
+            await again.follow(lambda _: after)
+            assert again.is_seen(lambda _: after)
+            await site.gone()
+
+    asyncio.run(story())

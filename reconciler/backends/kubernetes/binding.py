@@ -166,21 +166,28 @@ class Binder:
         return tuple(task.result() for task in tasks)
 
     async def _bound(self, pod: PodBinding, said: Mapping[str, str]) -> PodOutcome:
-        """One pod, with what is to be said on it; read and tried again where that may help."""
+        """One pod, with what is to be said on it; read and tried again where that may help.
+
+        It stays unknown where one of the tries was not answered and the pod was not bound or gone in the end: it may still arrive.
+        """
         outcome = PodOutcome(pod, "unknown")
+        is_unsure = False
         for _ in range(TRIES_MAX):
             try:
                 await self._sent(pod, said)
                 return PodOutcome(pod, "bound")
             except (KubernetesError, NotLeaderError, StaleEpochError) as error:
                 outcome = PodOutcome(pod, failure_of(error), str(error))
-            if outcome.answer not in ("conflict", "unknown"):
+            is_unsure |= outcome.answer == "unknown"
+            if outcome.answer == "gone":
                 return outcome
+            if outcome.answer not in ("conflict", "unknown"):
+                break
             seen = await self._learned(outcome, said)
             if isinstance(seen, PodOutcome):
                 return seen
             pod = seen
-        return outcome
+        return outcome._replace(answer="unknown") if is_unsure else outcome
 
     async def _sent(self, pod: PodBinding, said: Mapping[str, str]) -> None:
         lead = self._leads()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
         promise = _newest_promise(gang.job, read.promises, nodes)
         promised += [promise] if promise else []
         reservations += [] if gang.job.placement else _newest_reservation(gang.job, read.promises, nodes)
-    kept, twice = _each_once(promised)
+    kept, twice = _each_once(promised, _staying(cluster.jobs, intents) if promised else Counter())
     remarks += [(intent.job, Remark("promised-twice", "what it was promised is another's")) for intent in twice]
     ordered = sorted((*intents, *kept), key=lambda intent: intent.id)
     return Found(tuple(ordered), tuple(sorted(reservations, key=lambda held: held.holder)), tuple(sorted(remarks)))
@@ -170,20 +170,42 @@ def _are_tasks_of(job: Job, tasks: Iterable[TaskPlacement], nodes: set[NodeName]
     )
 
 
-def _each_once(promised: Iterable[Intent]) -> tuple[list[Intent], list[Intent]]:
-    """Promises that can come true beside each other, the older first, and those that can't."""
-    taken: dict[DeviceId, int] = defaultdict(int)
+def _staying(jobs: Iterable[Job], intents: Iterable[Intent]) -> Counter[DeviceId]:
+    """What is held of each GPU by those who were not asked to leave it.
+
+    A promise is written before its victims are asked: who dies in between leaves one that nobody makes room for.
+    """
+    asked = [intent for intent in intents if intent.kind in ("stop", "shrink")]
+    stopping = {(intent.job, intent.attempt) for intent in asked if intent.kind == "stop"}
+    leaving = {(intent.job, task.group, task.index) for intent in asked for task in intent.tasks}
+    return _parts(
+        task
+        for job in jobs
+        if (job.name, job.attempt) not in stopping
+        for task in job.placement
+        if (job.name, task.group, task.index) not in leaving
+    )
+
+
+def _parts(tasks: Iterable[TaskPlacement]) -> Counter[DeviceId]:
+    """How much of each GPU these tasks have together."""
+    parts: Counter[DeviceId] = Counter()
+    for task in tasks:
+        for gpu in gpus_of(task):
+            parts[gpu] += task.mig.cost if task.mig else task.share or MILLI_PER_GPU
+    return parts
+
+
+def _each_once(promised: Iterable[Intent], staying: Counter[DeviceId]) -> tuple[list[Intent], list[Intent]]:
+    """Promises that can come true beside each other and what stays, the older first, and those that can't."""
+    taken = Counter(staying)
     kept: list[Intent] = []
     twice: list[Intent] = []
     for intent in sorted(promised, key=lambda intent: (intent.asked_at, intent.job)):
-        wanted: Counter[DeviceId] = Counter()
-        for task in intent.tasks:
-            for gpu in gpus_of(task):
-                wanted[gpu] += task.mig.cost if task.mig else task.share or MILLI_PER_GPU
+        wanted = _parts(intent.tasks)
         if any(taken[gpu] + part > MILLI_PER_GPU for gpu, part in wanted.items()):
             twice.append(intent)
             continue
         kept.append(intent)
-        for gpu, part in wanted.items():
-            taken[gpu] += part
+        taken += wanted
     return kept, twice

@@ -13,6 +13,7 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
 from reconciler.backends.kubernetes.objects.disruption import Budget, PriorityClass
 from reconciler.backends.kubernetes.objects.podgroups import GROUPS
+from reconciler.backends.kubernetes.objects.whose import OURS, Whose
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.objects.world import World
 from reconciler.backends.kubernetes.objects.written import Kind
@@ -33,12 +34,12 @@ class Mirror:
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
     read where they are installed and may be read; so are ResourceClaims, and the devices that drivers publish for them. Further
-    kinds are registered by `watch`, before `run`.
+    kinds are registered by `watch`, before `run`. `whose`: which pods are jobs.
     """
 
-    def __init__(self, seams: Seams) -> None:
+    def __init__(self, seams: Seams, whose: Whose = OURS) -> None:
         self._seams = seams
-        self._world = World()
+        self._world = World(whose)
         self.devices = ClaimsSeen(self._world)
         """What claims have, and may have."""
         self._followed: list[Followed[Any]] = []

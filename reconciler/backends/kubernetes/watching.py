@@ -112,6 +112,7 @@ class Watched(Generic[T]):
         self._sleep = sleep
         self._held: dict[Key, _Held[T]] = {}
         self._rest_s = BACKOFF_S[0]
+        self._newest = 0
         self.revision = ""
         """The resourceVersion that is held; empty where a list is to be read first: that of before can't be gone on from."""
         self.lists = 0
@@ -174,6 +175,7 @@ class Watched(Generic[T]):
         parameters = {"limit": str(PAGE)}
         while True:
             page = await self._api.get(self._resource.path(), _Page, parameters)
+            self._refuse_if_old(page.metadata.resource_version)
             self._heard()
             for item in page.items:
                 key, metadata = self._named(item)
@@ -184,9 +186,15 @@ class Watched(Generic[T]):
             parameters["continue"] = page.metadata.next_page
         told += [Change(key, self._held[key].value, None) for key in sorted(gone)]
         self._held = found
-        self.revision = page.metadata.resource_version
+        self._reached(page.metadata.resource_version)
         self.lists += 1
         return tuple(told)
+
+    def _refuse_if_old(self, revision: str) -> None:
+        """A list from an old cache would take back what is known already. resourceVersions of one kind compare (KEP-5504)."""
+        if int(revision) < self._newest:
+            # For good where etcd was restored from a backup without raising its revisions: then a person restarts this process.
+            raise UnreachableError(f"{self._resource.path()}: a list of {revision}, and {self._newest} is known")
 
     async def _followed(self) -> AsyncGenerator[tuple[Change[T], ...]]:
         low_s, high_s = WATCH_S
@@ -216,7 +224,11 @@ class Watched(Generic[T]):
                 told.append(Change(key, held.value, None))
         elif event.type != "BOOKMARK":
             raise UnreadableError(f"watch {self._resource.path()}: an event of the unknown type {event.type!r}")
-        self.revision = metadata.resource_version
+        self._reached(metadata.resource_version)
+
+    def _reached(self, revision: str) -> None:
+        self.revision = revision
+        self._newest = max(self._newest, int(revision))
 
     def _compared(self, key: Key, metadata: _Metadata, item: msgspec.Raw, told: list[Change[T]]) -> _Held[T]:
         """What is to be held under this key; what is held is not decoded again."""

@@ -141,6 +141,15 @@ def test_what_two_were_promised_is_the_first_ones() -> None:
     assert [(job, remark.code) for job, remark in seen.remarks] == [("vision.gang.later", "promised-twice")]
 
 
+def test_a_promise_whose_victims_were_never_asked_to_leave_is_none() -> None:
+    """It was written first, and whoever wrote it died before the rest."""
+    pods = gang("waits", 2) + running("runs", "n1/0", "n1/1")
+    with_record(pods[0], Promise("", PROMISED))
+    assert found(pods).intents == ()
+    with_record(pods[2], Departure("", EVICTED, "for waits"))
+    assert found(pods).intents == (PROMISED, EVICTED)
+
+
 def test_a_promise_is_kept_once_its_attempt_has_begun() -> None:
     pods = running("waits", "n2/0", "n2/1")
     with_record(pods[0], Promise("", PROMISED, Reservation(WAITS, PROMISED.tasks, NOW)))

@@ -19,6 +19,7 @@ class Controller(NamedTuple):
     """What an object that makes pods says. `roles`: how many pods of each there are to be, and the least it does with.
 
     `in_turn`: it makes some of them only once others run, so they can't all be waited for. `alone`: its pods are each of their own.
+    `created`: when all of its pods were asked for; "" where it makes some only as others end.
     """
 
     source: Source
@@ -29,6 +30,7 @@ class Controller(NamedTuple):
     priority_class: str = ""
     in_turn: bool = False
     alone: bool = False
+    created: str = ""
 
 
 class _Job(Wire, frozen=True):
@@ -91,12 +93,14 @@ def controller_of(sent: bytes | Mapping[str, Any]) -> Controller:
 
 
 def _controller(source: Source, meta: Meta, roles: tuple[tuple[str, int, int], ...]) -> Controller:
-    return Controller(source, meta.namespace, meta.name, roles, queue_of(meta), label_priority(meta))
+    created = meta.creation_timestamp or ""
+    return Controller(source, meta.namespace, meta.name, roles, queue_of(meta), label_priority(meta), created=created)
 
 
 def _job(meta: Meta, job: _Job) -> Controller:
     found = _controller("job", meta, (("", _pods(job), _pods(job)),))
-    return found._replace(alone=job.completion_mode != "Indexed")
+    created = found.created if job.completions is None or job.completions <= job.parallelism else ""
+    return found._replace(alone=job.completion_mode != "Indexed", created=created)
 
 
 def _kubeflow(meta: Meta, spec: _Kubeflow) -> Controller:

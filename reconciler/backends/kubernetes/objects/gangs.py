@@ -16,6 +16,7 @@ from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from reconciler.backends.kubernetes.objects.saves import save_remarks
 from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.world.quantities import Instant
 
 OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
 """Gangs whose size a PodGroup says."""
@@ -37,6 +38,7 @@ class Gathered:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
     `least`: how many have to be there, those that are done among them; None: nobody says.
+    `queue_else`: its queue where nobody names one.
     """
 
     key: GangKey
@@ -46,6 +48,7 @@ class Gathered:
     group: Group | None = None
     controller: Controller | None = None
     disagrees: bool = False
+    queue_else: str = ""
 
     @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
@@ -61,7 +64,16 @@ class Gathered:
     def queue(self) -> str:
         """Its queue: what pods say, else the PodGroup, else what made the pods."""
         said = next((task.queue for task in self.tasks if task.queue), "")
-        return said or (self.group.queue if self.group else "") or (self.controller.queue if self.controller else "")
+        objects = (self.group, self.controller)
+        return said or next((known.queue for known in objects if known and known.queue), self.queue_else)
+
+    @property
+    def submitted_at(self) -> Instant:
+        """When its first pod was created; beside another scheduler, what makes them, since queues such as Kueue hold that back."""
+        first = min(task.created for task in self.tasks)
+        made = self.controller.created if self.controller else ""
+        is_ours = any(task.pod.spec.scheduler_name == names.SCHEDULER for task in self.tasks)
+        return min(first, Instant.parse(made)) if made and not is_ours else first
 
     @property
     def priority_class(self) -> str:
@@ -132,7 +144,7 @@ def gathered(
     controllers: Controllers,
     task_of: Callable[[Pod], PodTask],
 ) -> tuple[Gathered, ...]:
-    """Quorate's pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
+    """The pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
     at = (named.source, named.namespace, named.name)
     group, controller = groups.get(at), controllers.get(at)
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)

@@ -1,15 +1,16 @@
-"""Quorate's pods in gangs while they come and go: only what has changed is gathered anew."""
+"""The pods that are jobs, in gangs, while they come and go: only what has changed is gathered anew."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.controllers import Controller
 from reconciler.backends.kubernetes.objects.gangs import At, Gathered, gathered
 from reconciler.backends.kubernetes.objects.membership import GangKey, Membership, membership_of
 from reconciler.backends.kubernetes.objects.podgroups import Group
 from reconciler.backends.kubernetes.objects.pods import PodTask, task_of
+from reconciler.backends.kubernetes.objects.whose import OURS, Whose
 from reconciler.backends.kubernetes.objects.wire import Pod
 
 PodKey = tuple[str, str]
@@ -26,10 +27,11 @@ class Gathering:
     """Every gang there is.
 
     Pods are kept by the gang that they name, which need not be the one that they are in: a group that asks for no gang makes each
-    of its pods one.
+    of its pods one. `whose`: which pods are jobs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whose: Whose = OURS) -> None:
+        self._whose = whose
         self._named: dict[GangKey, dict[PodKey, tuple[Membership, Pod]]] = {}
         self._groups: dict[At, Group] = {}
         self._controllers: dict[At, Controller] = {}
@@ -41,17 +43,17 @@ class Gathering:
         """In which gang a pod is; pods that have ended are in none."""
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
-        """A pod came, changed, or went; whether it is, or was, one of Quorate's."""
-        if before and before.spec.scheduler_name == names.SCHEDULER:
+        """A pod came, changed, or went; whether it is, or was, a job's."""
+        if before and self._whose.are_jobs(before):
             key = membership_of(before).key
             self._named[key].pop(before.key)
             self._tasks.pop(before.key, None)
             self._changed.add(key)
-        if after and after.spec.scheduler_name == names.SCHEDULER:
+        if after and self._whose.are_jobs(after):
             membership = membership_of(after)
             self._named.setdefault(membership.key, {})[after.key] = membership, after
             self._changed.add(membership.key)
-        return any(pod is not None and pod.spec.scheduler_name == names.SCHEDULER for pod in (before, after))
+        return any(pod is not None and self._whose.are_jobs(pod) for pod in (before, after))
 
     def group(self, before: Group | None, after: Group | None) -> None:
         """A PodGroup came, changed, or went."""
@@ -97,7 +99,8 @@ class Gathering:
         if not pods:
             self._named.pop(named, None)
             return {}
-        found = {gang.key: gang for gang in gathered(named, pods.values(), self._groups, self._controllers, self._task)}
+        gangs = gathered(named, pods.values(), self._groups, self._controllers, self._task)
+        found = {gang.key: replace(gang, queue_else=self._whose.queue) for gang in gangs}
         self._found[named] = tuple(found)
         return found
 

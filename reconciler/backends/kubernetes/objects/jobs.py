@@ -248,7 +248,7 @@ def _job(
     started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
     return Job(
         name=gang.key.job,
-        submitted_at=min(task.created for task in gang.tasks),
+        submitted_at=gang.submitted_at,
         spec=JobSpec(
             queue=QueueName(gang.queue),
             task_groups=groups,

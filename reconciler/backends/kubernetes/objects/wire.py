@@ -230,6 +230,7 @@ class Condition(Wire, frozen=True):
     type: str
     status: str
     last_transition_time: str | None = None
+    reason: str = ""
 
 
 class PodStatus(Wire, frozen=True):

@@ -19,6 +19,7 @@ from reconciler.backends.kubernetes.objects.membership import GangKey
 from reconciler.backends.kubernetes.objects.neighbours import Saying, means
 from reconciler.backends.kubernetes.objects.nodes import PublishedGpus
 from reconciler.backends.kubernetes.objects.podgroups import Group
+from reconciler.backends.kubernetes.objects.whose import OURS, Whose
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, PodTerm
 from solver.world.cluster import Node as SolverNode
 from solver.world.cluster import NodeName
@@ -38,11 +39,11 @@ class World:
     """Told of objects that came (`before` None), changed, and went (`after` None); `cluster()` says what they mean.
 
     What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
-    that is as it was is the same object as it was.
+    that is as it was is the same object as it was. `whose`: which pods are jobs.
     """
 
-    def __init__(self) -> None:
-        self._gathering = Gathering()
+    def __init__(self, whose: Whose = OURS) -> None:
+        self._gathering = Gathering(whose)
         self._inventory = Inventory()
         self._asked: Asked[GangKey, Question] = Asked()
         self._crowd = Crowd(self._inventory.seen, self._asked)
@@ -66,7 +67,7 @@ class World:
         self._inventory.publish(name, gpus)
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
-        """A pod; whether it makes a difference. Of those that are not Quorate's only what they use and whom they keep away does."""
+        """A pod; whether it makes a difference. Of those that are no jobs only what they use and whom they keep away does."""
         touched = self._crowd.moved(before, after)
         self._inventory.touch(touched)
         is_ours = self._gathering.pod(before, after)
@@ -150,9 +151,10 @@ def cluster_of(
     groups: Iterable[Group] = (),
     controllers: Iterable[Controller] = (),
     declared: Iterable[SolverNode] = (),
+    whose: Whose = OURS,
 ) -> Cluster:
     """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
-    world = World()
+    world = World(whose)
     world.declare(declared)
     for node in nodes:
         world.node(None, node)
