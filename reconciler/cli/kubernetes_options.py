@@ -50,6 +50,13 @@ OPTIONS = (
         "--identity", metavar="NAME", help="Who this process is in the Lease.  [default: the host's name, and a number]"
     ),
     click.option(
+        "--mig-configs",
+        default="gpu-operator/default-mig-parted-config",
+        show_default=True,
+        metavar="NAMESPACE/NAME",
+        help="The ConfigMap of the GPU operator's MIG manager, whose configs nodes are labelled with.",
+    ),
+    click.option(
         "--qps",
         type=click.FloatRange(min=1),
         default=500.0,
@@ -80,6 +87,7 @@ def kubernetes_settings(
     namespace: str,
     lease: str,
     identity: str | None,
+    mig_configs: str,
     qps: float,
     burst: int,
 ) -> KubernetesSettings | None:
@@ -99,6 +107,9 @@ def kubernetes_settings(
         return None
     if observe and mirror_policy:
         raise click.UsageError("--mirror-policy writes, and --observe writes nothing. Leave one of them out.")
+    of_mig, slash, configs = mig_configs.partition("/")
+    if not (of_mig and slash and configs) or "/" in configs:
+        raise click.BadParameter("Write NAMESPACE/NAME.", param_hint="--mig-configs")
     return KubernetesSettings(
         kubeconfig,
         namespace,
@@ -106,6 +117,7 @@ def kubernetes_settings(
         identity or identity_of_this_process(),
         qps,
         burst,
+        (of_mig, configs),
         observed=Whose(frozenset(observed_schedulers or INCUMBENTS), observed_queue) if observe else None,
         mirror_policy=mirror_policy,
     )

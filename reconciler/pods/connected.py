@@ -30,6 +30,7 @@ from reconciler.control import PolicySource, Solve
 from reconciler.pods.devices import Devices
 from reconciler.pods.hands import Hands
 from reconciler.pods.memory import Memory
+from reconciler.pods.partitioner import MIG_CONFIGS, Partitioner
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.writes import PodWrites
 from reconciler.store.interventions import Interventions
@@ -46,7 +47,8 @@ Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 class Cluster:
     """Where it is, as who to speak, how often, and under which Lease, held how.
 
-    `roll_forward_s`: how long a gang that was begun has until it is whole.
+    `roll_forward_s`: how long a gang that was begun has until it is whole. `mig_configs`: namespace and name of the MIG manager's
+    ConfigMap.
     """
 
     credentials: Credentials
@@ -57,6 +59,7 @@ class Cluster:
     holder: str
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     roll_forward_s: float = ROLL_FORWARD_S
+    mig_configs: tuple[str, str] = MIG_CONFIGS
 
 
 @asynccontextmanager
@@ -98,6 +101,7 @@ async def connected(
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
                 Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
+                Partitioner(api, election, where.mig_configs, clock, memory.note, teller.happened, log),
                 mirror,
                 memory,
                 teller.happened,

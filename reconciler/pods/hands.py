@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
 from reconciler.backends.kubernetes.finishing import Finisher
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.refusals import (
     NotFoundError,
@@ -29,10 +29,12 @@ from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
 from reconciler.pods.devices import Devices
 from reconciler.pods.memory import EVICTED, Memory
+from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
 from reconciler.pods.writes import PodWrites
 from solver.plan.plan import Evict, Nominate, Plan, Release, Reserve, Shrink, Unreserve, Withdraw
+from solver.world.cluster import NodeName
 from solver.world.workload import JobName
 
 BEHIND_S = 10.0
@@ -57,6 +59,7 @@ class Hands:
     promises: Promises
     evictor: Evictor
     devices: Devices
+    partitioner: Partitioner
     mirror: Mirror
     memory: Memory
     happened: Happened
@@ -82,16 +85,18 @@ class Hands:
         is_sure = epoch == self._caught_up_in or await self._marked()
         for key, uid in list(self._unknown.items()):
             await self._voided(key, uid)
+        await self.partitioner.follow(self._node)
         for _ in range(int(BEHIND_S / LOOK_EVERY_S)):
             self._unseen = {key: uid for key, uid in self._unseen.items() if not self._is_seen(key, uid)}
-            if not self._unseen and int(self.mirror.pods.standing().revision or 0) >= self.api.newest:
+            seen = not self._unseen and self.partitioner.is_seen(self._node)
+            if seen and int(self.mirror.pods.standing().revision or 0) >= self.api.newest:
                 if is_sure:
                     self._caught_up_in = epoch
                 elif self._ours():  # they came while this waited
                     await self.caught_up()
                 return
             await asyncio.sleep(LOOK_EVERY_S)
-        raise UnreachableError(f"the watch of pods has not shown for {BEHIND_S:.0f} s what was written to them")
+        raise UnreachableError(f"the watches have not shown for {BEHIND_S:.0f} s what was written to pods and nodes")
 
     async def go_on(self, sight: Sight) -> int:
         """Finish or give up what is neither bound whole nor gone whole; how much was done."""
@@ -129,7 +134,7 @@ class Hands:
         self._note_asked(leaving, {one.job for one in asked if one.event not in ("refused", "failed")})
         self._tell_leaving(asked, sight)
         wanted = bindings_of(plan.steps, gangs)
-        ready = await self.devices.given(wanted, sight.pods)
+        ready = await self.devices.given(await self.partitioner.ready(plan, sight, wanted), sight.pods)
         outcomes = await self.binder.bind(ready)
         self._tell_bound(outcomes)
         undone = sum(one.event in ("refused", "failed") for one in asked)
@@ -209,6 +214,9 @@ class Hands:
                 return None
             raise
         return msgspec.convert(answer, Pod)
+
+    def _node(self, name: NodeName) -> Node | None:
+        return self.mirror.nodes.get(Key("", name))
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self.mirror.pods.get(key)

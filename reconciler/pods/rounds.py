@@ -15,9 +15,11 @@ from reconciler.interventions.effects import about
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.sighted import Sighted
 from reconciler.passes import Laps, Pass, refuse_unsafe
+from reconciler.pods.geometry import enforceable, geometry_of, with_geometry
 from reconciler.pods.plane import PodPlane
-from reconciler.pods.sight import Sight, claims_of, enforceable, seen, snapshot_from
+from reconciler.pods.sight import Sight, claims_of, seen, snapshot_from
 from reconciler.store.protocols import RoundRecord
+from solver.rules.policy import Policy
 from solver.world.workload import QueueName
 
 
@@ -41,6 +43,7 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
     if plane.hands:
         sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
+    sight = await _with_geometry(plane, policy, sight)
     laps.end("sight")
     settled = await plane.hands.go_on(sight) if plane.hands else 0
     laps.end("settle")
@@ -68,6 +71,15 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
         *(laps.phase_ms, Sighted({node.name: node for node in sight.cluster.nodes}, {}), by_hand),
     )
     return done, sight
+
+
+async def _with_geometry(plane: PodPlane, policy: Policy, sight: Sight) -> Sight:
+    """Who only looks has not read which configs there are: what a round wants of a node is what would be asked for."""
+    nodes = [node for _, node in plane.mirror.nodes.items()]
+    if plane.hands:
+        return await plane.hands.partitioner.looked(policy, sight, nodes)
+    now = plane.clock.now()
+    return with_geometry(sight, geometry_of(policy, sight, nodes, now), now)
 
 
 def _standing(plane: PodPlane, revision: str, by_hand: Iterable[Intervention]) -> Standing:

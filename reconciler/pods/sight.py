@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from reconciler.backends.kubernetes.budgets import Budgets, as_protected, protected_gangs
 from reconciler.backends.kubernetes.intents import Pods, in_flight_of
-from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.mig.known import Geometry
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
-from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.record import JobRecord
@@ -21,7 +20,8 @@ from reconciler.jobs.states import state_of
 from reconciler.pods.starts import starts_of
 from reconciler.store.protocols import Claim
 from solver.rules.policy import Policy
-from solver.world.inflight import ConvergenceClock, InFlight, Intent, Reservation, Usage
+from solver.world.inflight import ConvergenceClock, InFlight, Intent, Repartitioning, Reservation, Usage
+from solver.world.inflight import Counter as Tally
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
@@ -36,6 +36,9 @@ class Sight:
     budgets: Budgets
     intents: tuple[Intent, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    repartitions: tuple[Repartitioning, ...] = ()
+    counters: tuple[Tally, ...] = ()
+    geometry: Geometry = field(default_factory=Geometry)
 
     @property
     def queues(self) -> dict[JobName, QueueName]:
@@ -77,22 +80,16 @@ def snapshot_from(
     )
     short = _short(sight, now)
     intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
-    in_flight = InFlight(intents=intents, reservations=sight.reservations, usage=past.usage, convergence=past.clocks)
+    in_flight = InFlight(
+        intents=intents,
+        reservations=sight.reservations,
+        usage=past.usage,
+        counters=sight.counters,
+        convergence=past.clocks,
+        repartitions=sight.repartitions,
+    )
     jobs = _jobs(now, sight, policy, by_hand, past, short)
     return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
-
-
-def enforceable(policy: Policy, cluster: Cluster, nodes: Iterable[WireNode]) -> Policy:
-    """The policy without geometries of pools whose GPUs a device plugin offers: others say what these are partitioned into."""
-    if not policy.mig:
-        return policy
-    offering = {
-        node.metadata.name
-        for node in nodes
-        if any(key == names.GPU or key.startswith(names.MIG_PREFIX) for key in node.status.allocatable)
-    }
-    pools = {node.pool for node in cluster.nodes if node.name in offering}
-    return msgspec.structs.replace(policy, mig=tuple(known for known in policy.mig if known.pool not in pools))
 
 
 def records_of(sight: Sight) -> tuple[JobRecord, ...]:

@@ -147,7 +147,8 @@ def _cluster(on: KubernetesSettings, clock: Clock) -> Cluster:
         credentials = credentials_of(on, clock)
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
-    return Cluster(credentials, on.qps, on.burst, on.namespace, on.lease, on.holder)
+    named = on.namespace, on.lease, on.holder
+    return Cluster(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ class KubernetesSettings:
 
     `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observed`: only look,
     and at whose pods. `mirror_policy`: the policy in force is shown there as ConfigMaps.
+    `mig_configs`: namespace and name of the ConfigMap of the MIG manager.
     """
 
     kubeconfig: Path | None
@@ -27,6 +28,7 @@ class KubernetesSettings:
     holder: str
     qps: float
     burst: int
+    mig_configs: tuple[str, str]
     observed: Whose | None = None
     mirror_policy: bool = False
 

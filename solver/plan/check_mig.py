@@ -81,6 +81,8 @@ class _Court:
                 yield Violation("S6", step.device, f"is no GPU of node {step.node}")
             elif not gpu.healthy or not node.ready or node.cordoned:
                 yield Violation("S6", step.device, "is not a healthy GPU of an open node")
+            elif node.keeps_geometry:
+                yield Violation("S6", step.device, "may not be partitioned anew: its node can't be now")
             else:
                 yield from self._unlawful(step, gpu, self.pools.get(node.pool))
 

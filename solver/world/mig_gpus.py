@@ -32,6 +32,10 @@ class MigRule(NamedTuple):
         """A round may partition these GPUs anew."""
         return self.mode != "fixed"
 
+    def kept(self) -> MigRule:
+        """The same where nothing may be partitioned anew."""
+        return self._replace(mode="fixed", layouts=(), drains=False)
+
     def profile(self, name: str) -> MigProfile | None:
         """The profile of that name; None: GPUs of this pool have none."""
         return find_profile(mig_model(self.model), name)

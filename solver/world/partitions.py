@@ -48,7 +48,8 @@ class Partitions:
     @classmethod
     def of(cls, nodes: Sequence[Node], pools: PoolRules, *, broken_too: bool) -> Self:
         """Of an inventory in which nobody uses anything."""
-        rules = {number: pools.rules[node.pool] for number, node in enumerate(nodes) if node.pool in pools.rules}
+        known = ((number, node, pools.rules.get(node.pool)) for number, node in enumerate(nodes))
+        rules = {number: rule.kept() if node.keeps_geometry else rule for number, node, rule in known if rule}
         gpus = {
             number: tuple(
                 MigGpu(gpu.id, _geometry(gpu, rule))

@@ -64,9 +64,9 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
         made = await straight.create(PODS.path(pod.namespace), a_pod(pod.name))
         await seen(mirror, lambda: mirror.pods.get(pod) is not None)
         unused: Any = mock.Mock()
-        hands = Hands(
-            writes, lambda: lead, unused, unused, unused, unused, unused, mirror, unused, unused, structlog.get_logger()
-        )
+        no_nodes: Any = mock.Mock(follow=mock.AsyncMock(), is_seen=lambda _: True)
+        parts = (unused, unused, unused, unused, unused, no_nodes)
+        hands = Hands(writes, lambda: lead, *parts, mirror, unused, unused, structlog.get_logger())
         yield Scene(hands, mirror, proxy, straight, pod, made["metadata"]["uid"])
 
 

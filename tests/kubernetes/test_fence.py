@@ -14,7 +14,7 @@ from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import LEASES, PODS, Resource
+from reconciler.backends.kubernetes.resource import LEASES, NODES, PODS, Resource
 from tests.kubernetes.fencing import as_mighty_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, session
 
@@ -52,6 +52,7 @@ def test_quorate_writes_only_as_the_leader_of_now(fenced: Cluster) -> None:
             space = await a_namespace(admin)
             for name in ("bound", "legacy", "noted", "evicted"):
                 await admin.create(PODS.path(space), a_pod(name))
+            await admin.create(NODES.path(), {"metadata": {"name": "noted"}})
             claim = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
             await admin.create(CLAIMS.path(space), {"metadata": {"name": "c"}, "spec": claim})
             result = {"request": "r", "driver": "d.example", "pool": "p", "device": "d"}
@@ -69,6 +70,7 @@ def test_quorate_writes_only_as_the_leader_of_now(fenced: Cluster) -> None:
                 lambda lead: api.create(PODS.path(space, "bound", "binding"), a_binding("bound", lead, **fenced_label)),
                 lambda lead: api.create(legacy, a_binding("legacy", lead, **fenced_label)),
                 lambda lead: api.patch(PODS.path(space, "noted"), stamped(lead)),
+                lambda lead: api.patch(NODES.path("", "noted"), stamped(lead)),
                 lambda lead: api.create(PODS.path(space, "evicted", "eviction"), an_eviction(lead)),
                 lambda lead: api.patch(CLAIMS.path(space, "c"), stamped(lead)),
                 lambda lead: api.patch(CLAIMS.path(space, "c", "status") + managed(lead), status),

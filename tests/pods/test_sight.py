@@ -11,15 +11,14 @@ import pytest
 from reconciler.backends.kubernetes.journal import GangBinding, PodBinding, journal_of, written
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.disruption import Budget
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
+from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.interventions.record import Intervention, Subject
-from reconciler.pods.sight import Remembered, Sight, claims_of, enforceable, seen, snapshot_from
+from reconciler.pods.sight import Remembered, Sight, claims_of, seen, snapshot_from
 from reconciler.pods.starts import bindings_of
 from reconciler.pods.views import PodHoldings, PodJobs
 from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Release
-from solver.rules.division import MigGeometry
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
@@ -157,12 +156,3 @@ def test_a_gang_that_no_budget_lets_go_is_not_asked_to() -> None:
     sight = sight_of([node("n1", 4)], [pod("a", 1, "n1", labels=labels)], [budget])
     (job,) = snapshot_of_sight(sight).jobs
     assert job.leaves == "not"
-
-
-def test_nobody_here_partitions_what_a_device_plugin_offers() -> None:
-    nodes = [node("plugin", 4), node("claims", 0, labels={names.POOL: "claimed"})]
-    geometries = tuple(MigGeometry(f"mig-{pool}", pool, "free", "H100-80GB") for pool in ("claimed", "h100-sxm5-80gb"))
-    policy = policy_of((Queue(QueueName("q")),), mig=geometries)
-    seen_nodes = [read(sent, Node) for sent in nodes]
-    left = enforceable(policy, cluster(nodes, []), seen_nodes)
-    assert [known.pool for known in left.mig] == ["claimed"]

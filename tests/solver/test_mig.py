@@ -87,7 +87,8 @@ def partitioned(draw: st.DrawFn, nodes_max: int = 3, jobs_max: int = 6) -> tuple
             ]
             listed = None if found is None else tuple(MigInstance(p.profile.name, p.start) for p in found)
             gpus.append(msgspec.structs.replace(gpu, instances=listed))
-        nodes.append(msgspec.structs.replace(made, gpus=tuple(gpus)))
+        kept = draw(st.integers(0, 3)) == 3
+        nodes.append(msgspec.structs.replace(made, gpus=tuple(gpus), keeps_geometry=kept))
     for number in range(draw(st.integers(min(2, jobs_max), jobs_max))):
         gpu_type = str(draw(st.sampled_from(nodes)).gpu_type)
         required: Level | None = draw(st.sampled_from([None, None, None, "rack"]))
@@ -305,6 +306,19 @@ def test_a_fault_is_found(rule: str, geometry: MigGeometry, change: Callable[[Pl
     policy = msgspec.structs.replace(good, mig=(geometry,))
     plan = msgspec.structs.replace(plan, policy=policy.digest)
     assert rule in {violation.rule for violation in violations(world, policy, plan)}
+
+
+def test_a_node_that_keeps_its_geometry_gives_what_it_has_and_no_more() -> None:
+    world, policy = world_of()
+    plan = solve(world, policy, optimise)
+    kept = msgspec.structs.replace(
+        world, nodes=tuple(msgspec.structs.replace(known, keeps_geometry=True) for known in world.nodes)
+    )
+    bad = msgspec.structs.replace(plan, snapshot=kept.digest)
+    assert [(one.rule, one.subject) for one in violations(kept, policy, bad)] == [("S6", "n1/1")]
+    now = solve(kept, policy, optimise)
+    assert violations(kept, policy, now) == ()
+    assert [(type(step), getattr(step, "job", "")) for step in now.steps] == [(Bind, "x")]
 
 
 def test_a_gpu_in_mig_mode_is_not_bound_as_a_whole() -> None:

@@ -52,6 +52,8 @@ PROMISE: Final = "quorate.dev/promise"
 HEADROOM_CPU: Final = "quorate.dev/headroom-cpu"
 HEADROOM_MEMORY: Final = "quorate.dev/headroom-memory"
 ONLY: Final = "quorate.dev/only"
+MIG: Final = "quorate.dev/mig"
+"""On nodes: which partitions of their GPUs Quorate asked for last, and what became of it (mig/change.py)."""
 
 # NVIDIA: k8s-device-plugin (resources), gpu-feature-discovery (labels): docs/gpu-feature-discovery/README.md there.
 GPU: Final = "nvidia.com/gpu"
@@ -60,6 +62,10 @@ MIG_PREFIX: Final = "nvidia.com/mig-"
 PRODUCT: Final = "nvidia.com/gpu.product"
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 REPLICAS: Final = "nvidia.com/gpu.replicas"
+GPU_COUNT: Final = "nvidia.com/gpu.count"
+# NVIDIA's MIG manager (github.com/NVIDIA/mig-parted, deployments/container/reconfigure-mig.sh).
+MIG_CONFIG: Final = "nvidia.com/mig.config"
+MIG_STATE: Final = "nvidia.com/mig.config.state"
 
 # Kueue: kueue.sigs.k8s.io, reference "Labels and Annotations".
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
