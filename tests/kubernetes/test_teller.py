@@ -58,7 +58,8 @@ async def facts(api: Api, space: str) -> Facts:
     listed = (await api.get(PODS.path(space), dict[str, Any]))["items"]
     pods = {(space, each["metadata"]["name"]): read(each, Pod) for each in listed}
     seen = cluster_of([read(node("n0"), Node)], pods.values())
-    snapshot = snapshot_of(SystemClock().now(), seen.nodes, seen.jobs)
+    # A minute later: nobody is still coming.
+    snapshot = snapshot_of(SystemClock().now().after(60_000), seen.nodes, seen.jobs)
     plan = solve(snapshot, POLICY, None)
     return Facts(plan, seen, pods, snapshot, POLICY, Standing("abc123"))
 
