@@ -22,6 +22,7 @@ USUAL: dict[str, Any] = {
     "identity": None,
     "qps": 500.0,
     "burst": 1000,
+    "mig_configs": "gpu-operator/default-mig-parted-config",
 }
 
 
