@@ -110,7 +110,7 @@ def parts_on_kubernetes(
             Member("alerts", alerts.run, alerts.stop),
         ),
         store,
-        ending="pods go on; whoever leads next finds them",
+        ending="they go on; whoever leads next finds them",
     )
 
 

@@ -77,7 +77,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             Member("alerts", alerts.run, alerts.stop),
         ),
         store,
-        ending="tasks go on; the next start on this state folder finds them",
+        ending="they go on; the next start on this state folder finds them",
     )
 
 
