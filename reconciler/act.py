@@ -25,9 +25,9 @@ from reconciler.jobs.stopping import STOP_GRACE
 from reconciler.observe import records_of
 from reconciler.operations import Operations
 from reconciler.partition import Partitioner
+from reconciler.passes import accrue
 from reconciler.settled import Settler
 from reconciler.store.checkpoints import CheckpointGoneError
-from reconciler.store.past_use import PastUse
 from reconciler.store.protocols import Claim, ClaimRefusedError
 from solver.plan.plan import (
     Bind,
@@ -45,7 +45,6 @@ from solver.plan.plan import (
 )
 from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
-from solver.rules.usage import accrued, holds_of
 from solver.world.cluster import DeviceId, Node
 from solver.world.inflight import Intent, Reservation, declared_name
 from solver.world.snapshot import Snapshot
@@ -74,18 +73,9 @@ class Leader(Deeds):
 
     def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
         """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
-        half_life = policy.scheduling.usage_half_life
-        if half_life is None:
-            return
-        past, now = self.plane.ledger.past_use(), self.plane.clock.now()
-        types = {node.name: node.gpu_type for node in declared}
-        holds = [
-            hold
-            for claim in self.plane.ledger.claims()
-            for hold in holds_of(self.plane.jobs.job(claim.job).spec.queue, claim.tasks, types, claim.since)
-        ]
-        usage = accrued(past.usage, past.at, holds, now, half_life)
-        self.plane.ledger.keep_past_use(self.epoch, PastUse(usage, now))
+        ledger, job = self.plane.ledger, self.plane.jobs.job
+        holders = ((job(claim.job).spec.queue, claim) for claim in ledger.claims())
+        accrue(ledger, self.epoch, self.plane.clock.now(), policy, holders, declared)
 
     def wind(self, snapshot: Snapshot, policy: Policy, commit: str) -> Snapshot:
         """Keep the clocks of limits that are broken, and put them into the snapshot: they outlive this process."""

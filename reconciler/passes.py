@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.backend import Epoch
 from reconciler.clock import Clock
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.sighted import Sighted
-from reconciler.store.protocols import History, RoundRecord, summarise
+from reconciler.store.past_use import PastUse
+from reconciler.store.protocols import Claim, History, Ledger, RoundRecord, summarise
 from solver.plan.check import violations
 from solver.plan.plan import Plan
 from solver.plan.violation import Violation
 from solver.rules.policy import Policy
+from solver.rules.usage import accrued, holds_of
+from solver.world.cluster import Node
 from solver.world.document import digest
+from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
+from solver.world.workload import QueueName
 
 
 class PlanRefusedError(Exception):
@@ -63,6 +69,26 @@ def record_news(history: History, epoch: Epoch, record: RoundRecord) -> int | No
     if not record.plan.steps and summarise(record).verdicts == said_before:
         return None
     return history.record_round(epoch, record)
+
+
+def accrue(
+    ledger: Ledger,
+    epoch: Epoch,
+    now: Instant,
+    policy: Policy,
+    holders: Iterable[tuple[QueueName, Claim]],
+    nodes: Iterable[Node],
+) -> None:
+    """Bring past use up to date, where the policy lets it count: before a pass changes who holds what. Raises StaleEpochError.
+
+    `holders`: each claim with the queue that it is charged to; they are read only where it counts.
+    """
+    half_life = policy.scheduling.usage_half_life
+    if half_life is None:
+        return
+    past, types = ledger.past_use(), {node.name: node.gpu_type for node in nodes}
+    holds = [hold for queue, claim in holders for hold in holds_of(queue, claim.tasks, types, claim.since)]
+    ledger.keep_past_use(epoch, PastUse(accrued(past.usage, past.at, holds, now, half_life), now))
 
 
 class Laps:

@@ -81,7 +81,7 @@ class Cluster:
 def running(where: Place, folder: Path, *, audited: bool = True) -> Iterator[Cluster]:
     """A cluster that is ready, until the end of the block or of this process, however it ends. Raises ClusterNotReadyError.
 
-    `audited`: with an audit log, which costs the server more time than binding a pod does; nobody who measures wants that.
+    `audited`: with an audit log, in which bindings are whole; whoever measures does without.
     """
     etcd_port, peer_port, port = _free_ports(3)
     cluster = Cluster(f"https://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{etcd_port}", folder, Authority())

@@ -18,11 +18,7 @@ from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.promises import Promises
-from reconciler.backends.kubernetes.refusals import (
-    NotFoundError,
-    RefusedError,
-    UnreachableError,
-)
+from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, UnreachableError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bindings, of_evictions, of_releases
 from reconciler.backends.kubernetes.watching import Key
@@ -208,11 +204,10 @@ class Hands:
             answer = await self.api.patch(PODS.path(*key), {"metadata": {"uid": uid, "annotations": notes}})
         except NotFoundError:
             return None
-        except RefusedError as error:
-            # A patch of another uid is taken for a change of the uid.
-            if error.status == 422 and "metadata.uid" in error.message:
-                return None
-            raise
+        except ConflictError as error:
+            if error.status != 422:  # that another pod has the name is said so; any other conflict says nothing of it
+                raise
+            return None
         return msgspec.convert(answer, Pod)
 
     def _node(self, name: NodeName) -> Node | None:

@@ -13,13 +13,11 @@ import msgspec
 
 from reconciler.backend import Epoch
 from reconciler.clock import Clock
-from reconciler.passes import record_news
+from reconciler.passes import accrue, record_news
 from reconciler.pods.sight import Remembered
-from reconciler.store.past_use import PastUse
 from reconciler.store.protocols import Claim, Event, History, Ledger, RoundRecord
 from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
-from solver.rules.usage import accrued, holds_of
 from solver.world.cluster import Node
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
@@ -71,13 +69,8 @@ class Memory:
         self, policy: Policy, claims: Iterable[Claim], queues: dict[JobName, QueueName], nodes: Iterable[Node]
     ) -> None:
         """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
-        half_life = policy.scheduling.usage_half_life
-        if half_life is None:
-            return
-        past, now = self.ledger.past_use(), self.clock.now()
-        types = {node.name: node.gpu_type for node in nodes}
-        holds = [hold for claim in claims for hold in holds_of(queues[claim.job], claim.tasks, types, claim.since)]
-        self.ledger.keep_past_use(self._epoch, PastUse(accrued(past.usage, past.at, holds, now, half_life), now))
+        holders = ((queues[claim.job], claim) for claim in claims)
+        accrue(self.ledger, self._epoch, self.clock.now(), policy, holders, nodes)
 
     def wind(self, snapshot: Snapshot, policy: Policy, commit: str) -> Snapshot:
         """Keep the clocks of limits that are broken, and put them into the snapshot: they outlive this process."""
@@ -99,12 +92,6 @@ class Memory:
         if kind == EVICTED and why.get("purpose") == "evict":
             job = JobName(subject)
             self._evictions[job] = (*self._evictions.get(job, ()), now)
-
-    def forget_but(self, live: Iterable[JobName]) -> None:
-        """Jobs that are gone were never evicted: a new one may have the name of an old one."""
-        alive = set(live)
-        for gone in [job for job in self._evictions if job not in alive]:
-            del self._evictions[gone]
 
     def _read_evictions(self) -> None:
         newest = self.history.newest_event()

@@ -62,7 +62,7 @@ class Bind(msgspec.Struct):
 
 
 class Mortal(Api):
-    """Counts the steps."""
+    """Counts the steps, and dies at one; 0: never."""
 
     steps = 0
     dies_at = 0
@@ -75,8 +75,11 @@ class Mortal(Api):
 
     def _step(self) -> None:
         self.steps += 1
-        if self.steps == self.dies_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if 0 < self.dies_at <= self.steps:
+            self._die()
+
+    def _die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def api_of(kubeconfig: str, kind: type[Api] = Api) -> Api:

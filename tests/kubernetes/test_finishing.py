@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S
 from reconciler.clock import SystemClock
 from solver.world.quantities import Instant
-from tests.kubernetes.candidate import Bind
+from tests.kubernetes.candidate import Bind, Mortal
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 from tests.kubernetes.test_binding import LEADER, OTHER, a_gang, lead
@@ -227,22 +227,11 @@ class Killed(BaseException):
     """As kill -9, within one process."""
 
 
-class Killable(Api):
+class Killable(Mortal):
     """Gone at a step, as in the other process."""
 
-    steps = 0
-    dies_at = 0
-
-    async def _once(self, *args: Any) -> bytes:
-        self._step()
-        answer = await super()._once(*args)
-        self._step()
-        return answer
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps >= self.dies_at:
-            raise Killed
+    def _die(self) -> None:
+        raise Killed
 
 
 RELEASE_STEPS = 12
