@@ -173,8 +173,9 @@ def _take_over_streams(terminal: Terminal | None) -> None:
         read = write = terminal.task_end
     for source, target in ((read, 0), (write, 1), (write, 2)):
         os.dup2(source, target)
-    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(ignored_by_python, signal.SIG_DFL)
+    # Python ignores two, and whoever started the server others: under nohup, no Ctrl-C would ever reach the task.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

@@ -204,6 +204,17 @@ def test_a_task_sees_only_what_it_should(world: LocalWorld, monkeypatch: pytest.
     assert not {"CANARY"} & workers[0].keys()
 
 
+def test_a_task_ignores_no_signals_that_its_server_ignores(world: LocalWorld) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # As under nohup, or in the background of a script.
+    try:
+        world.backend.submit(start(world, "job", ("grep", "SigIgn", "/proc/self/status"), (0, (0,))), ONE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    eventually(lambda: states(world) == ["succeeded"])
+    ignored = int(log(world).split()[1], 16)
+    assert [number for number in signal.valid_signals() if ignored >> (number - 1) & 1] == []
+
+
 def test_logs_are_read_in_pieces_and_outlive_forgetting(world: LocalWorld) -> None:
     world.backend.submit(start(world, "job", ("echo", "0123456789"), (0, (0,))), ONE)
     eventually(lambda: states(world) == ["succeeded"])

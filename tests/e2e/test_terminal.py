@@ -76,7 +76,8 @@ def test_interrupts_are_the_tasks(person: Person) -> None:
     person.runs(*SUBMIT)
     person.sees("attached to shell")
     # What is typed is shown as well; only what the shell makes of it has no quotes.
-    person.types("echo sle''eps; sleep 600\r")
+    # And it is what sleeps that says so: an interrupt between the shell's word and its fork would reach nobody.
+    person.types("sh -c 'echo sle\"\"eps; exec sleep 600'\r")
     person.sees("sleeps")
     person.types("\x03")
     person.sees("^C")  # an interrupt drops what was typed before it was noticed
