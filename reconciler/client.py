@@ -279,9 +279,8 @@ def connect(server: str | None = None) -> Client:
 
     Raises TokenFileError for a token file that others can read. Without any token the server decides.
     """
-    return Client(
-        server or os.environ.get("QUORATE_SERVER") or DEFAULT_SERVER, os.environ.get("QUORATE_TOKEN") or _token()
-    )
+    where = server or os.environ.get("QUORATE_SERVER") or DEFAULT_SERVER
+    return Client(where, os.environ.get("QUORATE_TOKEN") or _token())
 
 
 def _token() -> str | None:

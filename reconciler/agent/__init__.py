@@ -1,1 +1,1 @@
-"""The agent of one node: runs there, and knows neither stores nor the loop."""
+"""The node agent: runs the tasks of one machine for a control plane on another, and goes on when that is away."""

@@ -81,17 +81,17 @@ class Authority:
         self._current()
         return context
 
-    def node_of(self, peer_certificate: bytes) -> NodeName:
-        """Whose certificate (DER) this is. Raises UntrustedError."""
-        return self.identity_of(peer_certificate).node
+    def node_of(self, certificate: bytes) -> NodeName:
+        """The node that a certificate (DER) speaks for. Raises UntrustedError."""
+        return self.identity_of(certificate).node
 
-    def identity_of(self, peer_certificate: bytes) -> NodeIdentity:
+    def identity_of(self, certificate: bytes) -> NodeIdentity:
         """The same with its generation and end, to be asked about later with `no_longer`. Raises UntrustedError."""
         try:
-            certificate = x509.load_der_x509_certificate(peer_certificate)
+            read = x509.load_der_x509_certificate(certificate)
         except ValueError as error:
             raise UntrustedError("the certificate can't be read") from error
-        identity = self.signed(certificate, Duration(0))
+        identity = self.signed(read, Duration(0))
         problem = why_not(identity, self._agents.agent(identity.node), self._clock.now())
         if problem:
             raise UntrustedError(problem)
