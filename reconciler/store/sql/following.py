@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from reconciler.gitsource.record import Approval, Suspension
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import approvals, leadership, suspensions
+from reconciler.store.sql.tables import approvals, suspensions
 from solver.world.quantities import Instant
 
 
@@ -22,7 +22,6 @@ class SqlFollowing:
     def approve(self, asked: Approval) -> Approval:
         """Keep it under the next number, unless it is there."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             there = _unused(connection, asked.commit, asked.reason, asked.in_place_of)
             if there is not None:
                 return there
@@ -43,7 +42,6 @@ class SqlFollowing:
     def suspend(self, asked: Suspension) -> Suspension:
         """Keep it under the next number, unless it is there."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             there = _suspension(connection, asked.at)
             if there is not None and (there.author, there.why, there.until) == (asked.author, asked.why, asked.until):
                 return there
@@ -54,7 +52,6 @@ class SqlFollowing:
     def resume(self, at: Instant, by: str) -> Suspension | None:
         """What is in force of it ends."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             there = _suspension(connection, at)
             if there is None:
                 return None
@@ -71,11 +68,6 @@ class SqlFollowing:
         newest = select(approvals).order_by(approvals.c.number.desc()).limit(limit)
         with self._database.reading() as connection:
             return tuple(map(_approval, connection.execute(newest)))
-
-
-def _one_at_a_time(connection: Connection) -> None:
-    """Two people who do the same at once come one after the other."""
-    connection.execute(select(leadership.c.epoch).with_for_update())
 
 
 def _unused(connection: Connection, commit: str, reason: str, in_place_of: str) -> Approval | None:

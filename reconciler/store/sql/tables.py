@@ -12,10 +12,10 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    String,
     Table,
-    Text,
 )
+
+from reconciler.store.sql.columns import String, Text
 
 SCHEMA_VERSION = 13
 """Rises with every change below. A database that is newer than the program is not opened."""
