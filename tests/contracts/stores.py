@@ -29,7 +29,7 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
-"""Names the environment variable with a URL such as postgresql://user@host/database, where the suites shall run too; `python -m hack.postgresql` sets it."""
+"""Names the environment variable with a URL such as postgresql://user@host/database; `python -m hack.postgresql` sets it."""
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 LEASE = Duration(10_000)

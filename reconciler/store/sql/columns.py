@@ -16,7 +16,7 @@ class _AsEverywhere(TypeDecorator[str]):
     character that can't be shown (The Unicode Standard, section 23.8).
     """
 
-    impl = sqlalchemy.Text
+    impl: type[sqlalchemy.String] = sqlalchemy.String
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
@@ -34,11 +34,11 @@ class _AsEverywhere(TypeDecorator[str]):
 class String(_AsEverywhere):
     """A name or a word."""
 
-    impl = sqlalchemy.String
     cache_ok = True
 
 
 class Text(_AsEverywhere):
     """A document or prose."""
 
+    impl = sqlalchemy.Text
     cache_ok = True

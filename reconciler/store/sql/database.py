@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, func, insert, inspect, select
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from reconciler.backend import Epoch, StaleEpochError
 from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.engines import postgresql_engine, postgresql_url, sqlite_engine
+from reconciler.store.sql.migrations import alone, bring_up_to_date
 from reconciler.store.sql.problems import explain, may_pass
-from reconciler.store.sql.tables import SCHEMA_VERSION, leadership, metadata, schema_version
+from reconciler.store.sql.tables import leadership
 from solver.world.document import decode
 from solver.world.quantities import Instant
 
@@ -46,9 +47,9 @@ class Database:
         with self._errors():
             if url is None:
                 self.engine = sqlite_engine(Path(where))
+                self._reader: Engine = self.engine
                 # The same connections; transactions begun here take the write lock at once, not at their first write.
-                self._reader = self.engine
-                self._writer = self.engine.execution_options(quorate_begin="BEGIN IMMEDIATE")
+                self._writer: Engine = self.engine.execution_options(quorate_begin="BEGIN IMMEDIATE")
             else:
                 self.engine = postgresql_engine(url, password_file)
                 # Several statements of one transaction see one state, as they do in SQLite.
@@ -114,17 +115,14 @@ class Database:
             raise failure from error
 
     def _prepare(self) -> None:
-        with self._writer.begin() as connection:
-            if not inspect(connection).has_table(schema_version.name):
-                metadata.create_all(connection)
-                connection.execute(insert(schema_version).values(version=SCHEMA_VERSION))
-                connection.execute(insert(leadership).values(id=1, holder="", epoch=0, until=0))
-            found = connection.execute(select(schema_version.c.version)).scalar_one()
-        if found != SCHEMA_VERSION:
-            raise StoreUnusableError(
-                f"{self.place}: its schema has version {found}, this program knows version {SCHEMA_VERSION}. "
-                "Run the release of Quorate that wrote it, or a newer one."
-            )
+        with ExitStack() as undoing:
+            undoing.callback(self.engine.dispose)
+            with self._writer.begin() as connection:
+                alone(connection)
+                problem = bring_up_to_date(connection)
+            if problem:
+                raise StoreUnusableError(f"{self.place}: {problem}")
+            undoing.pop_all()
 
 
 def check_epoch(epoch: Epoch, newest: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.interventions.record import Ending, Intervention, InterventionKind, Subject

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 _SQLITE_PROBLEMS = {
     "SQLITE_FULL": ("the disk is full", "Free some space there; everything committed is kept"),
@@ -49,7 +50,7 @@ def explain(error: SQLAlchemyError) -> str:
 
 def may_pass(error: SQLAlchemyError) -> bool:
     """Whether trying again later, with nothing changed here, may succeed. Of a file on this machine never."""
-    if isinstance(error, TimeoutError):
+    if isinstance(error, NoConnectionLeft):
         return True
     if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
         return False
@@ -65,7 +66,7 @@ def _problem(error: SQLAlchemyError, cause: BaseException) -> tuple[str, str]:
     for code, known in _POSTGRESQL_PROBLEMS.items():
         if state.startswith(code):
             return known
-    if isinstance(error, TimeoutError):
+    if isinstance(error, NoConnectionLeft):
         return "all its connections are in use", "Wait; see its log if that does not end"
     return "the database refuses its work", "See its log"
 
