@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from reconciler.backend import Epoch
 from reconciler.gitsource.record import Approval, Suspension
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import approvals, suspensions
+from reconciler.store.sql.tables import approvals, kept, suspensions
 from solver.world.quantities import Instant
+
+_IN_FORCE: Final = "policy-in-force"
 
 
 class SqlFollowing:
@@ -25,7 +28,7 @@ class SqlFollowing:
             there = _unused(connection, asked.commit, asked.reason, asked.in_place_of)
             if there is not None:
                 return there
-            number = _kept(connection, approvals, asked)
+            number = _inserted(connection, approvals, asked)
         return msgspec.structs.replace(asked, number=number)
 
     def approval(self, commit: str, reason: str, in_place_of: str) -> Approval | None:
@@ -39,6 +42,18 @@ class SqlFollowing:
         with self._database.writing() as connection:
             connection.execute(update(approvals).where(*unused).values(used_at=at))
 
+    def put_in_force(self, epoch: Epoch, revision: str) -> None:
+        """In place of the one before."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(kept).where(kept.c.what == _IN_FORCE))
+            connection.execute(insert(kept).values(what=_IN_FORCE, document=revision))
+
+    def in_force(self) -> str:
+        """As the leader said last."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(kept.c.document).where(kept.c.what == _IN_FORCE)).scalar_one_or_none()
+        return stored or ""
+
     def suspend(self, asked: Suspension) -> Suspension:
         """Keep it under the next number, unless it is there."""
         with self._database.writing() as connection:
@@ -46,7 +61,7 @@ class SqlFollowing:
             if there is not None and (there.author, there.why, there.until) == (asked.author, asked.why, asked.until):
                 return there
             _end(connection, asked.at, asked.author)
-            number = _kept(connection, suspensions, asked)
+            number = _inserted(connection, suspensions, asked)
         return msgspec.structs.replace(asked, number=number)
 
     def resume(self, at: Instant, by: str) -> Suspension | None:
@@ -87,7 +102,7 @@ def _end(connection: Connection, at: Instant, by: str) -> None:
     connection.execute(update(suspensions).where(suspensions.c.ended_at.is_(None)).values(ended))
 
 
-def _kept(connection: Connection, table: Any, asked: Approval | Suspension) -> int:
+def _inserted(connection: Connection, table: Any, asked: Approval | Suspension) -> int:
     row = msgspec.structs.asdict(asked)
     del row["number"]
     added = connection.execute(insert(table).values(row))
