@@ -14,7 +14,7 @@ from reconciler.control import ControlPlane, PolicySource
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from reconciler.runner import Runner
+from reconciler.runner import LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.opened import opened_store, tie_to_tasks
@@ -58,7 +58,15 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     plane = _plane(holder, store, history, git.standing, backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
-    runner = Runner(plane, report=Reporter(metrics, log).hear)
+    reporter = Reporter(metrics, log)
+
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            git.follower.ask()
+
+    runner = Runner(plane, report=hear)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
 
