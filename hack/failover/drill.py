@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import signal
 import tempfile
 import time
@@ -13,11 +14,14 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
+from sqlalchemy import create_engine, text
+
 from hack.failover.audit import Audit, Led
 from hack.failover.load import gang, lives, violations
 from hack.failover.planes import Plane, kill_tasks, make_policy
 from hack.postgresql.server import USER, PrivateServer
 from reconciler.clock import SystemClock
+from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.store import SqlStore, open_store
 
 WITHIN_S: Final = 90
@@ -170,8 +174,9 @@ def _site(server: PrivateServer, folder: Path, program: tuple[str, ...], seed: i
     passwords.touch(mode=0o600)
     passwords.write_text(f"{server.host}:{server.port}:*:{USER}:{server.password}\n")
     policy = make_policy(folder / "policy")
-    url = f"postgresql://{USER}@{server.host}:{server.port}/postgres"
-    store = open_store(server.url)
+    database = _new_database(server)
+    url = f"postgresql://{USER}@{server.host}:{server.port}/{database}"
+    store = open_store(server.url(database))
     planes = {name: Plane(name, folder, policy, url, passwords, program) for name in ("a", "b")}
     site = Site(folder, store, Audit(store.database.engine), planes, random.Random(seed))
     load = Thread(target=site.submit_until_over, name="load", daemon=True)
@@ -188,6 +193,16 @@ def _site(server: PrivateServer, folder: Path, program: tuple[str, ...], seed: i
             plane.wait()
         kill_tasks(folder / "tasks")
         store.close()
+
+
+def _new_database(server: PrivateServer) -> str:
+    """Of this drill alone. It goes with its server."""
+    engine = create_engine(postgresql_url(server.url()), isolation_level="AUTOCOMMIT")
+    name = f"drill_{secrets.token_hex(8)}"
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return name
 
 
 def _until(what: str, reached: Callable[[], object], every_s: float = 0.01) -> None:

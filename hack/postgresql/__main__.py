@@ -19,7 +19,7 @@ def main(command: tuple[str, ...]) -> None:
     """Run COMMAND with the server's URL in QUORATE_TEST_POSTGRESQL, and end as it ends."""
     try:
         with private_server() as server:
-            ended = subprocess.run(command, env=os.environ | {VARIABLE: server.url}, check=False).returncode
+            ended = subprocess.run(command, env=os.environ | {VARIABLE: server.url()}, check=False).returncode
     except NoPostgresqlError as error:
         click.echo(str(error), err=True)
         ended = 1

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from hack.kubernetes import guard
 
@@ -35,12 +36,16 @@ class PrivateServer:
     host: str
     port: int
     password: str
-    log: Path
 
-    @property
-    def url(self) -> str:
+    def url(self, database: str = "postgres") -> str:
         """With the password: for tests, whose server nobody else can reach for long."""
-        return f"postgresql://{USER}:{self.password}@{self.host}:{self.port}/postgres"
+        return f"postgresql://{USER}:{self.password}@{self.host}:{self.port}/{database}"
+
+    @classmethod
+    def at(cls, url: str) -> PrivateServer:
+        """The one of this URL."""
+        parts = urlsplit(url)
+        return cls(parts.hostname or "", parts.port or 0, parts.password or "")
 
 
 def find_binaries() -> Path:
@@ -72,11 +77,11 @@ def private_server() -> Iterator[PrivateServer]:
         as_account = _become(account)
         _make(binaries, folder, as_account)
         port = _free_port()
-        server = PrivateServer("127.0.0.1", port, password, folder / "postgres.log")
+        server = PrivateServer("127.0.0.1", port, password)
         # SIGQUIT has the server end at once, its children and shared memory with it.
         guarded = guard.start({"postgres": [*as_account, *_command(binaries, folder, port)]}, folder, signal.SIGQUIT)
         try:
-            _wait(server, guarded)
+            _wait(server, guarded, folder / "postgres.log")
             yield server
         finally:
             guard.stop(guarded)
@@ -132,16 +137,16 @@ def _free_port() -> int:
     return port
 
 
-def _wait(server: PrivateServer, guarded: subprocess.Popen[bytes]) -> None:
+def _wait(server: PrivateServer, guarded: subprocess.Popen[bytes], log: Path) -> None:
     import psycopg
 
     deadline = time.monotonic() + WITHIN_S
     while True:
         try:
-            psycopg.connect(server.url).close()
+            psycopg.connect(server.url()).close()
         except psycopg.OperationalError as error:
             if guarded.poll() is not None or time.monotonic() > deadline:
-                raise NoPostgresqlError(f"PostgreSQL does not start: {server.log.read_text()}") from error
+                raise NoPostgresqlError(f"PostgreSQL does not start: {log.read_text()}") from error
             time.sleep(0.05)
         else:
             return
