@@ -1,0 +1,317 @@
+"""The door: where agents connect. A thread with an event loop of its own carries messages between them and the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from reconciler.backends.baremetal.fleet import TICK_S, Fleet
+from reconciler.backends.baremetal.trust import Trust, UntrustedError
+from reconciler.backends.baremetal.wire import (
+    BAD_HELLO,
+    MESSAGE_BYTES_MAX,
+    NOT_LEADING,
+    PROTOCOL,
+    REPLACED,
+    Answer,
+    Beat,
+    Declare,
+    FromAgent,
+    Hello,
+    Refused,
+    Report,
+    ToAgent,
+    Welcome,
+)
+from solver.world.cluster import Node, NodeName
+from solver.world.document import decode, encode
+
+HELLO_WITHIN_S: Final = 10.0
+CLOSED_WITHIN_S: Final = 1.0
+UNSENT_BYTES_MAX: Final = 2**26
+"""Who takes so little that this piles up is disconnected, and told everything anew."""
+
+
+class DoorError(Exception):
+    """The agents' address can't be listened on: a person must act."""
+
+
+class NotThereError(Exception):
+    """The agent of a node is not connected."""
+
+
+class Line:
+    """One agent's connection."""
+
+    def __init__(self, node: NodeName, connection: ServerConnection) -> None:
+        self.node = node
+        self.declared: Declare | None = None
+        self._connection = connection
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unsent = 0
+
+    def send(self, message: ToAgent) -> None:
+        """Put it behind what is under way."""
+        content = encode(message)
+        self._unsent += len(content)
+        if self._unsent > UNSENT_BYTES_MAX:
+            self._connection.transport.abort()
+            return
+        self._outgoing.put_nowait(content)
+
+    async def carry(self) -> None:
+        """Send what was put, in order. Raises ConnectionClosed."""
+        while True:
+            content = await self._outgoing.get()
+            await self._connection.send(content.decode())
+            self._unsent -= len(content)
+
+    async def close(self, code: int, reason: str) -> None:
+        """Let go."""
+        await self._connection.close(code, reason)
+
+
+class Door:
+    """`open` it, and `close` it in the end. All other methods may be called by any thread.
+
+    `declared`: what Git says a node is. `leads`: whether this control plane does; while it does not, agents are sent away.
+    `told`: called when there is news of tasks.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        trust: Trust,
+        fleet: Fleet,
+        declared: Callable[[NodeName], Node | None],
+        leads: Callable[[], bool],
+        told: Callable[[], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._address = address
+        self._trust = trust
+        self._fleet = fleet
+        self._declared = declared
+        self._leads = leads
+        self._told = told
+        self._log = log
+        self._lines: dict[NodeName, Line] = {}
+        self._answers: dict[int, Callable[[Answer | None], None]] = {}
+        self._asked: dict[NodeName, set[int]] = {}
+        self._ids = count(1)
+        self._opened: Future[int] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="agents", daemon=True)
+
+    def open(self) -> int:
+        """Listen; returns the port. Raises DoorError."""
+        self._thread.start()
+        try:
+            return self._opened.result()
+        except OSError as error:
+            host, port = self._address
+            raise DoorError(f"{host}:{port}: {error.strerror}. Choose another --agents-listen") from error
+
+    def close(self) -> None:
+        """Let go of every agent. Their tasks go on."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join()
+
+    def send(self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]) -> None:
+        """Send to each that is connected; who is not is told by a later order, or by what it reports then."""
+        self._do(lambda: self._send(nodes, message))
+
+    def ask(self, node: NodeName, message: Callable[[int], ToAgent]) -> Future[Answer]:
+        """Send, and have its answer. The future raises NotThereError where there is no connection, or it ends first."""
+        asked: Future[Answer] = Future()
+        number = next(self._ids)
+
+        def hear(answer: Answer | None) -> None:
+            self._drop(node, number)
+            if not asked.set_running_or_notify_cancel():
+                return
+            if answer is None:
+                asked.set_exception(NotThereError(f"the agent of {node} is not connected"))
+            else:
+                asked.set_result(answer)
+
+        def send() -> None:
+            line = self._lines.get(node)
+            if line is None:
+                return hear(None)
+            self._answers[number] = hear
+            self._asked.setdefault(node, set()).add(number)
+            return line.send(message(number))
+
+        if not self._do(send):
+            asked.set_exception(NotThereError("the door is closed"))
+        return asked
+
+    def listen(self, node: NodeName, hear: Callable[[Answer | None], None]) -> int:
+        """A number under which an agent may say more than one thing; `hear` is called in the door's thread, with None in the end."""
+        number = next(self._ids)
+
+        def register() -> None:
+            if node not in self._lines:
+                return hear(None)
+            self._answers[number] = hear
+            self._asked.setdefault(node, set()).add(number)
+            return None
+
+        self._do(register)
+        return number
+
+    def no_more(self, node: NodeName, number: int) -> None:
+        """Nobody listens to that number now."""
+        self._do(lambda: self._drop(node, number))
+
+    def declare(self) -> None:
+        """Tell each agent what Git says of its node, if that has changed."""
+        self._do(self._declare_all)
+
+    def _do(self, work: Callable[[], object]) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:  # It is closed.
+            return False
+        return True
+
+    def _send(self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]) -> None:
+        for node in nodes:
+            if node in self._lines:
+                self._lines[node].send(message(next(self._ids)))
+
+    def _drop(self, node: NodeName, number: int) -> None:
+        self._answers.pop(number, None)
+        self._asked.get(node, set()).discard(number)
+
+    def _declare_all(self) -> None:
+        for line in self._lines.values():
+            self._declare(line)
+
+    def _declare(self, line: Line) -> None:
+        declared = Declare(self._declared(line.node))
+        if line.declared != declared:
+            line.declared = declared
+            line.send(declared)
+
+    async def _serve(self) -> None:
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            server = await serve(
+                self._receive,
+                *self._address,
+                ssl=self._trust.server_context(),
+                compression=None,
+                ping_interval=None,  # Agents ping, and beat.
+                max_size=MESSAGE_BYTES_MAX,
+                close_timeout=CLOSED_WITHIN_S,
+            )
+        except OSError as error:
+            self._opened.set_exception(error)
+            return
+        self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
+        async with server:
+            while not self._closing.is_set():
+                self._fleet.tick()
+                await self._send_away()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await self._closing.wait()
+
+    async def _send_away(self) -> None:
+        if not self._leads():
+            for line in tuple(self._lines.values()):
+                await line.close(NOT_LEADING, "another control plane leads")
+
+    async def _receive(self, connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            line = await self._welcomed(connection)
+            if line is None:
+                return
+            carrying = asyncio.create_task(line.carry())
+            try:
+                async for message in connection:
+                    self._hear(line.node, message)
+            except msgspec.MsgspecError as error:
+                self._log.warning("agent-not-understood", node=line.node, message=str(error))
+            finally:
+                carrying.cancel()
+                self._gone(line)
+
+    async def _welcomed(self, connection: ServerConnection) -> Line | None:
+        """The agent's line, once it has said who it is and that agrees with its certificate."""
+        try:
+            hello = await self._hello(connection)
+        except (UntrustedError, msgspec.MsgspecError, TimeoutError) as error:
+            self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
+            await connection.close(BAD_HELLO, str(error)[:100])
+            return None
+        if not self._leads():
+            await connection.close(NOT_LEADING, "this control plane does not lead")
+            return None
+        before, line = self._lines.get(hello.node), Line(hello.node, connection)
+        if before is not None:
+            self._gone(before)
+            await before.close(REPLACED, "the same node has connected once more")
+        self._fleet.saw_epoch(hello.epoch_seen)
+        self._fleet.connected(hello.node, hello.address or str(connection.remote_address[0]))
+        self._lines[hello.node] = line
+        line.send(Welcome(self._fleet.epoch))
+        self._declare(line)
+        self._log.info("agent-connected", node=hello.node, address=hello.address)
+        return line
+
+    async def _hello(self, connection: ServerConnection) -> Hello:
+        certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        if certificate is None:
+            raise UntrustedError("it shows no certificate")
+        node = self._trust.node_of(certificate)
+        async with asyncio.timeout(HELLO_WITHIN_S):
+            hello = decode(await connection.recv(), Hello)
+        if hello.protocol != PROTOCOL:
+            raise UntrustedError(f"it speaks protocol {hello.protocol}, and this control plane {PROTOCOL}")
+        if hello.node != node:
+            raise UntrustedError(f"its certificate is that of {node}, and it says that it is {hello.node}")
+        return hello
+
+    def _hear(self, node: NodeName, message: str | bytes) -> None:
+        self._fleet.heard(node)
+        heard: FromAgent = decode(message, FromAgent)  # type: ignore[arg-type]
+        match heard:
+            case Beat():
+                return
+            case Report(changes, whole):
+                self._fleet.told(node, changes, whole)
+                self._told()
+            case Hello():
+                self._log.warning("agent-not-understood", node=node, message="a second hello")
+            case _:
+                self._answer(node, heard)
+
+    def _answer(self, node: NodeName, answer: Answer) -> None:
+        if isinstance(answer, Refused):
+            self._fleet.saw_epoch(answer.epoch_seen)
+        hear = self._answers.get(answer.id) if answer.id in self._asked.get(node, ()) else None
+        if hear is not None:
+            hear(answer)
+
+    def _gone(self, line: Line) -> None:
+        """Unless the node has connected once more since."""
+        if self._lines.get(line.node) is not line:
+            return
+        del self._lines[line.node]
+        self._fleet.disconnected(line.node)
+        for number in self._asked.pop(line.node, set()):
+            self._answers.pop(number)(None)
+        self._log.info("agent-disconnected", node=line.node)
