@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -14,19 +14,27 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from reconciler.agent.deeds import NodeDeeds
+from reconciler.agent.identity import Identity
+from reconciler.agent.join import ControlPlaneUnreachableError, JoinRefusedError, renew
 from reconciler.agent.pace import Pace
 from reconciler.agent.session import Session
 from reconciler.backend import BackendUnreachableError
-from reconciler.backends.baremetal.wire import MESSAGE_BYTES_MAX
+from reconciler.backends.baremetal.certificates import CONTROL_PLANE
+from reconciler.backends.baremetal.key_files import KeyFileError
+from reconciler.backends.baremetal.wire import AGENT_PATH, MESSAGE_BYTES_MAX
+from reconciler.clock import Clock
 
 Server = tuple[str, int]
 """Host and port."""
+
+RENEWAL_EVERY_S: Final = 60.0
+"""About how often it is looked whether the certificate is to be renewed."""
 
 
 class Agent:
     """`run` it in an event loop, until that is cancelled. Tasks don't notice whether it runs, nor whether anybody answers.
 
-    `context` is asked for each connection: certificates are renewed. `address`: where tasks on other nodes reach this one; "": where
+    `address`: where tasks on other nodes reach this one; "": where
     the control plane sees it come from.
     """
 
@@ -34,7 +42,8 @@ class Agent:
         self,
         deeds: NodeDeeds,
         servers: Sequence[Server],
-        context: Callable[[], ssl.SSLContext],
+        identity: Identity,
+        clock: Clock,
         log: FilteringBoundLogger,
         address: str = "",
         pace: Pace = Pace(),  # noqa: B008  (it is frozen)
@@ -42,14 +51,21 @@ class Agent:
     ) -> None:
         self._deeds = deeds
         self._servers = servers
-        self._context = context
+        self._identity = identity
         self._log = log
         self._address = address
         self._pace = pace
         self._chance = chance or random.SystemRandom()
+        self._clock = clock
         self._worker = ThreadPoolExecutor(1, "orders")
 
     async def run(self) -> None:
+        """Connect, and renew the certificate in its time."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._connect())
+            group.create_task(self._renew())
+
+    async def _connect(self) -> None:
         """Connect to one server after the other, with rests that grow as long as none of them leads."""
         failures = 0
         while True:
@@ -58,14 +74,26 @@ class Agent:
                 failures = 0 if welcome else failures + 1
                 await asyncio.sleep(self._pace.rest_s(failures, self._chance.random()))
 
+    async def _renew(self) -> None:
+        """Get the next certificate when it is time, from whoever answers. Connections that are open go on with the one they have."""
+        while True:
+            await asyncio.sleep(RENEWAL_EVERY_S * (0.5 + self._chance.random()))
+            for host, port in self._servers if self._clock.now() >= self._identity.renew_at else ():
+                try:
+                    self._identity = await asyncio.to_thread(renew, host, port, self._identity)
+                    break
+                except (ControlPlaneUnreachableError, JoinRefusedError, KeyFileError) as error:
+                    self._log.warning("certificate-not-renewed", server=f"{host}:{port}", message=str(error))
+
     async def _serve(self, server: Server) -> bool:
         """One connection; whether a control plane that leads was there."""
         host, port = server
         session: Session | None = None
         try:
             async with connect(
-                f"wss://{host}:{port}",
-                ssl=self._context(),
+                f"wss://{host}:{port}{AGENT_PATH}",
+                ssl=self._identity.client_context(),
+                server_hostname=CONTROL_PLANE,
                 proxy=None,
                 compression=None,
                 open_timeout=self._pace.connect_within_s,
@@ -77,7 +105,7 @@ class Agent:
                 self._log.info("connected", server=f"{host}:{port}")
                 session = Session(connection, self._deeds, self._address, self._pace, self._chance, self._worker)
                 await session.serve()
-        except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError) as error:
+        except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError, KeyFileError) as error:
             self._log.warning("disconnected", server=f"{host}:{port}", message=str(error))
         except BackendUnreachableError as error:
             self._log.error("state-folder-unusable", message=str(error))

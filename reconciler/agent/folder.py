@@ -31,6 +31,11 @@ class AgentFolder:
         """What the local backend keeps: tasks, their logs, and the newest epoch."""
         return self.path / "tasks"
 
+    @property
+    def identity(self) -> Path:
+        """Key, certificate, and whom it believes."""
+        return self.path / "identity.pem"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other agent out, until this process ends, however it ends. Raises AgentFolderError."""
@@ -38,7 +43,9 @@ class AgentFolder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise AgentFolderError(f"{self.path}: {error.strerror}. Choose a folder you can write with --state") from error
+            raise AgentFolderError(
+                f"{self.path}: {error.strerror}. Choose a folder you can write with --state"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield

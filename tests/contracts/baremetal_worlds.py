@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from reconciler.agent.agent import Agent
 from reconciler.agent.deeds import NodeDeeds
 from reconciler.agent.folder import AgentFolder
+from reconciler.agent.join import join
 from reconciler.agent.pace import Pace
 from reconciler.backend import Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
 from reconciler.backends.baremetal.backend import BareMetalBackend
@@ -21,10 +21,10 @@ from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim
-from solver.world.cluster import Node, NodeName
+from solver.world.cluster import Node
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
-from tests.baremetal.certificates import authority
+from tests.backends.baremetal.trust import Trust, trust_in
 from tests.contracts.local_worlds import LocalWorld, eventually
 from tests.contracts.simulated_worlds import NODES
 
@@ -35,8 +35,8 @@ LOG = structlog.get_logger("quorate.test")
 class Agents:
     """Both, in one thread: each with a folder of its own, on disk like everything that outlives them."""
 
-    def __init__(self, state: Path, port: int, real_gpus: Path) -> None:
-        self._agents = [self._agent(node, state, port, real_gpus) for node in NODES]
+    def __init__(self, state: Path, trust: Trust, port: int, real_gpus: Path) -> None:
+        self._agents = [self._agent(node, state, trust, port, real_gpus) for node in NODES]
         self._begun = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
@@ -46,10 +46,12 @@ class Agents:
         self._loop.call_soon_threadsafe(self._running.cancel)
         self._thread.join()
 
-    def _agent(self, node: Node, state: Path, port: int, real_gpus: Path) -> Agent:
-        deeds = NodeDeeds(node.name, AgentFolder(state / node.name), SystemClock(), real_gpus=real_gpus)
-        context = authority().context(node.name)
-        return Agent(deeds, [("localhost", port)], lambda: context, LOG, address=f"{node.name}.example", pace=QUICK)
+    def _agent(self, node: Node, state: Path, trust: Trust, port: int, real_gpus: Path) -> Agent:
+        folder = AgentFolder(state / node.name)
+        deeds = NodeDeeds(node.name, folder, SystemClock(), real_gpus=real_gpus)
+        identity = join("127.0.0.1", port, trust.token(node.name), folder.identity)
+        servers, address = [("127.0.0.1", port)], f"{node.name}.example"
+        return Agent(deeds, servers, identity, SystemClock(), LOG, address, QUICK)
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -57,6 +59,8 @@ class Agents:
         self._begun.set()
         with suppress(asyncio.CancelledError):
             await self._running
+        # A TLS transport that was closed ends some turns of the loop later.
+        await asyncio.sleep(0.05)
 
 
 class Recorded:
@@ -93,7 +97,8 @@ class BareMetalWorld(LocalWorld):
 
     attempts = "*/tasks/*"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, trust: Trust) -> None:
+        self._trust = trust
         self._agents: Agents | None = None
         self._door: Door | None = None
         self._port = 0
@@ -105,15 +110,15 @@ class BareMetalWorld(LocalWorld):
             self._door.close()
         self.fleet = Fleet(SystemClock())
         declared = {node.name: node for node in NODES}
-        address = ("127.0.0.1", self._port)
+        address, trust = ("127.0.0.1", self._port), self._trust
         self._door = Door(
-            address, authority().trust(), self.fleet, declared.get, lambda: True, lambda: None, LOG
+            address, trust.authority, trust.joining, self.fleet, declared.get, lambda: True, lambda: None, LOG
         )
         self._port = self._door.open()
         self.inner = BareMetalBackend(self._door, self.fleet, lambda: tuple(self._claims.values()))
         self.backend = Recorded(self.inner, self._claims)
         if self._agents is None:
-            self._agents = Agents(self.state, self._port, self.witness / "none")
+            self._agents = Agents(self.state, self._trust, self._port, self.witness / "none")
         eventually(lambda: sum(node.ready for node in self.backend.changes(Cursor(0)).nodes) == len(NODES))
 
     def close(self) -> None:
@@ -129,8 +134,9 @@ class BareMetalWorld(LocalWorld):
 @contextmanager
 def baremetal_world(folder: Path) -> Iterator[BareMetalWorld]:
     """Real processes behind real connections; nothing is left running at the end."""
-    world = BareMetalWorld(folder)
-    try:
-        yield world
-    finally:
-        world.close()
+    with trust_in(folder) as trust:
+        world = BareMetalWorld(folder, trust)
+        try:
+            yield world
+        finally:
+            world.close()

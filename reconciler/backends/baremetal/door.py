@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
+from http import HTTPStatus
 from itertools import count
 from typing import Final
 
@@ -14,10 +15,16 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
+from reconciler.backends.baremetal.authority import Authority, UntrustedError
+from reconciler.backends.baremetal.certificates import NodeIdentity
 from reconciler.backends.baremetal.fleet import TICK_S, Fleet
-from reconciler.backends.baremetal.trust import Trust, UntrustedError
+from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
+from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
+from reconciler.backends.baremetal.line import Line
 from reconciler.backends.baremetal.wire import (
+    AGENT_PATH,
     BAD_HELLO,
     MESSAGE_BYTES_MAX,
     NOT_LEADING,
@@ -25,7 +32,6 @@ from reconciler.backends.baremetal.wire import (
     REPLACED,
     Answer,
     Beat,
-    Declare,
     FromAgent,
     Hello,
     Refused,
@@ -34,12 +40,14 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from solver.world.cluster import Node, NodeName
-from solver.world.document import decode, encode
+from solver.world.document import decode
 
 HELLO_WITHIN_S: Final = 10.0
 CLOSED_WITHIN_S: Final = 1.0
-UNSENT_BYTES_MAX: Final = 2**26
-"""Who takes so little that this piles up is disconnected, and told everything anew."""
+_REASON_MAX: Final = 100
+"""Bytes of a close frame's reason (RFC 6455, 5.5.1: 123)."""
+REVOCATIONS_EVERY_S: Final = 5.0
+"""How often the store is asked whether those who are connected are still trusted."""
 
 
 class DoorError(Exception):
@@ -50,48 +58,18 @@ class NotThereError(Exception):
     """The agent of a node is not connected."""
 
 
-class Line:
-    """One agent's connection."""
-
-    def __init__(self, node: NodeName, connection: ServerConnection) -> None:
-        self.node = node
-        self.declared: Declare | None = None
-        self._connection = connection
-        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
-        self._unsent = 0
-
-    def send(self, message: ToAgent) -> None:
-        """Put it behind what is under way."""
-        content = encode(message)
-        self._unsent += len(content)
-        if self._unsent > UNSENT_BYTES_MAX:
-            self._connection.transport.abort()
-            return
-        self._outgoing.put_nowait(content)
-
-    async def carry(self) -> None:
-        """Send what was put, in order. Raises ConnectionClosed."""
-        while True:
-            content = await self._outgoing.get()
-            await self._connection.send(content.decode())
-            self._unsent -= len(content)
-
-    async def close(self, code: int, reason: str) -> None:
-        """Let go."""
-        await self._connection.close(code, reason)
-
-
 class Door:
     """`open` it, and `close` it in the end. All other methods may be called by any thread.
 
-    `declared`: what Git says a node is. `leads`: whether this control plane does; while it does not, agents are sent away.
+    Nodes join and renew their certificates here too, whether this control plane leads or not. `declared`: what Git says a node is. `leads`: whether this control plane does; while it does not, agents are sent away.
     `told`: called when there is news of tasks.
     """
 
     def __init__(
         self,
         address: tuple[str, int],
-        trust: Trust,
+        authority: Authority,
+        joining: Joining,
         fleet: Fleet,
         declared: Callable[[NodeName], Node | None],
         leads: Callable[[], bool],
@@ -99,7 +77,8 @@ class Door:
         log: FilteringBoundLogger,
     ) -> None:
         self._address = address
-        self._trust = trust
+        self._authority = authority
+        self._joining = joining
         self._fleet = fleet
         self._declared = declared
         self._leads = leads
@@ -197,13 +176,7 @@ class Door:
 
     def _declare_all(self) -> None:
         for line in self._lines.values():
-            self._declare(line)
-
-    def _declare(self, line: Line) -> None:
-        declared = Declare(self._declared(line.node))
-        if line.declared != declared:
-            line.declared = declared
-            line.send(declared)
+            line.declare(self._declared(line.node))
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
@@ -211,7 +184,8 @@ class Door:
             server = await serve(
                 self._receive,
                 *self._address,
-                ssl=self._trust.server_context(),
+                ssl=self._authority.server_context(),
+                process_request=self._route,
                 compression=None,
                 ping_interval=None,  # Agents ping, and beat.
                 max_size=MESSAGE_BYTES_MAX,
@@ -222,23 +196,41 @@ class Door:
             return
         self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
         async with server:
-            while not self._closing.is_set():
+            for tick in count():
                 self._fleet.tick()
-                await self._send_away()
+                await self._send_away(tick)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await self._closing.wait()
+                        return
 
-    async def _send_away(self) -> None:
+    async def _send_away(self, tick: int) -> None:
+        """All, where another control plane leads; else those whose certificates count no more."""
+        lines = tuple(self._lines.values())
         if not self._leads():
-            for line in tuple(self._lines.values()):
+            for line in lines:
                 await line.close(NOT_LEADING, "another control plane leads")
+        elif lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
+            untrusted = await asyncio.to_thread(self._authority.no_longer, [line.identity for line in lines])
+            for line in lines:
+                if line.identity in untrusted:
+                    self._log.warning("agent-refused", node=line.node, message=untrusted[line.identity])
+                    await line.close(BAD_HELLO, untrusted[line.identity][:_REASON_MAX])
+
+    def _route(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.path == ROOTS_PATH:
+            return roots_response(connection, self._joining)
+        if request.path in (AGENT_PATH, JOIN_PATH):
+            return None
+        return connection.respond(HTTPStatus.NOT_FOUND, "Agents connect here, and nobody else.\n")
 
     async def _receive(self, connection: ServerConnection) -> None:
         with suppress(ConnectionClosed):
+            if connection.request is not None and connection.request.path == JOIN_PATH:
+                return await serve_joining(connection, self._joining)
             line = await self._welcomed(connection)
             if line is None:
-                return
+                return None
             carrying = asyncio.create_task(line.carry())
             try:
                 async for message in connection:
@@ -248,19 +240,20 @@ class Door:
             finally:
                 carrying.cancel()
                 self._gone(line)
+        return None
 
     async def _welcomed(self, connection: ServerConnection) -> Line | None:
         """The agent's line, once it has said who it is and that agrees with its certificate."""
         try:
-            hello = await self._hello(connection)
+            identity, hello = await self._hello(connection)
         except (UntrustedError, msgspec.MsgspecError, TimeoutError) as error:
             self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
-            await connection.close(BAD_HELLO, str(error)[:100])
+            await connection.close(BAD_HELLO, str(error)[:_REASON_MAX])
             return None
         if not self._leads():
             await connection.close(NOT_LEADING, "this control plane does not lead")
             return None
-        before, line = self._lines.get(hello.node), Line(hello.node, connection)
+        before, line = self._lines.get(hello.node), Line(identity, connection)
         if before is not None:
             self._gone(before)
             await before.close(REPLACED, "the same node has connected once more")
@@ -268,22 +261,22 @@ class Door:
         self._fleet.connected(hello.node, hello.address or str(connection.remote_address[0]))
         self._lines[hello.node] = line
         line.send(Welcome(self._fleet.epoch))
-        self._declare(line)
+        line.declare(self._declared(hello.node))
         self._log.info("agent-connected", node=hello.node, address=hello.address)
         return line
 
-    async def _hello(self, connection: ServerConnection) -> Hello:
+    async def _hello(self, connection: ServerConnection) -> tuple[NodeIdentity, Hello]:
         certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         if certificate is None:
             raise UntrustedError("it shows no certificate")
-        node = self._trust.node_of(certificate)
+        identity = await asyncio.to_thread(self._authority.identity_of, certificate)
         async with asyncio.timeout(HELLO_WITHIN_S):
             hello = decode(await connection.recv(), Hello)
         if hello.protocol != PROTOCOL:
             raise UntrustedError(f"it speaks protocol {hello.protocol}, and this control plane {PROTOCOL}")
-        if hello.node != node:
-            raise UntrustedError(f"its certificate is that of {node}, and it says that it is {hello.node}")
-        return hello
+        if hello.node != identity.node:
+            raise UntrustedError(f"its certificate is that of {identity.node}, and it says that it is {hello.node}")
+        return identity, hello
 
     def _hear(self, node: NodeName, message: str | bytes) -> None:
         self._fleet.heard(node)

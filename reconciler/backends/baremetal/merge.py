@@ -70,7 +70,9 @@ class Cluster:
         partitioned = (done for heard in self._nodes.values() for done in heard.told.partitioned.values())
         return Changes(
             Cursor(0),
-            nodes=tuple(self._node(name, node) for name, heard in self._nodes.items() for node in heard.told.nodes.values()),
+            nodes=tuple(
+                self._node(name, node) for name, heard in self._nodes.items() for node in heard.told.nodes.values()
+            ),
             tasks=tuple(self._tasks().values()),
             stopped=tuple(self._stopped()),
             left=tuple(self._left()),
@@ -158,4 +160,6 @@ class Cluster:
 
 def _unheard(claim: Claim, task: TaskPlacement, heard: Heard) -> TaskStatus:
     """A task that nobody has told of."""
-    return TaskStatus(claim.job, claim.attempt, task.group, task.index, task.node, "starting", heard.at, growth=claim.growth)
+    return TaskStatus(
+        claim.job, claim.attempt, task.group, task.index, task.node, "starting", heard.at, growth=claim.growth
+    )

@@ -39,7 +39,9 @@ class AgentLine:
         if isinstance(answer, Attached) and not answer.refused:
             return line
         line.close()
-        raise NoTerminalError(answer.refused if isinstance(answer, Attached) else f"the agent of {node} does not answer")
+        raise NoTerminalError(
+            answer.refused if isinstance(answer, Attached) else f"the agent of {node} does not answer"
+        )
 
     async def receive(self) -> bytes | Ended | None:
         """What is shown next."""

@@ -21,6 +21,8 @@ from solver.world.document import Document
 from solver.world.workload import JobName
 
 PROTOCOL: Final = 1
+AGENT_PATH: Final = "/agent"
+"""Where agents connect, with their certificates, on the port on which they get those."""
 MESSAGE_BYTES_MAX: Final = 2**24
 """Of one message: a whole report of a node with some ten thousand tasks."""
 
