@@ -75,7 +75,7 @@ class Agent:
                 await asyncio.sleep(self._pace.rest_s(failures, self._chance.random()))
 
     async def _renew(self) -> None:
-        """Get the next certificate when it is time, from whoever answers. Connections that are open go on with the one they have."""
+        """Get the next certificate when it is time, from whoever answers. Open connections go on with the one they have."""
         while True:
             await asyncio.sleep(RENEWAL_EVERY_S * (0.5 + self._chance.random()))
             for host, port in self._servers if self._clock.now() >= self._identity.renew_at else ():

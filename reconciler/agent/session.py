@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+import msgspec
 from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
 
 from reconciler.agent.deeds import NodeDeeds
 from reconciler.agent.pace import Pace
 from reconciler.agent.terminals import AttachedLines
-from reconciler.backend import Cursor
+from reconciler.backend import BackendUnreachableError, Cursor
 from reconciler.backends.baremetal.wire import (
     PROTOCOL,
     Attach,
@@ -71,7 +73,7 @@ class Session:
                 group.create_task(self._obey())
                 group.create_task(self._report())
                 group.create_task(self._beat())
-        except* Exception as failures:
+        except* (OSError, ConnectionClosed, BackendUnreachableError, msgspec.MsgspecError) as failures:
             raise _first_of(failures) from None
         finally:
             self._terminals.close()

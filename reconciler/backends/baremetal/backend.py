@@ -1,4 +1,4 @@
-"""The backend whose tasks run on many machines: orders go to the agents of the nodes they are about, what agents tell comes back."""
+"""The backend whose tasks run on many machines: orders go to the agents of the nodes they are about, reports come back."""
 
 from __future__ import annotations
 

@@ -61,8 +61,9 @@ class NotThereError(Exception):
 class Door:
     """`open` it, and `close` it in the end. All other methods may be called by any thread.
 
-    Nodes join and renew their certificates here too, whether this control plane leads or not. `declared`: what Git says a node is. `leads`: whether this control plane does; while it does not, agents are sent away.
-    `told`: called when there is news of tasks.
+    Nodes join and renew their certificates here too, whether this control plane leads or not. `declared`: what Git says a node
+    is. `leads`: whether this control plane does; while it does not, agents are sent away. `told`: called when there is news of
+    tasks.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Door:
         return asked
 
     def listen(self, node: NodeName, hear: Callable[[Answer | None], None]) -> int:
-        """A number under which an agent may say more than one thing; `hear` is called in the door's thread, with None in the end."""
+        """A number under which an agent may say more than one thing; `hear` is called in the door's thread, at last with None."""
         number = next(self._ids)
 
         def register() -> None:

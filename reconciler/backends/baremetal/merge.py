@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -24,13 +25,19 @@ from solver.world.cluster import Node, NodeName
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import TaskPlacement
 
+LEASE: Final = Duration(20_000)
+"""Four beats of an agent."""
+
+LOST_AFTER: Final = Duration(300_000)
+"""As long as Kubernetes waits before it evicts the pods of a node that it can't reach (default tolerationSeconds)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long a node may be silent: `lease` before it is not ready, `lost_after` before its tasks are given up."""
 
-    lease: Duration = Duration(20_000)
-    lost_after: Duration = Duration(300_000)
+    lease: Duration = LEASE
+    lost_after: Duration = LOST_AFTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class LocalBackend:
     """Runs tasks on this machine; implements Backend, Logs and Terminals. Threads may share it.
 
     All it knows lies in `state`: a new object on the same folder finds every task again. GPUs and nodes are the
-    declared ones; every node is reported ready, since all of them are this machine, or `here` alone is, of whose gangs it runs its own.
+    declared ones; every node is reported ready, since all of them are this machine. Where `here` alone is, its tasks alone run.
     """
 
     def __init__(
