@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -15,9 +14,10 @@ from reconciler.control import ControlPlane, PolicySource
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from reconciler.runner import Runner
+from reconciler.runner import LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.opened import opened_store, tie_to_tasks
 from reconciler.server.parts import Member, Parts
 from reconciler.server.policy_side import policy_side
 from reconciler.server.reporter import Reporter
@@ -26,42 +26,49 @@ from reconciler.server.settings import Settings
 from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.protocols import History
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.sql.store import SqlStore
 from reconciler.token_file import read_or_make_token
-
-HOLDER: Final = "control-plane"
-"""The database lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
     """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError and those of policy_side."""
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
-        open_to_accounts(folder.path, folder.tasks)
-    store = open_store(folder.database)
-    closing.callback(store.close)
+        open_to_accounts(folder.path, settings.tasks)
+    store, holder, is_shared = opened_store(settings, closing)
+    if is_shared:
+        tie_to_tasks(store, settings.tasks)
     history = ToldHistory(store.history, log)
     git = policy_side(
         settings,
         store,
         history,
         clock,
-        HOLDER,
+        holder,
         snapshot=lambda: runner.status.last.snapshot if runner.status.last else None,
         wake=lambda: runner.wake(),  # noqa: PLW0108  (there is no runner yet)
         log=log,
+        is_shared=is_shared,
     )
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
     terms = terms_of(settings.secrets, settings.accounts, lambda: git.standing.current().policy)
-    backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, terms=terms)
-    plane = _plane(store, history, git.standing, backend, optimiser, clock)
+    backend = LocalBackend(settings.tasks, lambda: git.standing.current().nodes, clock, terms=terms)
+    plane = _plane(holder, store, history, git.standing, backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
-    runner = Runner(plane, report=Reporter(metrics, log).hear)
-    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
-    desk, alerts = alerting(folder, store, store.jobs, history, HOLDER, git.standing, runner.epoch, log)
+    reporter = Reporter(metrics, log)
+
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            git.follower.ask()
+
+    runner = Runner(plane, report=hear)
+    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
+    desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
 
     def decide() -> None:
         optimiser.warm_up()
@@ -82,6 +89,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
 
 
 def _plane(
+    holder: str,
     store: SqlStore,
     history: History,
     policies: PolicySource,
@@ -90,7 +98,7 @@ def _plane(
     clock: Clock,
 ) -> ControlPlane:
     return ControlPlane(
-        holder=HOLDER,
+        holder=holder,
         jobs=store.jobs,
         ledger=store.ledger,
         history=history,

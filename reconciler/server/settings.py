@@ -40,6 +40,7 @@ class Settings:
     `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
+    `store`: the URL of a PostgreSQL database; None: SQLite in the folder. `shared_tasks`: tasks lie there instead of in the folder.
     """
 
     policies: str
@@ -57,6 +58,14 @@ class Settings:
     webhook_secret: Path | None = None
     cluster: str | None = None
     kubernetes: KubernetesSettings | None = None
+    store: str | None = None
+    store_password_file: Path | None = None
+    shared_tasks: Path | None = None
+
+    @property
+    def tasks(self) -> Path:
+        """Where processes of this machine that are tasks lie."""
+        return self.shared_tasks or self.folder.tasks
 
 
 def identity_of_this_process() -> str:

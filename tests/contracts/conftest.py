@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.contracts.backend_world import BackendWorld, Watcher
 from tests.contracts.baremetal_worlds import baremetal_world
 from tests.contracts.local_worlds import local_world
 from tests.contracts.simulated_worlds import kind_world, unkind_world
-from tests.contracts.stores import POSTGRESQL_URL, Stores, postgresql_stores, sqlite_stores
+from tests.contracts.stores import Stores, postgresql_stores, sqlite_stores
 
 BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
     "baremetal": baremetal_world,
@@ -23,10 +22,12 @@ BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
 }
 """Name -> a context manager over an empty folder, which gives a fresh world and leaves nothing running."""
 
-STORES: dict[str, Callable[[Path], AbstractContextManager[Stores]]] = {"sqlite": sqlite_stores}
+STORES: dict[str, Callable[[Path], AbstractContextManager[Stores]]] = {
+    "sqlite": sqlite_stores,
+    "postgresql": postgresql_stores,
+}
 """Name -> a context manager over an empty folder, which gives empty stores."""
-if POSTGRESQL_URL in os.environ:
-    STORES["postgresql"] = postgresql_stores
+POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.postgresql)
 
 
 @pytest.fixture(params=sorted(BACKENDS))
@@ -42,7 +43,7 @@ def watcher(world: BackendWorld) -> Watcher:
     return Watcher(world)
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=["sqlite", POSTGRESQL])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     """Job source, ledger and history over one empty state."""
     with STORES[request.param](tmp_path) as made:

@@ -11,7 +11,7 @@ from sqlalchemy import Select, func, insert, select
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Event, KeptEvent, RoundRecord, RoundSummary, summarise
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import events, leadership, rounds
+from reconciler.store.sql.tables import events, rounds
 from solver.world.document import encode
 from solver.world.quantities import Instant
 
@@ -51,8 +51,6 @@ class SqlHistory:
     def record_event(self, event: Event) -> None:
         """Append an event."""
         with self._database.writing() as connection:
-            # Numbers are given before they are committed: with this, writers come one after the other, in their order.
-            connection.execute(select(leadership.c.epoch).with_for_update())
             connection.execute(insert(events).values(**msgspec.structs.asdict(event)))
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:

@@ -37,7 +37,7 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks):
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
         with self._database.writing() as connection:
-            leader = connection.execute(select(leadership).with_for_update()).one()
+            leader, now = connection.execute(select(leadership)).one(), self._database.now(connection, now)
             if leader.holder != holder and leader.until > now:
                 raise NotLeaderError(leader.holder, Instant(leader.until))
             epoch = leader.epoch if leader.holder == holder else leader.epoch + 1
