@@ -18,9 +18,9 @@ class Runs(Backend, Logs, Terminals, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`unstartable`: what is known against starting a job. `agents`: None where there are none. `ending`: what the log says of tasks.
+    """`unstartable`: what is known against starting a job. `agents`: None where there are none.
 
-    `begin`: called once everything that it calls is there.
+    `begin`: called once everything that it calls is there. `ending`: what the log says of tasks in the end.
     """
 
     backend: Runs

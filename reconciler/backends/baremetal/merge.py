@@ -98,7 +98,7 @@ class Cluster:
 
     def _node(self, name: NodeName, node: Node) -> Node:
         heard = self._nodes[name]
-        in_time = heard.whole and self._silent[name] < self._patience.lease
+        in_time = heard.whole and self._silent[name] < min(self._patience.lease, self._patience.lost_after)
         clean = all(self._places.get(key_of(status)) == name for status in heard.told.live)
         return msgspec.structs.replace(node, ready=node.ready and in_time and clean)
 

@@ -7,7 +7,7 @@ what came of it is in the reports. The first report of each connection is whole,
 
 A gang's order goes whole to every node that has a task of it; each agent runs its own node's. `Order.meeting` says at which
 address the control plane believes each node of the gang to be, as its agent told in Hello, and which port rank 0 listens on:
-`meeting_port` of the job and attempt. It follows from those alone, so that all orders of an attempt say the same, whoever sends them.
+`meeting_port` of the job and attempt. It follows from those alone: all orders of an attempt say the same, whoever sends them.
 """
 
 from __future__ import annotations
