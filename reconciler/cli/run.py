@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="The folder of tasks, where control planes of this machine share one. With --store.  [default: tasks in --state]",
 )
+@agents_options
 @kubernetes_options
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
@@ -105,9 +107,12 @@ def run(
     store: str | None,
     store_password_file: Path | None,
     tasks: Path | None,
+    agents_listen: Address | None,
+    agents_authority: Path | None,
+    node_lost_after: Duration | None,
     **kubernetes: Any,
 ) -> None:
-    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine, or as pods of a Kubernetes cluster.
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
@@ -136,6 +141,7 @@ def run(
         store=store,
         store_password_file=store_password_file,
         shared_tasks=tasks.absolute() if tasks else None,
+        agents=agents_settings(agents_listen, agents_authority, node_lost_after),
     )
     _refuse_unlike(settings)
     configure_logs()
@@ -148,6 +154,15 @@ def run(
 
 def _refuse_unlike(settings: Settings) -> None:
     """Raises click.UsageError for options that mean nothing together."""
+    if settings.agents is not None:
+        refuse_beside_agents(
+            {
+                "--kubernetes": settings.kubernetes,
+                "--secrets": settings.secrets,
+                "--run-as-submitter": settings.accounts is not None,
+                "--tasks": settings.shared_tasks,
+            }
+        )
     if settings.store is None and settings.shared_tasks is not None:
         raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
     if settings.store is not None and settings.kubernetes is not None:
@@ -177,6 +192,8 @@ def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
+    from reconciler.backends.baremetal.door import DoorError
+    from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.gitsource.errors import GitSourceError
@@ -190,10 +207,12 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        DoorError,
         FolderUnusableError,
         GitSourceError,
         IdentityError,
         InsecureBindingError,
+        KeyFileError,
         KubernetesFailedError,
         ServerEndedError,
         StateFolderError,
