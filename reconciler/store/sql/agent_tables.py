@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, String, Table
+from sqlalchemy import BigInteger, Column, Table
 
-from reconciler.store.sql.tables import metadata
+from reconciler.store.sql.columns import String
+from reconciler.store.sql.tables import metadata, since
 
 agents = Table(
     "agents",
@@ -16,6 +17,7 @@ agents = Table(
     Column("until", BigInteger, nullable=False),  # when the newest certificate ends
     Column("revoked_at", BigInteger),  # absent while its certificates count
     Column("revoked_by", String, nullable=False),
+    info=since(14),
 )
 
 # Who may become the agent of a node. The token itself is nowhere.
@@ -28,4 +30,5 @@ agent_invitations = Table(
     Column("at", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False),
     Column("key", String, nullable=False),  # of whoever used it; empty: nobody has
+    info=since(14),
 )

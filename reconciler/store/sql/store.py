@@ -8,7 +8,7 @@ from pathlib import Path
 from reconciler.store.sql.agents import SqlAgents
 from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
-from reconciler.store.sql.database import Database
+from reconciler.store.sql.database import Database, LeaseClock
 from reconciler.store.sql.following import SqlFollowing
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
@@ -37,9 +37,12 @@ class SqlStore:
         self.database.close()
 
 
-def open_store(where: Path | str) -> SqlStore:
-    """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError."""
-    database = Database(where)
+def open_store(where: Path | str, password_file: Path | None = None, lease_clock: LeaseClock | None = None) -> SqlStore:
+    """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError.
+
+    `password_file`: of PostgreSQL; without one, libpq looks where it always does (PGPASSFILE).
+    """
+    database = Database(where, password_file, lease_clock)
     return SqlStore(
         database,
         SqlJobSource(database),
