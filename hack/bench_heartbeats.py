@@ -23,7 +23,7 @@ import msgspec
 from hack.heartbeats.beating import beat
 from hack.heartbeats.figures import Figures, Served, quantile
 from hack.heartbeats.listening import listen
-from hack.heartbeats.world import Case, Way, join_all
+from hack.heartbeats.world import Case, join_all
 
 PROCESSES: Final = 4
 SPAWN: Final = multiprocessing.get_context("spawn")
@@ -36,52 +36,19 @@ class AgentsLostError(Exception):
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--agents", type=click.IntRange(min=1), default=12_500, show_default=True)
 @click.option(
-    "--every-s", type=click.FloatRange(min=0.01), default=5.0, show_default=True, help="Between two beats of an agent."
+    "--every-s", type=click.FloatRange(min=0.01), default=5.0, show_default=True, help="Between beats, on average."
 )
 @click.option(
     "--for-s", type=click.FloatRange(min=1), default=30.0, show_default=True, help="How long beats are counted."
 )
-@click.option("--way", type=click.Choice(["message", "ping"]), default="message", show_default=True)
-@click.option(
-    "--ping-s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    show_default=True,
-    help="Beside beats, pings so often; 0: none.",
-)
-@click.option(
-    "--opening",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Connections under way at once, by process.",
-)
-@click.option("--uvloop", is_flag=True, help="The server on uvloop, which has to be installed.")
+@click.option("--ping-s", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Pings beside; 0: none.")
+@click.option("--opening", type=click.IntRange(min=1), default=16, show_default=True, help="At once, in each process.")
 @click.option("--busy", is_flag=True, help="Beside a thread of the server that computes, as a round does.")
-@click.option(
-    "--switch-ms",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    show_default=True,
-    help="sys.setswitchinterval of the server; 0: as it is.",
-)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(
-    agents: int,
-    every_s: float,
-    for_s: float,
-    way: Way,
-    ping_s: float,
-    opening: int,
-    uvloop: bool,
-    busy: bool,
-    switch_ms: float,
-    output: str,
-) -> None:
+def main(agents: int, every_s: float, for_s: float, ping_s: float, opening: int, busy: bool, output: str) -> None:
     """Report beats a second, how late they were, and what they cost the server."""
     with tempfile.TemporaryDirectory() as folder:
-        case = Case(Path(folder), agents, every_s, for_s, way, ping_s, opening, uvloop, busy, switch_ms)
-        found = measure(case)
+        found = measure(Case(Path(folder), agents, every_s, for_s, ping_s, opening, busy))
     if output == "json":
         click.echo(json.dumps(msgspec.to_builtins(found)))
         return
@@ -96,24 +63,23 @@ def measure(case: Case) -> Figures:
     own, others = cores[0], set(cores[1:]) or set(cores)
     with _process(listen, case, own) as server:
         port = server.recv()
-        _, rss_before_kb = _served(server)
+        before = _served(server)
         shares = [range(first, case.agents, PROCESSES) for first in range(min(PROCESSES, case.agents))]
         with _agents(case, shares, port, others) as agents:
             connected = sum(each.recv() for each in agents)
-            opening, rss_kb = _served(server)
+            opening = _served(server)
             # Until each has beaten once, they do not beat evenly.
             time.sleep(2 * case.every_s)
             _served(server)
             time.sleep(case.for_s)
-            steady, _ = _served(server)
+            steady = _served(server)
             _stop(agents)
         server.send(False)
-    return _figures(case, connected, opening, steady, (rss_before_kb, rss_kb))
+    return _figures(case, connected, before, opening, steady)
 
 
-def _figures(case: Case, connected: int, opening: Served, steady: Served, rss_kb: tuple[int, int]) -> Figures:
+def _figures(case: Case, connected: int, before: Served, opening: Served, steady: Served) -> Figures:
     late = sorted(steady.latencies_ms)
-    before_kb, after_kb = rss_kb
     return Figures(
         heartbeats_per_s=round(steady.beats / steady.seconds, 1),
         p50_ms=round(quantile(late, 0.5), 2),
@@ -123,24 +89,21 @@ def _figures(case: Case, connected: int, opening: Served, steady: Served, rss_kb
         cpu_s_of_server=round(steady.cpu_s, 2),
         cores_of_server=round(steady.cpu_s / steady.seconds, 3),
         cpu_us_per_beat=round(1e6 * steady.cpu_s / max(1, steady.beats), 1),
-        rss_mb=round(after_kb / 1024, 1),
-        rss_kb_per_connection=round((after_kb - before_kb) / connected, 1),
+        rss_mb=round(steady.rss_kb / 1024, 1),
+        rss_kb_per_connection=round((steady.rss_kb - before.rss_kb) / connected, 1),
         opened_per_s=round(connected / opening.seconds, 1),
         cpu_ms_per_opening=round(1e3 * opening.cpu_s / connected, 2),
         seconds=round(steady.seconds, 1),
         every_s=case.every_s,
-        way=case.way,
         ping_s=case.ping_s,
-        uvloop=case.uvloop,
         work_cores=round(steady.work_s / steady.seconds, 3),
-        switch_ms=case.switch_ms,
     )
 
 
-def _served(server: Connection) -> tuple[Served, int]:
+def _served(server: Connection) -> Served:
     server.send(True)
-    served, rss_kb = server.recv()
-    return served, rss_kb
+    served: Served = server.recv()
+    return served
 
 
 @contextmanager

@@ -14,11 +14,14 @@ from multiprocessing.connection import Connection
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from hack.heartbeats.listening import Beat
 from hack.heartbeats.stamps import Stamps
-from hack.heartbeats.world import HOST, Case, authority, identity
+from hack.heartbeats.world import HOST, Case, authority, identity, node
 from reconciler.agent.identity import believing
+from reconciler.agent.pace import Pace
+from reconciler.backend import Changes, Cursor, Epoch
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, new_key
+from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
+from reconciler.backends.baremetal.wire import PROTOCOL, Beat, Hello, Report
 from solver.world.document import encode
 
 BEAT = encode(Beat()).decode()
@@ -27,6 +30,7 @@ BEAT = encode(Beat()).decode()
 def beat(case: Case, numbers: range, port: int, told: Connection, cores: set[int]) -> None:
     """Connect every agent, say so, and beat until told to stop."""
     os.sched_setaffinity(0, cores)
+    keep_read_buffers_small()
     with Stamps(case.stamps, case.agents) as stamps, suppress(KeyboardInterrupt):
         asyncio.run(Agents(case, port, stamps).work(numbers, told))
 
@@ -39,6 +43,7 @@ class Agents:
         self._port = port
         self._stamps = stamps
         self._key = new_key()
+        self._pace = Pace(beat_s=case.every_s)
         self._few = asyncio.Semaphore(case.opening)
         self._chance = random.Random(port)
         trust, store = authority(case)
@@ -52,27 +57,31 @@ class Agents:
         beats = [
             asyncio.create_task(self._beat(number, each)) for number, each in zip(numbers, connections, strict=True)
         ]
-        pings = [asyncio.create_task(self._ping(each)) for each in connections if self._case.ping_s]
         await asyncio.to_thread(told.recv)
-        lost = sum(task.done() for task in (*beats, *pings))
-        for task in (*beats, *pings):
+        lost = sum(task.done() for task in beats)
+        for task in beats:
             task.cancel()
-        await asyncio.gather(*beats, *pings, return_exceptions=True)
+        await asyncio.gather(*beats, return_exceptions=True)
         for each in connections:
             each.transport.abort()
         told.send(lost)
 
     async def _opened(self, number: int) -> ClientConnection:
         async with self._few:
-            return await connect(
+            connection = await connect(
                 f"wss://{HOST}:{self._port}/agent",
                 ssl=self._context(number),
                 server_hostname=CONTROL_PLANE,
                 compression=None,
-                ping_interval=None,
+                ping_interval=self._case.ping_s or None,
+                ping_timeout=None,
                 open_timeout=120,
                 proxy=None,
             )
+            await connection.send(encode(Hello(PROTOCOL, node(number), Epoch(0), "")).decode())
+            await connection.recv()
+            await connection.send(encode(Report(Changes(Cursor(1), (), ()), whole=True)).decode())
+            return connection
 
     def _context(self, number: int) -> ssl.SSLContext:
         context = believing(self._authorities)
@@ -87,11 +96,5 @@ class Agents:
             await asyncio.sleep(self._chance.random() * self._case.every_s)
             while True:
                 self._stamps.sent(number, time.monotonic_ns())
-                await (connection.ping() if self._case.way == "ping" else connection.send(BEAT))
-                await asyncio.sleep(self._case.every_s * (0.8 + 0.4 * self._chance.random()))
-
-    async def _ping(self, connection: ClientConnection) -> None:
-        with suppress(ConnectionClosed):
-            while True:
-                await asyncio.sleep(self._case.ping_s * (0.8 + 0.4 * self._chance.random()))
-                await connection.ping()
+                await connection.send(BEAT)
+                await asyncio.sleep(self._pace.until_beat_s(self._chance.random()))

@@ -8,12 +8,13 @@ import msgspec
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the server's process saw between two moments. `cpu_s`: of that process, but for the work beside it."""
+    """What the server's process saw between two moments. `cpu_s`: of that process, but for the work beside it. `rss_kb`: its memory at the end."""
 
     beats: int
     seconds: float
     cpu_s: float
     work_s: float
+    rss_kb: int
     latencies_ms: list[float]
 
 
@@ -36,11 +37,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ms_per_opening: float
     seconds: float
     every_s: float
-    way: str
     ping_s: float
-    uvloop: bool
     work_cores: float
-    switch_ms: float
 
 
 def quantile(sorted_values: Sequence[float], share: float) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
 from sqlalchemy import insert
 
 from reconciler.backends.baremetal.authority import Authority
@@ -17,9 +18,6 @@ from reconciler.store.sql.agent_tables import agents as table
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.world.cluster import NodeName
 
-Way = Literal["message", "ping"]
-"""message: a document, as agents beat; ping: a ping of the WebSocket protocol, which the library answers."""
-
 HOST: Final = "127.0.0.1"
 
 
@@ -27,19 +25,15 @@ class Case(NamedTuple):
     """`folder`: where the run keeps what its processes share. `ping_s`: beside beats, each agent pings so often; 0: it does not.
 
     `opening`: how many connections are under way at once, in each process of agents, until all are open. `busy`: beside a thread that computes, as a round does.
-    `switch_ms`: how soon a thread that computes has to let others go on; 0: as Python has it.
     """
 
     folder: Path
     agents: int
     every_s: float
     for_s: float
-    way: Way
     ping_s: float
     opening: int
-    uvloop: bool
     busy: bool
-    switch_ms: float
 
     @property
     def stamps(self) -> Path:
@@ -61,17 +55,10 @@ def join_all(case: Case) -> None:
     """Put every agent on record, in its first generation."""
     now, store = SystemClock().now(), open_store(case.folder / "quorate.db")
     authority_file(case).make(now)
-    rows = [
-        {**_columns(Agent(node(number), 1, now, now, now.after(LIFE)))}  # one row for each
-        for number in range(case.agents)
-    ]
+    joined = (Agent(node(number), 1, now, now, now.after(LIFE)) for number in range(case.agents))
     with store.database.writing() as connection:
-        connection.execute(insert(table), rows)
+        connection.execute(insert(table), [msgspec.structs.asdict(each) for each in joined])
     store.close()
-
-
-def _columns(agent: Agent) -> dict[str, object]:
-    return {name: getattr(agent, name) for name in agent.__struct_fields__}
 
 
 def authority_file(case: Case) -> AuthorityFile:
