@@ -93,7 +93,7 @@ class Agents:
 
     async def _beat(self, number: int, connection: ClientConnection) -> None:
         with suppress(ConnectionClosed):
-            await asyncio.sleep(self._chance.random() * self._case.every_s)
+            await asyncio.sleep(self._pace.until_first_beat_s(self._chance.random()))
             while True:
                 self._stamps.sent(number, time.monotonic_ns())
                 await connection.send(BEAT)

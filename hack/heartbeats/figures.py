@@ -8,7 +8,7 @@ import msgspec
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the server's process saw between two moments. `cpu_s`: of that process, but for the work beside it. `rss_kb`: its memory at the end."""
+    """What the server's process saw between two moments, its memory at the end of it, and the work that went on beside."""
 
     beats: int
     seconds: float
@@ -19,8 +19,10 @@ class Served(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. Latency: from the agent's sending to the server's having taken it in. `cpu_us_per_beat`: of the server, all told,
-    so also of pings where there are any. `work_cores`: what the work beside it got. `rss_kb_per_connection`: what the server's process grew by.
+    """One run. Latency: from the agent's sending to the server's having taken it in.
+
+    `cpu_us_per_beat`: of the server, all told, so also of pings. `rss_kb_per_connection`: what its process grew by.
+    `work_cores`: what the work beside it got.
     """
 
     heartbeats_per_s: float

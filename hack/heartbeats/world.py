@@ -24,7 +24,8 @@ HOST: Final = "127.0.0.1"
 class Case(NamedTuple):
     """`folder`: where the run keeps what its processes share. `ping_s`: beside beats, each agent pings so often; 0: it does not.
 
-    `opening`: how many connections are under way at once, in each process of agents, until all are open. `busy`: beside a thread that computes, as a round does.
+    `opening`: how many connections are under way at once, in each process of agents, until all are open.
+    `busy`: beside a thread that computes, as a round does.
     """
 
     folder: Path
