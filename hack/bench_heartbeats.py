@@ -66,7 +66,7 @@ def measure(case: Case) -> Figures:
         before = _served(server)
         shares = [range(first, case.agents, PROCESSES) for first in range(min(PROCESSES, case.agents))]
         with _agents(case, shares, port, others) as agents:
-            connected = sum(each.recv() for each in agents)
+            connected, failures = map(sum, zip(*(each.recv() for each in agents), strict=True))
             opening = _served(server)
             # Until each has beaten once, they do not beat evenly.
             time.sleep(2 * case.every_s)
@@ -75,17 +75,19 @@ def measure(case: Case) -> Figures:
             steady = _served(server)
             _stop(agents)
         server.send(False)
-    return _figures(case, connected, before, opening, steady)
+    return _figures(case, (connected, failures), before, opening, steady)
 
 
-def _figures(case: Case, connected: int, before: Served, opening: Served, steady: Served) -> Figures:
+def _figures(case: Case, opened: tuple[int, int], before: Served, opening: Served, steady: Served) -> Figures:
     late = sorted(steady.latencies_ms)
+    connected, failures = opened
     return Figures(
         heartbeats_per_s=round(steady.beats / steady.seconds, 1),
         p50_ms=round(quantile(late, 0.5), 2),
         p99_ms=round(quantile(late, 0.99), 2),
         max_ms=round(late[-1] if late else 0.0, 2),
         connections=connected,
+        openings_that_failed=failures,
         cpu_s_of_server=round(steady.cpu_s, 2),
         cores_of_server=round(steady.cpu_s / steady.seconds, 3),
         cpu_us_per_beat=round(1e6 * steady.cpu_s / max(1, steady.beats), 1),

@@ -9,6 +9,7 @@ import ssl
 import tempfile
 import time
 from contextlib import suppress
+from itertools import count
 from multiprocessing.connection import Connection
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -44,6 +45,7 @@ class Agents:
         self._stamps = stamps
         self._key = new_key()
         self._pace = Pace(beat_s=case.every_s)
+        self._failures = 0
         self._few = asyncio.Semaphore(case.opening)
         self._chance = random.Random(port)
         trust, store = authority(case)
@@ -53,7 +55,7 @@ class Agents:
     async def work(self, numbers: range, told: Connection) -> None:
         """All of it."""
         connections = await asyncio.gather(*(self._opened(number) for number in numbers))
-        told.send(len(connections))
+        told.send((len(connections), self._failures))
         beats = [
             asyncio.create_task(self._beat(number, each)) for number, each in zip(numbers, connections, strict=True)
         ]
@@ -67,21 +69,31 @@ class Agents:
         told.send(lost)
 
     async def _opened(self, number: int) -> ClientConnection:
-        async with self._few:
-            connection = await connect(
-                f"wss://{HOST}:{self._port}/agent",
-                ssl=self._context(number),
-                server_hostname=CONTROL_PLANE,
-                compression=None,
-                ping_interval=self._case.ping_s or None,
-                ping_timeout=None,
-                open_timeout=120,
-                proxy=None,
-            )
-            await connection.send(encode(Hello(PROTOCOL, node(number), Epoch(0), "")).decode())
-            await connection.recv()
-            await connection.send(encode(Report(Changes(Cursor(1), (), ()), whole=True)).decode())
-            return connection
+        """Tried until it is, as agents do: a machine that has no time may keep either end waiting for too long."""
+        context = self._context(number)
+        for failures in count():
+            async with self._few:
+                with suppress(ConnectionClosed, TimeoutError, OSError):
+                    return await self._welcomed(number, context)
+            self._failures += 1
+            await asyncio.sleep(self._pace.rest_s(failures, self._chance.random()))
+        raise AssertionError("there is no end of numbers")
+
+    async def _welcomed(self, number: int, context: ssl.SSLContext) -> ClientConnection:
+        connection = await connect(
+            f"wss://{HOST}:{self._port}/agent",
+            ssl=context,
+            server_hostname=CONTROL_PLANE,
+            compression=None,
+            ping_interval=self._case.ping_s or None,
+            ping_timeout=None,
+            open_timeout=120,
+            proxy=None,
+        )
+        await connection.send(encode(Hello(PROTOCOL, node(number), Epoch(0), "")).decode())
+        await connection.recv()
+        await connection.send(encode(Report(Changes(Cursor(1), (), ()), whole=True)).decode())
+        return connection
 
     def _context(self, number: int) -> ssl.SSLContext:
         context = believing(self._authorities)

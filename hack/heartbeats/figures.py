@@ -30,6 +30,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     p99_ms: float
     max_ms: float
     connections: int
+    openings_that_failed: int
     cpu_s_of_server: float
     cores_of_server: float
     cpu_us_per_beat: float
