@@ -23,7 +23,6 @@ from reconciler.backends.baremetal.fleet import TICK_S, Fleet
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
 from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.line import Line
-from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.wire import (
     AGENT_PATH,
     BAD_HELLO,
@@ -182,7 +181,6 @@ class Door:
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        keep_read_buffers_small()
         try:
             server = await serve(
                 self._receive,
