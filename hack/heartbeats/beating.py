@@ -70,19 +70,18 @@ class Agents:
 
     async def _opened(self, number: int) -> ClientConnection:
         """Tried until it is, as agents do: a machine that has no time may keep either end waiting for too long."""
-        context = self._context(number)
         for failures in count():
             async with self._few:
                 with suppress(ConnectionClosed, TimeoutError, OSError):
-                    return await self._welcomed(number, context)
+                    return await self._welcomed(number)
             self._failures += 1
             await asyncio.sleep(self._pace.rest_s(failures, self._chance.random()))
         raise AssertionError("there is no end of numbers")
 
-    async def _welcomed(self, number: int, context: ssl.SSLContext) -> ClientConnection:
+    async def _welcomed(self, number: int) -> ClientConnection:
         connection = await connect(
             f"wss://{HOST}:{self._port}/agent",
-            ssl=context,
+            ssl=self._context(number),
             server_hostname=CONTROL_PLANE,
             compression=None,
             ping_interval=self._case.ping_s or None,
