@@ -105,6 +105,7 @@ async def connected(
                 mirror,
                 memory,
                 teller.happened,
+                clock,
                 log,
             )
             async with alongside(election.run(), teller.run(), *(each(api, election) for each in beside)):

@@ -11,7 +11,7 @@ from reconciler.backends.kubernetes.intents import Pods
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backtest.recorded import Attempt, RecordedJob
-from reconciler.pods.signs import controllers_of, ended_as, ended_at, is_evicted, ran_from
+from reconciler.pods.signs import all_run_since, controllers_of, ended_as, ended_at, is_evicted, ran_from
 from solver.world.inflight import StopPurpose
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import Job, JobName, JobSpec
@@ -95,7 +95,7 @@ class Happened:
         else:
             return  # it is not whole yet, or refused: no round can be asked about it
         if gang.job is not None:
-            self._put(_carried_on(self._record(gang.name), gang, gang.job, now))
+            self._put(_carried_on(self._record(gang.name), gang, gang.job, all_run_since(here) or now))
         self._makers |= seen.controllers
         self._there[gang.name] = seen._replace(
             evicted=seen.evicted or bool(known and known.evicted and not _runs(gang)),
@@ -175,15 +175,14 @@ def _runs(gang: Gang) -> bool:
     return gang.job is not None and gang.job.phase == "running" and gang.missing is None
 
 
-def _carried_on(record: RecordedJob, gang: Gang, job: Job, now: Instant) -> RecordedJob:
-    """The gang as it is now: its full size, since tasks that have ended are not asked for any more, and an attempt if it runs."""
+def _carried_on(record: RecordedJob, gang: Gang, job: Job, since: Instant) -> RecordedJob:
+    """The gang as it is now, which has run `since` then if it runs: its full size, since tasks that have ended are not asked for any more, and an attempt if it runs."""
     told = _told(job.spec)
     if told.tasks > record.spec.tasks:
         record = msgspec.structs.replace(record, spec=told)
     if not _runs(gang) or record.is_running:
         return record
-    started_at = max(now if job.started_at is None else job.started_at, _free_from(record))
-    return msgspec.structs.replace(record, attempts=(*record.attempts, Attempt(started_at)))
+    return msgspec.structs.replace(record, attempts=(*record.attempts, Attempt(max(since, _free_from(record)))))
 
 
 def _free_from(record: RecordedJob) -> Instant:

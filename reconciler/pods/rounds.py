@@ -45,7 +45,7 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
         sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
     sight = await _with_geometry(plane, policy, sight)
     laps.end("sight")
-    settled = await plane.hands.go_on(sight) if plane.hands else 0
+    settled = await plane.hands.go_on(sight, policy) if plane.hands else 0
     laps.end("settle")
     by_hand = plane.interventions.in_force()
     plane.memory.accrue(policy, claims_of(sight), sight.queues, sight.cluster.nodes)

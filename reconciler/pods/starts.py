@@ -25,7 +25,10 @@ def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, Gang]) -> tuple[G
         if isinstance(step, Bind | Grow):
             members = {(one.group, one.task_index): one for one in gangs[step.job].members}
             pods = tuple(_binding(members[task.group, task.index], task) for task in step.tasks)
-            found.append(GangBinding(step.job, step.attempt, pods))
+            job = gangs[step.job].job
+            # What joins a gang that runs ends with it, also where those that were there first are gone by then.
+            limit = step.time_limit if isinstance(step, Bind) else job.time_limit if job else None
+            found.append(GangBinding(step.job, step.attempt, pods, limit))
     return tuple(found)
 
 

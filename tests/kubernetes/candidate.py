@@ -115,7 +115,7 @@ async def tried(api: Api, gang: GangBinding, number: int, once: Leadership, told
     pod = gang.pods[number]
     now = await api.get(PODS.path(pod.namespace, pod.name), Pod)
     fresh = pod._replace(uid=now.metadata.uid, resource_version=now.metadata.resource_version)
-    body = binding_of(fresh, {**held(pod, gang.attempt), **once.stamp})
+    body = binding_of(fresh, {**held(pod, gang), **once.stamp})
     try:
         await api.create(PODS.path(pod.namespace, pod.name, "binding"), body)
     except ConflictError:

@@ -13,6 +13,7 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
 from reconciler.backends.kubernetes.objects.constraints import Places, as_types
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
+from reconciler.backends.kubernetes.objects.limits import began_at, limit_of
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import Others, PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
@@ -20,7 +21,6 @@ from reconciler.backends.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
 from solver.world.node_sets import NodeSet
-from solver.world.quantities import Instant
 from solver.world.shape import Shape, SharingMode
 from solver.world.workload import (
     GroupTopology,
@@ -244,8 +244,8 @@ def _job(
     limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
     phase, limit = _phase(gang.tasks, groups, placement), min(limits, default=None)
     pods = [task.pod for task in gang.tasks]
-    started = [pod.status.start_time for pod in pods]
-    started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
+    there = [pod for pod in pods if pod.holds]
+    started_at = began_at(there) if phase == "running" else None
     return Job(
         name=gang.key.job,
         submitted_at=gang.submitted_at,
@@ -261,7 +261,7 @@ def _job(
         attempt=max((task.attempt for task in gang.tasks if task.pod.holds), default=0),
         started_at=started_at,
         placement=placement,
-        time_limit=limit if placement else None,
+        time_limit=limit_of(there, limit) if placement else None,
         saved_at=saved_at(pods, started_at),
         # What takes a pod's place is another one: of what the first was promised it knows nothing.
         leaves="unpromised" if placement else "freely",

@@ -112,6 +112,8 @@ def scheduled(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurre
 _EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
     "evicting": ("Evicted", False),
     "waits": ("EvictionWaits", False),
+    "limit-near": ("TimeLimitNear", False),
+    "limit-over": ("TimeLimitReached", True),
     "called-off": ("EvictionCalledOff", False),
     "refused": ("EvictionRefused", True),
     "failed": ("EvictionFailed", True),
@@ -123,7 +125,7 @@ def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, Gang]) -> 
     for outcome in outcomes:
         members = gangs[outcome.job].members if outcome.job in gangs else ()
         reason, warning = _EVICTIONS[outcome.event]
-        for member in members if outcome.event == "evicting" else members[:1]:
+        for member in members if outcome.event in ("evicting", "limit-over") else members[:1]:
             yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
 
 
