@@ -176,7 +176,10 @@ def _runs(gang: Gang) -> bool:
 
 
 def _carried_on(record: RecordedJob, gang: Gang, job: Job, since: Instant) -> RecordedJob:
-    """The gang as it is now, which has run `since` then if it runs: its full size, since tasks that have ended are not asked for any more, and an attempt if it runs."""
+    """The gang as it is now: its full size, since tasks that have ended are not asked for any more; and an attempt if it runs.
+
+    `since`: when that began, if it does.
+    """
     told = _told(job.spec)
     if told.tasks > record.spec.tasks:
         record = msgspec.structs.replace(record, spec=told)

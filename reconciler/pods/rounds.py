@@ -39,7 +39,7 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
         await plane.hands.caught_up()
     pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
     budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
-    sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline)
+    sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline, plane.clock.now())
     policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
     if plane.hands:
         sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))

@@ -55,9 +55,9 @@ NOTHING_SEEN = Sight(Cluster((), (), ()), {}, {})
 """Before the first look."""
 
 
-def seen(cluster: Cluster, pods: Pods, budgets: Budgets, start_deadline: Duration) -> Sight:
+def seen(cluster: Cluster, pods: Pods, budgets: Budgets, start_deadline: Duration, now: Instant) -> Sight:
     """One look. `start_deadline`: how long a gang may take from its bindings until it runs."""
-    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline))
+    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline, now))
     return Sight(cluster, pods, budgets, flight.intents, flight.reservations)
 
 
@@ -99,25 +99,25 @@ def records_of(sight: Sight) -> tuple[JobRecord, ...]:
 
 def claims_of(sight: Sight) -> tuple[Claim, ...]:
     """What every gang holds, sorted by name."""
-    asked = {intent.job: intent for intent in sight.intents if intent.kind == "start"}
+    asked = {intent.job: intent for intent in sight.intents if intent.kind in ("start", "grow")}
     return tuple(_claim(job, asked.get(job.name)) for job in sight.cluster.jobs if job.placement or job.name in asked)
 
 
-def _claim(job: Job, start: Intent | None) -> Claim:
+def _claim(job: Job, asked: Intent | None) -> Claim:
     return Claim(
         job.name,
         job.attempt,
-        _whole(job, start),
-        since=start.asked_at if start else job.started_at or job.submitted_at,
+        _whole(job, asked),
+        since=asked.asked_at if asked and asked.kind == "start" else job.started_at or job.submitted_at,
         running_since=job.started_at,
         time_limit=job.time_limit,
     )
 
 
-def _whole(job: Job, start: Intent | None) -> tuple[TaskPlacement, ...]:
+def _whole(job: Job, asked: Intent | None) -> tuple[TaskPlacement, ...]:
     """Where its tasks are, and where those will be whose bindings are on their way."""
     there = {(task.group, task.index) for task in job.placement}
-    coming = start.tasks if start else ()
+    coming = asked.tasks if asked else ()
     both = (*job.placement, *(task for task in coming if (task.group, task.index) not in there))
     return tuple(sorted(both, key=lambda task: (task.group, task.index)))
 

@@ -66,7 +66,7 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
         unused: Any = mock.Mock()
         no_nodes: Any = mock.Mock(follow=mock.AsyncMock(), is_seen=lambda _: True)
         parts = (unused, unused, unused, unused, unused, no_nodes)
-        hands = Hands(writes, lambda: lead, *parts, mirror, unused, unused, structlog.get_logger())
+        hands = Hands(writes, lambda: lead, *parts, mirror, unused, unused, CLOCK, structlog.get_logger())
         yield Scene(hands, mirror, proxy, straight, pod, made["metadata"]["uid"])
 
 

@@ -522,7 +522,7 @@ def test_phases() -> None:
         assert job.phase == phase
 
 
-def test_an_elastic_gang_runs_with_as_many_as_it_takes_once_all_of_a_start_are_bound() -> None:
+def test_an_elastic_gang_runs_with_as_many_as_it_takes_and_no_other_does_before_all_are_bound() -> None:
     pods = [running("w-0", "n1"), running("w-1", "n1"), running("w-2", ""), running("w-3", "")]
 
     def phase() -> str:
@@ -532,10 +532,14 @@ def test_an_elastic_gang_runs_with_as_many_as_it_takes_once_all_of_a_start_are_b
 
     assert phase() == "running"
     pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"] = "of four"
-    assert phase() == "starting"
-    del pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"]
+    assert phase() == "running"
     pods[1]["status"]["phase"] = "Pending"
     assert phase() == "starting"
+    pods[1]["status"]["phase"] = "Running"
+    del pods[2:]
+    assert phase() == "starting"  # as many as it takes, and one more of them is to be bound
+    del pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"]
+    assert phase() == "running"
 
 
 def test_a_pod_that_has_ended_well_is_not_waited_for() -> None:

@@ -289,7 +289,9 @@ LIMIT = Duration(60_000)
 OVER = msgspec.structs.replace(STOP, beneficiary=None, purpose="end")
 
 
-def limited(many: int, told: int, stage: Literal["saves", "ends"] = "saves", **notes: str) -> list[Sent]:
+def limited(
+    many: int, told: int, stage: Literal["saves", "ends"] = "saves", notes: Mapping[str, str] = MappingProxyType({})
+) -> list[Sent]:
     """A gang whose time limit is over at the deadline."""
     pods = pods_of(many, 0, notes=notes)
     for sent in pods[:told]:
@@ -298,9 +300,9 @@ def limited(many: int, told: int, stage: Literal["saves", "ends"] = "saves", **n
 
 
 def test_who_has_saved_its_work_runs_on_until_its_time_limit_is_over() -> None:
-    pods = limited(2, 1, **SAVES)
+    pods = limited(2, 1, notes=SAVES)
     assert told(only(facts(pods))) == ["runs-1"]
-    pods = [saved(sent, "1970-01-01T00:00:11Z") for sent in limited(2, 2, **SAVES)]
+    pods = [saved(sent, "1970-01-01T00:00:11Z") for sent in limited(2, 2, notes=SAVES)]
     assert only(facts(pods)) == Wait("until 1970-01-01T00:01:10Z: it may run for so long")
     assert isinstance(only(facts(pods), DEADLINE), BeginEnding)
 
