@@ -120,9 +120,9 @@ def _placement(member: Member, binding: PodBinding, node: Node) -> TaskPlacement
 
 
 def _came_at(pod: Pod, otherwise: Instant) -> Instant:
-    """When it was bound, as the API server has noted; of one that is not, when it was made."""
+    """When it was bound, as the API server has noted, or its kubelet began it; of one that is not, when it was made."""
     noted = next((known for known in pod.status.conditions if known.type == "PodScheduled"), None)
     if noted and noted.status == "True" and noted.last_transition_time:
         return Instant.parse(noted.last_transition_time)
-    made = pod.metadata.creation_timestamp
-    return Instant.parse(made) if made and not pod.spec.node_name else otherwise
+    told = pod.status.start_time if pod.spec.node_name else pod.metadata.creation_timestamp
+    return Instant.parse(told) if told else otherwise

@@ -65,11 +65,12 @@ class Seen(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of an eviction in this pass."""
+    """What became of an eviction in this pass. `only`: the pods that leave, by uid, where their gang goes on; else ()."""
 
     job: JobName
     event: Event
     why: str
+    only: tuple[str, ...] = ()
 
 
 class Evictor:
@@ -247,7 +248,8 @@ class Evictor:
         if not refused and move.bearer:
             refused = [why for why in [await self._evicted(*move.bearer)] if why]
         if not refused:
-            return Outcome(gang.job, "evicting" if gang.may_stay else "limit-over", gang.departure.why)
+            event: Event = "evicting" if gang.may_stay else "limit-over"
+            return Outcome(gang.job, event, gang.departure.why, gang.departure.leaving)
         now = self._clock.now()
         self._rests[gang.job] = now.after(RETRY)
         late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
