@@ -169,6 +169,8 @@ class Hands:
         for outcome in outcomes:
             if outcome.event in ("refused", "failed", "called-off"):
                 self.memory.note(f"eviction-{outcome.event}", outcome.job, outcome.why)
+            if outcome.event == "called-off" and not outcome.only:
+                self.memory.call_off(outcome.job)
             if outcome.event == "limit-over":
                 job = sight.gangs[outcome.job].job
                 self.memory.note(EVICTED, outcome.job, outcome.why, state="stopping", attempt=job.attempt if job else 0)

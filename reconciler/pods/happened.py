@@ -34,16 +34,18 @@ class _Known(NamedTuple):
 class Happened:
     """Shown every look, it knows of each gang when it came, ran, was sent away and ended, as far as pods say it.
 
-    `jobs` is what was recorded `until` then. Gangs that are there at the very first look count from then on. A job that comes back
+    `jobs` is what was recorded `until` then. Gangs that are there at the very first look count from then on, or from `since` on. A job that comes back
     under its name after it was evicted or failed, or from the same controller, is in its next attempt; any other is another job,
     `NAME#2`.
     """
 
-    def __init__(self, jobs: Iterable[RecordedJob] = (), until: Instant | None = None) -> None:
+    def __init__(
+        self, jobs: Iterable[RecordedJob] = (), until: Instant | None = None, since: Instant | None = None
+    ) -> None:
         self._jobs = {job.name: job for job in jobs}
         # In the order in which they came, so that the last of a name is the newest.
         self._newest = {_gang_of(name): name for name in self._jobs}
-        self._since = min((job.submitted_at for job in self._jobs.values()), default=None)
+        self._since = min((job.submitted_at for job in self._jobs.values()), default=since)
         self._until = until
         self._there = {name: _Known(Gang(name, (), 0, None)) for name in self._newest if not self._record(name).is_over}
         self._gone: dict[JobName, frozenset[str]] = {}
@@ -51,6 +53,7 @@ class Happened:
         self._makers: set[str] = set()
         """All controllers whose gangs are in the record."""
         self._changed = False
+        self._ended: list[JobName] = []
 
     def jobs(self) -> tuple[RecordedJob, ...]:
         """Every job, in the order in which they came."""
@@ -67,6 +70,11 @@ class Happened:
         for name in self._there.keys() - gangs.keys():
             self._end(now, self._there.pop(name), pods)
         return self._changed
+
+    def take_ended(self) -> tuple[RecordedJob, ...]:
+        """Those that were found to have ended since this was asked last, as they are now; some may be there again."""
+        ended, self._ended = self._ended, []
+        return tuple(job for name in ended if (job := self._jobs.get(name)) and job.is_over)
 
     def forget(self, now: Instant) -> None:
         """Let go of what ended long ago."""
@@ -134,6 +142,7 @@ class Happened:
         how = None if not last else "failed" if is_evicted_now else ended_as(last)
         self._put(msgspec.structs.replace(record, ended_at=max(at, _free_from(record)), ended_as=how))
         self._gone[known.gang.name] = known.controllers
+        self._ended.append(record.name)
 
     def _arrived(self, job: Job, controllers: frozenset[str], here: Iterable[Pod]) -> RecordedJob:
         """The record of a gang that was not there at the last look: a new one, or one that goes on."""

@@ -47,6 +47,7 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     laps.end("sight")
     settled = await plane.hands.go_on(sight, policy) if plane.hands else 0
     laps.end("settle")
+    plane.memory.look(epoch, sight)
     by_hand = plane.interventions.in_force()
     plane.memory.accrue(policy, claims_of(sight), sight.queues, sight.cluster.nodes)
     snapshot = snapshot_from(plane.clock.now(), sight, policy, by_hand, plane.memory.remembered())

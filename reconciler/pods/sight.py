@@ -19,8 +19,10 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.pods.starts import starts_of
 from reconciler.store.protocols import Claim
+from solver.rules.costs import near
+from solver.rules.durations import quantiles
 from solver.rules.policy import Policy
-from solver.world.inflight import ConvergenceClock, InFlight, Intent, Repartitioning, Reservation, Usage
+from solver.world.inflight import ConvergenceClock, Ended, InFlight, Intent, Repartitioning, Reservation, Usage
 from solver.world.inflight import Counter as Tally
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -62,11 +64,14 @@ def seen(cluster: Cluster, pods: Pods, budgets: Budgets, start_deadline: Duratio
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What no object of the cluster says: when gangs were evicted, what queues have used, which lowered limits tick."""
+    """What no object of the cluster says: when gangs were evicted, what queues have used, which lowered limits tick, and how long
+    gangs ran that have `ended`.
+    """
 
     evictions: Mapping[JobName, tuple[Instant, ...]] = {}
     usage: tuple[Usage, ...] = ()
     clocks: tuple[ConvergenceClock, ...] = ()
+    ended: tuple[Ended, ...] = ()
 
 
 def snapshot_from(
@@ -80,15 +85,19 @@ def snapshot_from(
     )
     short = _short(sight, now)
     intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
+    jobs = tuple(_jobs(now, sight, policy, by_hand, past, short))
+    quantile = policy.scheduling.duration_quantile
+    endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     in_flight = InFlight(
         intents=intents,
         reservations=sight.reservations,
         usage=past.usage,
         counters=sight.counters,
+        durations=quantiles(past.ended, quantile) if endless else (),
+        history=near(past.ended, jobs) if policy.goes_by_history else (),
         convergence=past.clocks,
         repartitions=sight.repartitions,
     )
-    jobs = _jobs(now, sight, policy, by_hand, past, short)
     return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
 
 

@@ -86,7 +86,7 @@ def parts_on_kubernetes(
 
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, woken, log)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
-    memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
+    memory = Memory(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     beside = _showing(settings, on, git.standing, log)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 

@@ -134,7 +134,7 @@ def live(given: Given) -> None:
         os.dup2(log_file.fileno(), 2)
         log = structlog.wrap_logger(structlog.PrintLogger(log_file))
         store = open_store(folder / f"{given.name}.db")
-        memory = Memory(store.ledger, store.history, clock, given.name, STORE_LEASE)
+        memory = Memory(store.ledger, store.history, store.gone_pods, clock, given.name, STORE_LEASE)
         holder = f"{given.name}-{os.getpid()}"
         credentials = from_kubeconfig(Path(given.kubeconfig), clock)
         cluster = Cluster(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, TIMING, ROLL_FORWARD_S)

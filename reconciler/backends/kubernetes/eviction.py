@@ -292,4 +292,4 @@ class Evictor:
         nothing = {names.EVICT: None, names.CHECKPOINT_BY: None}
         await together(self._annotate(pod, dict(nothing)) for pod in others)
         await self._annotate(bearer, dict(nothing))
-        return Outcome(gang.job, "called-off", move.why)
+        return Outcome(gang.job, "called-off", move.why, gang.departure.leaving)

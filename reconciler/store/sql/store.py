@@ -9,6 +9,7 @@ from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.following import SqlFollowing
+from reconciler.store.sql.gone_pods import SqlGonePods
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
@@ -29,6 +30,7 @@ class SqlStore:
     alerts: SqlAlerts
     following: SqlFollowing
     plans: SqlAcceptedPlans
+    gone_pods: SqlGonePods
 
     def close(self) -> None:
         """Close every connection."""
@@ -48,4 +50,5 @@ def open_store(where: Path | str) -> SqlStore:
         SqlAlerts(database),
         SqlFollowing(database),
         SqlAcceptedPlans(database),
+        SqlGonePods(database),
     )
