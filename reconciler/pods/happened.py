@@ -34,9 +34,9 @@ class _Known(NamedTuple):
 class Happened:
     """Shown every look, it knows of each gang when it came, ran, was sent away and ended, as far as pods say it.
 
-    `jobs` is what was recorded `until` then. Gangs that are there at the very first look count from then on, or from `since` on. A job that comes back
-    under its name after it was evicted or failed, or from the same controller, is in its next attempt; any other is another job,
-    `NAME#2`.
+    `jobs` is what was recorded `until` then. Gangs that are there at the very first look count from then on, or from
+    `since` on. A job that comes back under its name after it was evicted or failed, or from the same controller, is in its next
+    attempt; any other is another job, `NAME#2`.
     """
 
     def __init__(

@@ -15,7 +15,8 @@ from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.pods.memory import EVICTED, FORGOTTEN_AFTER, Memory
 from reconciler.pods.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.rules.policy import Ordering, Queue, SchedulingPolicy, policy_of
+from solver.rules.ordering import Ordering
+from solver.rules.policy import Queue, SchedulingPolicy, policy_of
 from solver.world.inflight import DurationQuantile, Ended, Intent
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName, QueueName
