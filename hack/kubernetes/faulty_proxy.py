@@ -12,7 +12,7 @@ import ssl
 import tempfile
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -81,6 +81,7 @@ class FaultyProxy:
         self._lists: dict[str, deque[bytes]] = {path: deque(maxlen=OLDEST_LISTS) for path in LISTED}
         self._late: set[asyncio.Task[Any]] = set()
         self._handling: set[asyncio.Task[Any]] = set()
+        self._remembers = asyncio.Event()
         self._draw = Draw(0, 0.0)
         self.profile = HONEST
         self.on_binding: Callable[[str], object] = lambda _: None
@@ -102,6 +103,10 @@ class FaultyProxy:
         self.profile = HONEST
         self.cut_off.clear()
         self.deaf.clear()
+
+    async def remembers(self) -> None:
+        """Return once it has old lists to tell."""
+        await self._remembers.wait()
 
     async def settled(self) -> None:
         """Return once what was to arrive late has."""
@@ -137,14 +142,18 @@ class FaultyProxy:
                 for task in (remembering, *self._handling):
                     task.cancel()
                 await asyncio.gather(remembering, *self._handling, return_exceptions=True)
-                await handling.shutdown(timeout=0.1)
+                await _broken_off(handling)
 
     async def _remember(self) -> None:
         """What lists are now, for those who are to be told later."""
         while True:
             for path, kept in self._lists.items():
-                answer = await self._forwarded(_Asked("proxy", "GET", f"{path}?limit=1000", {}, b""))
-                kept.append(answer.body if isinstance(answer.body, bytes) else b"")
+                with suppress(aiohttp.ClientError):  # it is asked again soon
+                    answer = await self._forwarded(_Asked("proxy", "GET", f"{path}?limit=1000", {}, b""))
+                    if answer.status == 200 and isinstance(answer.body, bytes):
+                        kept.append(answer.body)
+            if all(self._lists.values()):
+                self._remembers.set()
             await asyncio.sleep(LISTED_EVERY_S)
 
     async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -260,6 +269,16 @@ class FaultyProxy:
     def _sent(self, asked: _Asked) -> aiohttp.client._RequestContextManager:
         url = yarl.URL(self._cluster.server + asked.target, encoded=True)
         return self._session.request(asked.method, url, headers=asked.headers, data=asked.body or None)
+
+
+async def _broken_off(handling: web.Server) -> None:
+    """Every connection is gone: a polite end of TLS waits for whoever is at the other end, who may be gone already."""
+    for connection in handling.connections:
+        if connection.transport:
+            connection.transport.abort()
+    await handling.shutdown(timeout=0.1)
+    for _ in range(2):  # the socket goes a turn of the event loop after its TLS
+        await asyncio.sleep(0)
 
 
 def _refused(code: int) -> web.Response:

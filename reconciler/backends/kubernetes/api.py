@@ -160,7 +160,7 @@ class Api:
                     raise
                 rest_s = max(busy.retry_after_s, backoff_s) * (1 + self._chance.random() / 2)
             except UnreachableError as silent:
-                if (silent.sent and method != "GET") or not tries_left:
+                if (silent.sent and method != "GET") or self._session.closed or not tries_left:
                     raise
                 rest_s = backoff_s * (1 - self._chance.random() / 2)
             backoff_s *= 2
@@ -198,6 +198,8 @@ class Api:
         limits: aiohttp.ClientTimeout,
         media: str | None = None,
     ) -> aiohttp.client._RequestContextManager:
+        if self._session.closed:  # whoever is still at work then has been told to end
+            raise UnreachableError(f"{method} {path}: the session is over", sent=False)
         headers = self._bearer()
         if body is not None:
             headers["Content-Type"] = media or (_MERGE_PATCH if method == "PATCH" else _JSON)

@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+import reconciler.store.sql.gone_tables  # noqa: F401  (its tables are of the same metadata)
 from reconciler.backend import Epoch, StaleEpochError
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.problems import explain

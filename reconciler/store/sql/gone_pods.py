@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, delete, insert, select
 
 from reconciler.backend import Epoch
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import ended_gangs, gang_evictions
+from reconciler.store.sql.gone_tables import ended_gangs, gang_evictions
 from solver.rules.durations import HISTORY_JOBS
 from solver.world.inflight import Ended
 from solver.world.quantities import Duration, Instant, MilliGpu

@@ -166,25 +166,6 @@ evictions = Table(
     Column("at", BigInteger, nullable=False),
 )
 
-# Where jobs are pods, no other table knows of them: how long gangs ran that are no more, and when gangs were evicted.
-ended_gangs = Table(
-    "ended_gangs",
-    metadata,
-    Column("job", String, primary_key=True),
-    Column("submitted_at", BigInteger, primary_key=True, index=True),
-    Column("queue", String, nullable=False),
-    Column("priority_class", String, nullable=False),
-    Column("gpus", BigInteger, nullable=False),  # thousandths, of the whole gang
-    Column("ran", BigInteger, nullable=False),  # milliseconds, in all its attempts
-)
-
-gang_evictions = Table(
-    "gang_evictions",
-    metadata,
-    Column("job", String, primary_key=True),
-    Column("at", BigInteger, primary_key=True),
-)
-
 # Every checkpoint that was ever whole; a deleted one keeps its row, so that what a crash left of it is known for what it is.
 checkpoints = Table(
     "checkpoints",
