@@ -12,6 +12,7 @@ from reconciler.api.payloads import LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Logs, Unstartable
+from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.broken_limits import BrokenLimit, broken_limits
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicyInForce
@@ -110,6 +111,7 @@ def services_of(
     following: Following,
     alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
+    agents: AgentDesk | None = None,
     cluster: ClusterStanding | None = None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
@@ -137,6 +139,7 @@ def services_of(
         watch.access,
         unstartable,
         plane.terminals,
+        agents,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, String, Table
+from sqlalchemy import BigInteger, Column, Table
 
-from reconciler.store.sql.tables import metadata
+from reconciler.store.sql.columns import String
+from reconciler.store.sql.tables import metadata, since
 
 ended_gangs = Table(
     "ended_gangs",
@@ -15,6 +16,7 @@ ended_gangs = Table(
     Column("priority_class", String, nullable=False),
     Column("gpus", BigInteger, nullable=False),  # thousandths, of the whole gang
     Column("ran", BigInteger, nullable=False),  # milliseconds, in all its attempts
+    info=since(14),
 )
 
 gang_evictions = Table(
@@ -22,4 +24,5 @@ gang_evictions = Table(
     metadata,
     Column("job", String, primary_key=True),
     Column("at", BigInteger, primary_key=True),
+    info=since(14),
 )
