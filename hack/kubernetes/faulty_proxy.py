@@ -24,6 +24,7 @@ from aiohttp import web
 from hack.kubernetes.certificates import LOOPBACK
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_BINDINGS, OF_LISTS, OF_WATCHES, Draw, Drawn, Profile
+from reconciler.backends.kubernetes.connections import Sockets
 
 LISTED: Final = ("/api/v1/pods", "/api/v1/nodes")
 """Of these it keeps what they were, to say it again later."""
@@ -127,7 +128,8 @@ class FaultyProxy:
         loop = asyncio.get_running_loop()
         # What a process has sent is on its way, also when that is killed: nothing is taken back (`handler_cancellation`).
         handling = web.Server(self._handled)
-        connector = aiohttp.TCPConnector(ssl=self._client_tls, limit=0)
+        sockets = Sockets()
+        connector = aiohttp.TCPConnector(ssl=self._client_tls, limit=0, socket_factory=sockets)
         async with aiohttp.ClientSession(
             connector=connector, auto_decompress=False, timeout=_NO_LIMITS
         ) as self._session:
@@ -143,6 +145,8 @@ class FaultyProxy:
                     task.cancel()
                 await asyncio.gather(remembering, *self._handling, return_exceptions=True)
                 await _broken_off(handling)
+                await connector.close()
+                await sockets.ended()
 
     async def _remember(self) -> None:
         """What lists are now, for those who are to be told later."""
