@@ -12,7 +12,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3
 
 test-thorough: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 -m thorough
+	$(BIN)/python -m pytest -n 3 -m "thorough and not long"
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes" --all-worlds
