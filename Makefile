@@ -20,7 +20,7 @@ test-long: $(VENV)/.installed-dev
 # Gets etcd and a kube-apiserver first, into the user's cache: docs/kubernetes-development.md.
 test-kubernetes: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.kubernetes
-	$(BIN)/python -m pytest -m "kubernetes and not long" tests/kubernetes
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "kubernetes and not long" tests/kubernetes
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
