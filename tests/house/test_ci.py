@@ -12,10 +12,10 @@ import pytest
 
 from tests.house.tracked import ROOT
 
-STEPS = ["check", "test", "test-thorough", "test-kubernetes"]
+STEPS = ["check", "test", "test-thorough", "test-postgresql", "test-kubernetes"]
 MAKEFILE = """
 .venv/bin/python:
-check test test-thorough test-kubernetes:
+check test test-thorough test-postgresql test-kubernetes:
 \t@echo doing $@
 \t@test $@ != "$$BROKEN" || exit 1
 """
@@ -30,12 +30,14 @@ test -z "$SLOW" || exec sleep 60
 def ran(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Of a copy of `.ci/run`, in a folder where every step only says its name; `BROKEN` fails."""
     (folder / ".venv/bin").mkdir(parents=True)
-    (folder / ".venv/bin/python").write_text(BUILD)
-    (folder / ".venv/bin/python").chmod(0o755)
+    for name in ("python", "initdb"):  # as if PostgreSQL were installed
+        (folder / ".venv/bin" / name).write_text(BUILD)
+        (folder / ".venv/bin" / name).chmod(0o755)
     (folder / "Makefile").write_text(MAKEFILE)
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
     own = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "QUORATE_CI_LEAVE_OUT")}
+    own["PATH"] = f"{folder / '.venv/bin'}:{own['PATH']}"
     return subprocess.run([folder / ".ci/run"], env={**own, **environment}, capture_output=True, text=True, check=False)
 
 
@@ -59,13 +61,13 @@ def test_a_step_that_fails_is_the_last(tmp_path: Path, broken: str) -> None:
 
 def test_without_an_api_server_it_fails_and_says_why(tmp_path: Path) -> None:
     run = ran(tmp_path, BROKEN="build")
-    assert (run.returncode, done(run)) == (1, STEPS[:3])
+    assert (run.returncode, done(run)) == (1, STEPS[:-1])
     assert "of the build" in run.stdout
 
 
 def test_only_who_says_so_goes_without_kubernetes(tmp_path: Path) -> None:
     run = ran(tmp_path, BROKEN="build", QUORATE_CI_LEAVE_OUT="kubernetes")
-    assert (run.returncode, done(run)) == (0, STEPS[:3])
+    assert (run.returncode, done(run)) == (0, STEPS[:-1])
     assert "== left out, as QUORATE_CI_LEAVE_OUT says: make test-kubernetes" in run.stdout
     (tmp_path / "typo").mkdir()
     assert ran(tmp_path / "typo", QUORATE_CI_LEAVE_OUT="kubernets").returncode == 64
