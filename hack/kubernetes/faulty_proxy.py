@@ -130,8 +130,10 @@ class FaultyProxy:
         handling = web.Server(self._handled)
         sockets = Sockets()
         connector = aiohttp.TCPConnector(ssl=self._client_tls, limit=0, socket_factory=sockets)
+        # Answers are passed on as they come, to who did not ask for compressed ones.
+        plain = {"Accept-Encoding": "identity"}
         async with aiohttp.ClientSession(
-            connector=connector, auto_decompress=False, timeout=_NO_LIMITS
+            connector=connector, headers=plain, auto_decompress=False, timeout=_NO_LIMITS
         ) as self._session:
             server = await loop.create_server(handling, LOOPBACK, 0, ssl=self._server_tls)
             self.url = f"https://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
