@@ -107,10 +107,7 @@ def run(
     store: str | None,
     store_password_file: Path | None,
     tasks: Path | None,
-    agents_listen: Address | None,
-    agents_authority: Path | None,
-    node_lost_after: Duration | None,
-    **kubernetes: Any,
+    **elsewhere: Any,
 ) -> None:
     """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
 
@@ -137,11 +134,11 @@ def run(
         accounts=_accounts(run_as_submitter, accounts),
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
-        kubernetes=kubernetes_settings(**kubernetes),
+        agents=agents_settings(elsewhere),
+        kubernetes=kubernetes_settings(**elsewhere),
         store=store,
         store_password_file=store_password_file,
         shared_tasks=tasks.absolute() if tasks else None,
-        agents=agents_settings(agents_listen, agents_authority, node_lost_after),
     )
     _refuse_unlike(settings)
     configure_logs()
