@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay jobs of the past under one or more policies."),
     "apply": Subcommand("reconciler.cli.following:apply", "Approve a policy revision that is held, or a saved plan."),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
+    "store": Subcommand("reconciler.cli.store:store", "Back up, restore, check or take back the store."),
     "token": Subcommand("reconciler.cli.token:token", "Give a user a token for the API."),
     "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
     "get": Subcommand("reconciler.cli.get:get", "List jobs."),

@@ -22,6 +22,7 @@ from reconciler.server.opened import opened_store, tie_to_tasks
 from reconciler.server.parts import Member, Parts
 from reconciler.server.place import Place, Runs
 from reconciler.server.policy_side import policy_side
+from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
@@ -69,6 +70,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
 
     runner = Runner(plane, report=hear)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
+    pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
 
     def decide() -> None:
@@ -85,6 +87,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             Member("policy", git.follower.run, git.follower.stop),
             Member("checkpoints", checkpoints.run, checkpoints.stop),
             Member("alerts", alerts.run, alerts.stop),
+            Member("pruning", pruning.run, pruning.stop),
         ),
         store,
         ending=place.ending,

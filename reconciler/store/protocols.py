@@ -290,6 +290,12 @@ class History(Protocol):
     def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """The newest rounds, newest first; with `before`, of those with a smaller number."""
 
+    def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
+        """Delete the oldest rounds of before an instant, at most so many, and never the newest; returns how many.
+
+        Numbers are never used again, and events stay. Raises StaleEpochError.
+        """
+
     def record_event(self, event: Event) -> None:
         """Append an event."""
 

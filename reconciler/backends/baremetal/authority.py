@@ -153,11 +153,14 @@ def why_not(identity: NodeIdentity, agent: Agent | None, now: Instant) -> str:
         return f"the certificate of node {identity.node} ended at {identity.until}"
     if agent is None:
         return f"no agent has joined as node {identity.node}"
-    if identity.generation < agent.generation:
-        if agent.revoked_at is not None:
-            return f"the certificate of node {identity.node} was revoked by {agent.revoked_by} at {agent.revoked_at}"
-        return f"another agent has joined as node {identity.node} since, at {agent.joined_at}"
-    return ""
+    if identity.generation == agent.generation:
+        return ""
+    if identity.generation > agent.generation:
+        # As after the store was restored from a backup.
+        return f"the certificate of node {identity.node} is newer than anything the store knows of it"
+    if agent.revoked_at is not None:
+        return f"the certificate of node {identity.node} was revoked by {agent.revoked_by} at {agent.revoked_at}"
+    return f"another agent has joined as node {identity.node} since, at {agent.joined_at}"
 
 
 def _signed_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:

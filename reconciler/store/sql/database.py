@@ -83,6 +83,13 @@ class Database:
                 check_epoch(epoch, newest)
             yield connection
 
+    @contextmanager
+    def changing_schema(self) -> Iterator[Connection]:
+        """A transaction in which nobody else changes the tables. Whoever writes meanwhile waits, or fails and tries again."""
+        with self._errors(), self._writer.begin() as connection:
+            alone(connection)
+            yield connection
+
     def now(self, connection: Connection, caller: Instant) -> Instant:
         """What time it is for leases. Of the database: as this is asked, which is after any wait for a lock."""
         if self.lease_clock == "caller":
@@ -117,8 +124,7 @@ class Database:
     def _prepare(self) -> None:
         with ExitStack() as undoing:
             undoing.callback(self.engine.dispose)
-            with self._writer.begin() as connection:
-                alone(connection)
+            with self.changing_schema() as connection:
                 problem = bring_up_to_date(connection)
             if problem:
                 raise StoreUnusableError(f"{self.place}: {problem}")

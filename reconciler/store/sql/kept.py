@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import delete, insert, select
 
 from reconciler.backend import Epoch
@@ -10,6 +12,8 @@ from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import kept, leadership
 from solver.world.document import encode
 from solver.world.inflight import ConvergenceClock
+
+TIED_TO: Final = "tied-to"
 
 
 class SqlKept:
@@ -29,12 +33,12 @@ class SqlKept:
 
     def tie(self, to: str) -> str:
         """To what the store is tied for good: the first that was ever named."""
-        wanted = select(kept.c.document).where(kept.c.what == "tied-to")
+        wanted = select(kept.c.document).where(kept.c.what == TIED_TO)
         with self._database.writing() as connection:
             first: str | None = connection.execute(wanted).scalar_one_or_none()
             if first is None:
                 first = to
-                connection.execute(insert(kept).values(what="tied-to", document=to))
+                connection.execute(insert(kept).values(what=TIED_TO, document=to))
         return first
 
     def epoch_of(self, holder: str) -> Epoch | None:

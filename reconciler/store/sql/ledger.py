@@ -6,6 +6,7 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
 from reconciler.backend import Epoch
+from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
 from reconciler.store.sql.divided import refuse_divided
 from reconciler.store.sql.held import add_served, hold, refuse_held
@@ -43,6 +44,13 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks):
             epoch = leader.epoch if leader.holder == holder else leader.epoch + 1
             connection.execute(update(leadership).values(holder=holder, epoch=epoch, until=now + lease))
             return Epoch(epoch)
+
+    def leader(self) -> str:
+        """Who leads now; "": nobody, or one whose lease is over."""
+        with self._database.reading() as connection:
+            leader = connection.execute(select(leadership)).one()
+            is_over = leader.until <= self._database.now(connection, SystemClock().now())
+        return "" if is_over else str(leader.holder)
 
     def resign(self, epoch: Epoch) -> None:
         """Give leadership up."""

@@ -132,6 +132,8 @@ def test_revoking_and_joining_anew_end_what_was_there(trust: Trust) -> None:
     first = trust.certificate(new_key(), generation=1)
     identity = trust.authority.identity_of(der(first))
     assert trust.authority.no_longer([identity]) == {}
+    with pytest.raises(UntrustedError, match="newer than anything the store knows"):
+        trust.authority.node_of(der(trust.certificate(new_key(), generation=2)))
     trust.joined()
     with pytest.raises(UntrustedError, match="another agent has joined as node gpu-1 since"):
         trust.authority.node_of(der(first))
