@@ -101,6 +101,7 @@ class Site:
         self.done.kills += 1
         self.planes[led.who].wait()
         self.planes[led.who].start()
+        _until("it is there again", self.planes[led.who].is_up)
 
     def pause(self) -> None:
         """SIGSTOP for the leader, in the middle of its writes; it wakes up once another leads and acts."""
@@ -183,6 +184,7 @@ def _site(server: PrivateServer, folder: Path, program: tuple[str, ...], seed: i
     try:
         for plane in planes.values():
             plane.start()
+        _until("both are there", lambda: all(plane.is_up() for plane in planes.values()))
         load.start()
         yield site
     finally:
