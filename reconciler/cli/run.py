@@ -14,7 +14,7 @@ from reconciler.cli.store_options import store_options
 from solver.world.quantities import Duration
 
 if TYPE_CHECKING:
-    from reconciler.server.settings import Settings
+    from reconciler.server.settings import Settings, StoreSettings
 
 
 @click.command(short_help="Run the control plane.")
@@ -102,10 +102,7 @@ def run(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
-    store: str | None,
-    store_password_file: Path | None,
-    tasks: Path | None,
-    **kubernetes: Any,
+    **others: Any,
 ) -> None:
     """Follow a policy repository, decide rounds, and run jobs: as processes of this machine, or as pods of a Kubernetes cluster.
 
@@ -117,6 +114,7 @@ def run(
     from reconciler.server.settings import Settings
     from reconciler.token_file import default_state_folder
 
+    store = _store_settings(others)
     settings = Settings(
         policies=policies_repo,
         branch=branch,
@@ -132,10 +130,8 @@ def run(
         accounts=_accounts(run_as_submitter, accounts),
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
-        kubernetes=kubernetes_settings(**kubernetes),
+        kubernetes=kubernetes_settings(**others),
         store=store,
-        store_password_file=store_password_file,
-        shared_tasks=tasks.absolute() if tasks else None,
     )
     _refuse_unlike(settings)
     configure_logs()
@@ -146,15 +142,23 @@ def run(
         raise CommandFailedError(str(failure), fix=fix) from failure
 
 
+def _store_settings(options: dict[str, Any]) -> StoreSettings | None:
+    """Taken out of the options. Raises click.UsageError."""
+    from reconciler.server.settings import StoreSettings
+
+    url, password_file, tasks = (options.pop(name) for name in ("store", "store_password_file", "tasks"))
+    if url is None and tasks is not None:
+        raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
+    return None if url is None else StoreSettings(url, password_file, tasks.absolute() if tasks else None)
+
+
 def _refuse_unlike(settings: Settings) -> None:
     """Raises click.UsageError for options that mean nothing together."""
-    if settings.store is None and settings.shared_tasks is not None:
-        raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
             "--store holds who has what; with --kubernetes the API server does. Leave one of them out."
         )
-    if settings.shared_tasks is not None and settings.accounts is not None:
+    if settings.tasks != settings.folder.tasks and settings.accounts is not None:
         raise click.UsageError("--run-as-submitter knows only the tasks of its own --state. Leave --tasks out.")
 
 

@@ -17,6 +17,7 @@ from reconciler.optimiser.recording import solver_with
 from reconciler.runner import LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.follow import PolicyFollower
 from reconciler.server.opened import opened_store, tie_to_tasks
 from reconciler.server.parts import Member, Parts
 from reconciler.server.policy_side import policy_side
@@ -59,15 +60,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     plane = _plane(holder, store, history, git.standing, backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
-    reporter = Reporter(metrics, log)
-
-    def hear(status: LoopStatus) -> None:
-        reporter.hear(status)
-        if is_shared and status.condition == "no-policy":
-            # Who leads, and nobody else, looks for the first policy.
-            git.follower.ask()
-
-    runner = Runner(plane, report=hear)
+    runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
@@ -89,6 +82,16 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         store,
         ending="they go on; the next start on this state folder finds them",
     )
+
+
+def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            follower.ask()
+
+    return Runner(plane, report=hear)
 
 
 def _plane(

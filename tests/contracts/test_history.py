@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError
-from reconciler.store.protocols import Event, RoundRecord, summarise
+from reconciler.store.protocols import Event
+from reconciler.store.rounds import RoundRecord, summarise
 from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
 from solver.plan.reasons import Capacity
 from solver.plan.refusals import NeverFits

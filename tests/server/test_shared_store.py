@@ -153,13 +153,10 @@ def test_what_was_true_while_it_led_is_not_shown_when_another_leads(site: Site) 
     assert (runner.status.condition, runner.epoch()) == ("standing-by", None)
 
 
-def settings(folder: Path, store: str | None = None) -> Settings:
-    return Settings("policy", "main", StateFolder(folder), "127.0.0.1", 0, MINUTE, store=store)
-
-
 def test_without_a_url_the_store_is_in_the_state_folder(tmp_path: Path) -> None:
+    settings = Settings("policy", "main", StateFolder(tmp_path), "127.0.0.1", 0, MINUTE)
     with ExitStack() as closing:
-        found = opened_store(settings(tmp_path), closing)
+        found = opened_store(settings, closing)
         assert (found.holder, found.is_shared) == (SOLE_HOLDER, False)
         assert (tmp_path / "quorate.db").exists()
 
