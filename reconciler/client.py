@@ -43,7 +43,8 @@ from reconciler.client_transport import (
 )
 from reconciler.client_watch import Watching
 from reconciler.jobs.record import JobState
-from reconciler.store.protocols import KeptEvent, RoundRecord, RoundSummary
+from reconciler.store.protocols import KeptEvent
+from reconciler.store.rounds import RoundRecord, RoundSummary
 from reconciler.token_file import default_token_file, read_token
 from solver.world.document import API_VERSION, decode, encode
 from solver.world.snapshot import Snapshot

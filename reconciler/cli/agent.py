@@ -65,7 +65,9 @@ def agent(servers: tuple[Address, ...], state: Path, identity: Path | None, addr
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
             deeds = NodeDeeds(who.node, folder, clock)
-            asyncio.run(_until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address)))
+            asyncio.run(
+                _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
+            )
     except (AgentFolderError, KeyFileError, StateFolderError) as failure:
         raise CommandFailedError(str(failure)) from failure
 

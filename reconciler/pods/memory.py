@@ -15,7 +15,8 @@ from reconciler.backend import Epoch
 from reconciler.clock import Clock
 from reconciler.passes import accrue, record_news
 from reconciler.pods.sight import Remembered
-from reconciler.store.protocols import Claim, Event, History, Ledger, RoundRecord
+from reconciler.store.protocols import Claim, Event, History, Ledger
+from reconciler.store.rounds import RoundRecord
 from solver.rules.departures import clocks_of
 from solver.rules.policy import Policy
 from solver.world.cluster import Node

@@ -18,6 +18,7 @@ from reconciler.optimiser.recording import solver_with
 from reconciler.runner import AWAY, LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.follow import PolicyFollower
 from reconciler.server.opened import opened_store, tie_to_tasks
 from reconciler.server.parts import Member, Parts
 from reconciler.server.place import Place, Runs
@@ -60,15 +61,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
-    reporter = Reporter(metrics, log)
-
-    def hear(status: LoopStatus) -> None:
-        reporter.hear(status)
-        if is_shared and status.condition == "no-policy":
-            # Who leads, and nobody else, looks for the first policy.
-            git.follower.ask()
-
-    runner = Runner(plane, report=hear)
+    runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
@@ -77,9 +70,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         optimiser.warm_up()
         runner.run()
 
-    alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
-    known = plane, git.standing, runner, metrics, desk, git.following, alias_key
+    known = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
         services_of(*known, place.unstartable, place.agents),
         (
@@ -113,6 +105,16 @@ def _place(
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, terms=terms)
     return Place(backend, terms.unstartable)
+
+
+def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            follower.ask()
+
+    return Runner(plane, report=hear)
 
 
 def _plane(

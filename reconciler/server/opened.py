@@ -29,7 +29,7 @@ def opened_store(settings: Settings, closing: ExitStack) -> Opened:
     if settings.store is None:
         found = Opened(open_store(settings.folder.database), SOLE_HOLDER, is_shared=False)
     else:
-        store = open_store(settings.store, settings.store_password_file)
+        store = open_store(settings.store.url, settings.store.password_file)
         found = Opened(store, identity_of_this_process(), is_shared=True)
     closing.callback(found.store.close)
     return found

@@ -102,26 +102,37 @@ class BareMetalWorld(LocalWorld):
         self._trust = trust
         self.leads = True
         self._agents: Agents | None = None
-        self.door: Door | None = None
+        self.opened: Door | None = None
         self.port = 0
         self._claims: dict[tuple[JobName, int], Claim] = {}
         super().__init__(folder)
 
     def restart(self) -> None:
-        if self.door is not None:
-            self.door.close()
+        if self.opened is not None:
+            self.opened.close()
         self.fleet = Fleet(SystemClock())
         declared = {node.name: node for node in NODES}
         address, trust = ("127.0.0.1", self.port), self._trust
-        self.door = Door(
-            address, Entry(trust.authority, trust.joining), self.fleet, declared.get, lambda: self.leads, lambda: None, LOG
+        self.opened = Door(
+            address,
+            Entry(trust.authority, trust.joining),
+            self.fleet,
+            declared.get,
+            lambda: self.leads,
+            lambda: None,
+            LOG,
         )
-        self.port = self.door.open()
-        self.inner = BareMetalBackend(self.door, self.fleet, lambda: tuple(self._claims.values()))
-        self.backend = Recorded(self.inner, self._claims)
+        self.port = self.opened.open()
+        self.inner = BareMetalBackend(self.opened, self.fleet, lambda: tuple(self._claims.values()))
+        self.backend = Recorded(self.inner, self._claims)  # type: ignore[assignment]  # logs are read of `inner`
         if self._agents is None:
             self._agents = Agents(self.state, self._trust, self.port, self.witness / "none")
         eventually(lambda: sum(node.ready for node in self.backend.changes(Cursor(0)).nodes) == len(NODES))
+
+    @property
+    def door(self) -> Door:
+        assert self.opened is not None
+        return self.opened
 
     def gives_up(self, job: str, index: int) -> None:
         """The claim of a gang is without one task from now on."""
@@ -130,13 +141,13 @@ class BareMetalWorld(LocalWorld):
         self._claims[JobName(job), 1] = Claim(claim.job, claim.attempt, tasks, claim.since, growth=claim.growth)
 
     def close(self) -> None:
-        assert self.door is not None
+        assert self.opened is not None
         assert self._agents is not None
         try:
             super().close()
         finally:
             self._agents.close()
-            self.door.close()
+            self.opened.close()
 
 
 @contextmanager
