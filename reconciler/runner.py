@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from reconciler.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.control import ControlPlane, NoPolicyError
@@ -18,6 +18,9 @@ Condition = Literal[
     "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused",
     "store-unreachable", "store-unusable", "ended",
 ]  # fmt: skip
+
+AWAY: Final[frozenset[Condition]] = frozenset({"beginning", "standing-by", "store-unusable", "ended"})
+"""Where it does not lead, or does not know yet whether it does."""
 
 
 @dataclass(frozen=True, slots=True)

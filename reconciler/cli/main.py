@@ -53,6 +53,8 @@ COMMANDS: Final = {
     "boost": Subcommand("reconciler.cli.by_hand:boost", "Let jobs start before the others of their queue."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
+    "agent": Subcommand("reconciler.cli.agent:agent", "Run the tasks of one node."),
+    "agents": Subcommand("reconciler.cli.agents:agents", "Say which machines may speak for nodes."),
     "alerts": Subcommand("reconciler.cli.alerts:alerts", "List the webhooks that are told what happens."),
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
     "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),

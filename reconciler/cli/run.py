@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="The folder of tasks, where control planes of this machine share one. With --store.  [default: tasks in --state]",
 )
+@agents_options
 @kubernetes_options
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
@@ -102,9 +104,12 @@ def run(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
+    agents_listen: Address | None,
+    agents_authority: Path | None,
+    node_lost_after: Duration | None,
     **others: Any,
 ) -> None:
-    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine, or as pods of a Kubernetes cluster.
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
@@ -132,6 +137,7 @@ def run(
         webhook_secret=webhook_secret,
         kubernetes=kubernetes_settings(**others),
         store=store,
+        agents=agents_settings(agents_listen, agents_authority, node_lost_after),
     )
     _refuse_unlike(settings)
     configure_logs()
@@ -154,6 +160,15 @@ def _store_settings(options: dict[str, Any]) -> StoreSettings | None:
 
 def _refuse_unlike(settings: Settings) -> None:
     """Raises click.UsageError for options that mean nothing together."""
+    if settings.agents is not None:
+        refuse_beside_agents(
+            {
+                "--kubernetes": settings.kubernetes,
+                "--secrets": settings.secrets,
+                "--run-as-submitter": settings.accounts is not None,
+                "--tasks": settings.store is not None and settings.store.tasks,
+            }
+        )
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
             "--store holds who has what; with --kubernetes the API server does. Leave one of them out."
@@ -181,6 +196,8 @@ def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
+    from reconciler.backends.baremetal.door import DoorError
+    from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.gitsource.errors import GitSourceError
@@ -194,10 +211,12 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        DoorError,
         FolderUnusableError,
         GitSourceError,
         IdentityError,
         InsecureBindingError,
+        KeyFileError,
         KubernetesFailedError,
         ServerEndedError,
         StateFolderError,

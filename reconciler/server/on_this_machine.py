@@ -1,7 +1,8 @@
-"""A control plane whose jobs are processes of this machine."""
+"""A control plane with a ledger of its own, whose jobs are processes: of this machine, or of those with agents."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from structlog.typing import FilteringBoundLogger
@@ -14,12 +15,13 @@ from reconciler.control import ControlPlane, PolicySource
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from reconciler.runner import LoopStatus, Runner
+from reconciler.runner import AWAY, LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.follow import PolicyFollower
-from reconciler.server.opened import opened_store, tie_to_tasks
+from reconciler.server.opened import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member, Parts
+from reconciler.server.place import Place, Runs
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
@@ -38,8 +40,6 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    if is_shared:
-        tie_to_tasks(store, settings.tasks)
     history = ToldHistory(store.history, log)
     git = policy_side(
         settings,
@@ -55,9 +55,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
-    terms = terms_of(settings.secrets, settings.accounts, lambda: git.standing.current().policy)
-    backend = LocalBackend(settings.tasks, lambda: git.standing.current().nodes, clock, terms=terms)
-    plane = _plane(holder, store, history, git.standing, backend, optimiser, clock)
+    place = _place(settings, store, git.standing, lambda: runner.status, lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
+    plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
@@ -70,8 +69,10 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         runner.run()
 
     alias_key = read_or_make_token(folder.alias_key, "key")
+    place.begin()
+    known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(plane, git.standing, runner, metrics, desk, git.following, alias_key, terms.unstartable),
+        services_of(*known, place.unstartable, place.agents),
         (
             Member("loop", decide, runner.stop),
             Member("policy", git.follower.run, git.follower.stop),
@@ -80,7 +81,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             Member("pruning", pruning.run, pruning.stop),
         ),
         store,
-        ending="they go on; the next start on this state folder finds them",
+        ending=place.ending,
     )
 
 
@@ -94,12 +95,37 @@ def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *
     return Runner(plane, report=hear)
 
 
+def _place(
+    settings: Settings,
+    store: SqlStore,
+    policies: PolicySource,
+    loop: Callable[[], LoopStatus],
+    wake: Callable[[], None],
+    clock: Clock,
+    log: FilteringBoundLogger,
+    closing: ExitStack,
+) -> Place:
+    if settings.agents is not None:
+        on, leads = settings.agents, lambda: loop().condition not in AWAY
+        # Its libraries are an extra that need not be there.
+        from reconciler.server.on_agents import on_agents
+
+        if settings.store is not None:
+            tie_to_agents(store)
+        return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
+    if settings.store is not None:
+        tie_to_tasks(store, settings.tasks)
+    terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
+    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, terms=terms)
+    return Place(backend, terms.unstartable)
+
+
 def _plane(
     holder: str,
     store: SqlStore,
     history: History,
     policies: PolicySource,
-    backend: LocalBackend,
+    backend: Runs,
     optimiser: KillableOptimiser,
     clock: Clock,
 ) -> ControlPlane:

@@ -43,13 +43,25 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentsSettings:
+    """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file of who signs their
+    certificates; None: one in the state folder, made if need be.
+    """
+
+    host: str
+    port: int
+    authority: Path | None
+    node_lost_after: Duration
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
     `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
-    `store`: a PostgreSQL database; None: SQLite in the folder.
+    `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
     """
 
     policies: str
@@ -67,6 +79,7 @@ class Settings:
     webhook_secret: Path | None = None
     cluster: str | None = None
     kubernetes: KubernetesSettings | None = None
+    agents: AgentsSettings | None = None
     store: StoreSettings | None = None
 
     @property

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
+from reconciler.store.agents import Agents
 from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.following import FollowingDecisions
@@ -71,6 +72,10 @@ class Stores(Protocol):
     def interventions(self) -> Interventions:
         """What people did by hand."""
 
+    @property
+    def agents(self) -> Agents:
+        """Which nodes have an agent."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -113,6 +118,10 @@ class SqlStores:
     @property
     def interventions(self) -> Interventions:
         return self._store.interventions
+
+    @property
+    def agents(self) -> Agents:
+        return self._store.agents
 
     def reopen(self) -> None:
         self.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.store.sql.agents import SqlAgents
 from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database, LeaseClock
@@ -29,6 +30,7 @@ class SqlStore:
     alerts: SqlAlerts
     following: SqlFollowing
     plans: SqlAcceptedPlans
+    agents: SqlAgents
 
     def close(self) -> None:
         """Close every connection."""
@@ -51,4 +53,5 @@ def open_store(where: Path | str, password_file: Path | None = None, lease_clock
         SqlAlerts(database),
         SqlFollowing(database),
         SqlAcceptedPlans(database),
+        SqlAgents(database),
     )
