@@ -50,9 +50,7 @@ from solver.world.document import API_VERSION, decode, encode
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec
 
-__all__ = [
-    "DEFAULT_PORT", "DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect",
-]  # fmt: skip
+__all__ = ["DEFAULT_PORT", "DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect"]  # fmt: skip
 
 if TYPE_CHECKING:
     from reconciler.client_terminal import Attachment

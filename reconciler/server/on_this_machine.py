@@ -19,7 +19,7 @@ from reconciler.runner import AWAY, LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.follow import PolicyFollower
-from reconciler.server.opened import opened_store, tie_to_tasks
+from reconciler.server.opened import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member, Parts
 from reconciler.server.place import Place, Runs
 from reconciler.server.policy_side import policy_side
@@ -40,8 +40,6 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    if is_shared and settings.agents is None:
-        tie_to_tasks(store, settings.tasks)
     history = ToldHistory(store.history, log)
     git = policy_side(
         settings,
@@ -70,8 +68,9 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         optimiser.warm_up()
         runner.run()
 
+    alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
-    known = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
+    known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
         services_of(*known, place.unstartable, place.agents),
         (
@@ -84,6 +83,16 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         store,
         ending=place.ending,
     )
+
+
+def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            follower.ask()
+
+    return Runner(plane, report=hear)
 
 
 def _place(
@@ -101,20 +110,14 @@ def _place(
         # Its libraries are an extra that need not be there.
         from reconciler.server.on_agents import on_agents
 
+        if settings.store is not None:
+            tie_to_agents(store)
         return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
+    if settings.store is not None:
+        tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, terms=terms)
     return Place(backend, terms.unstartable)
-
-
-def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
-    def hear(status: LoopStatus) -> None:
-        reporter.hear(status)
-        if is_shared and status.condition == "no-policy":
-            # Who leads, and nobody else, looks for the first policy.
-            follower.ask()
-
-    return Runner(plane, report=hear)
 
 
 def _plane(

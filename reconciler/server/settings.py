@@ -34,6 +34,15 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """A PostgreSQL database. `password_file` None: libpq finds it. `tasks`: they lie there, for all who share the store."""
+
+    url: str
+    password_file: Path | None = None
+    tasks: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AgentsSettings:
     """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file of who signs their
     certificates; None: one in the state folder, made if need be.
@@ -43,15 +52,6 @@ class AgentsSettings:
     port: int
     authority: Path | None
     node_lost_after: Duration
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """A PostgreSQL database. `password_file` None: libpq finds it. `tasks`: they lie there, for all who share the store."""
-
-    url: str
-    password_file: Path | None = None
-    tasks: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from reconciler.gitsource.requirements import Candidate, FastForward, Held, Vali
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.runner import Runner
 from reconciler.server.folder import StateFolder
-from reconciler.server.opened import SOLE_HOLDER, opened_store, tie_to_tasks
+from reconciler.server.opened import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member
 from reconciler.server.persevering import persevering
 from reconciler.server.pruning import Pruning
@@ -165,9 +165,12 @@ def test_a_store_has_its_tasks_in_one_place(store: SqlStore, tmp_path: Path) -> 
     for _ in range(2):
         tie_to_tasks(store, tmp_path / "tasks")
     with pytest.raises(
-        StoreUnusableError, match=rf"processes of .*:{tmp_path}/tasks, not of .*other/tasks\. .*--tasks"
+        StoreUnusableError,
+        match=rf"processes of .*:{tmp_path}/tasks, and here .*other/tasks\. .*--tasks",
     ):
         tie_to_tasks(store, tmp_path / "other" / "tasks")
+    with pytest.raises(StoreUnusableError, match=r"here they would run on machines with agents"):
+        tie_to_agents(store)
 
 
 def test_rounds_are_pruned_as_the_policy_says_by_who_leads(site: Site) -> None:

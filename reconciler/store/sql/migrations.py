@@ -8,7 +8,8 @@ from typing import Final
 from sqlalchemy import Column, Connection, Index, Table, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateColumn
 
-import reconciler.store.sql.people  # noqa: F401  (its tables are in the metadata then)
+import reconciler.store.sql.agent_tables
+import reconciler.store.sql.people  # noqa: F401  (their tables are in the metadata then)
 from reconciler.store.sql.schema import READABLE_FROM, SCHEMA_VERSION, metadata
 from reconciler.store.sql.tables import leadership, schema_version
 
