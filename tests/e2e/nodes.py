@@ -45,11 +45,11 @@ class AgentProcess:
         token = read_token(client.agents.token(self.node, "1h").token)
         join("127.0.0.1", self.wire.port, token, self.folder / "identity.pem")
 
-    def start(self) -> AgentProcess:
+    def start(self, *options: str) -> AgentProcess:
         command = ["agent", "--server", f"127.0.0.1:{self.wire.port}", "--state", str(self.folder)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "reconciler.cli.main", *command, "--address", "127.0.0.1"],
+                [sys.executable, "-m", "reconciler.cli.main", *command, "--address", "127.0.0.1", *options],
                 stdout=log,
                 stderr=log,
             )
