@@ -188,7 +188,6 @@ class Door:
         self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
         async with server:
             for tick in count():
-                self._fleet.tick()
                 await self._send_away(tick)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
@@ -201,7 +200,11 @@ class Door:
         if not self._leads():
             for line in lines:
                 await line.close(NOT_LEADING, "another control plane leads")
-        elif lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
+                self._gone(line)
+            self._fleet.away()
+            return
+        self._fleet.tick()
+        if lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
             untrusted = await self._entry.no_longer([line.identity for line in lines])
             for line in lines:
                 if line.identity in untrusted:

@@ -156,6 +156,19 @@ def test_a_listener_that_slept_has_heard_nobody_and_gives_nobody_up() -> None:
     assert "lost" not in world.states()
 
 
+def test_who_stood_by_for_long_waits_for_nodes_from_when_it_leads() -> None:
+    world = World()
+    world.connect(N1)
+    for _ in range(600):
+        world.time.passed_s += 1
+        world.fleet.away()
+    assert world.states() == []
+    world.listen(299)
+    assert world.states() == []
+    world.listen(1)
+    assert world.states() == ["lost", "lost"]
+
+
 def test_a_node_is_ready_only_once_it_has_told_everything_on_its_new_connection() -> None:
     world = World()
     world.connect(N1)
