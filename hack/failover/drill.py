@@ -43,6 +43,7 @@ class Drill:
 
     kills: int = 0
     pauses: int = 0
+    cuts: int = 0
     jobs: int = 0
     elected_s: list[float] = field(default_factory=list)
     acted_s: list[float] = field(default_factory=list)
@@ -55,6 +56,7 @@ def drill(
     server: PrivateServer,
     kills: int,
     pauses: int,
+    cuts: int = 0,
     seed: int = 0,
     program: tuple[str, ...] = Plane.program,
     tell: Callable[[str], None] = lambda _: None,
@@ -64,11 +66,11 @@ def drill(
         tempfile.TemporaryDirectory(prefix="quorate-failover-") as made,
         _site(server, Path(made), program, seed) as site,
     ):
-        blows = ["kill"] * kills + ["pause"] * pauses
+        blows = ["kill"] * kills + ["pause"] * pauses + ["cut"] * cuts
         site.chance.shuffle(blows)
         for blow in blows:
             tell(blow)
-            (site.kill if blow == "kill" else site.pause)()
+            {"kill": site.kill, "pause": site.pause, "cut": site.cut}[blow]()
         site.to_the_end()
         return site.done
 
@@ -101,6 +103,7 @@ class Site:
         self.done.kills += 1
         self.planes[led.who].wait()
         self.planes[led.who].start()
+        _until("it is there again", self.planes[led.who].is_up)
 
     def pause(self) -> None:
         """SIGSTOP for the leader, in the middle of its writes; it wakes up once another leads and acts."""
@@ -119,6 +122,14 @@ class Site:
         said = plane.log.read_bytes().count(b"standing-by")
         plane.send(signal.SIGCONT)
         _until("it knows that it does not lead", lambda: plane.log.read_bytes().count(b"standing-by") > said)
+
+    def cut(self) -> None:
+        """Every connection of the leader is lost in the middle of its writes, of which it can't know which were committed."""
+        led = self._leader_at_work()
+        self.audit.cut_off(led.who)
+        self.done.cuts += 1
+        written = self.audit.writes()
+        _until("somebody writes again", lambda: self.audit.writes() > written)
 
     def to_the_end(self) -> None:
         """No more jobs; all end; the planes stop in order."""
@@ -183,6 +194,7 @@ def _site(server: PrivateServer, folder: Path, program: tuple[str, ...], seed: i
     try:
         for plane in planes.values():
             plane.start()
+        _until("both are there", lambda: all(plane.is_up() for plane in planes.values()))
         load.start()
         yield site
     finally:

@@ -42,6 +42,7 @@ class Plane:
     passwords: Path
     program: tuple[str, ...] = ("-m", "reconciler.cli.main")
     _process: subprocess.Popen[bytes] | None = field(default=None)
+    _beyond: int = 0
 
     def start(self) -> None:
         """Start it, again after it was killed."""
@@ -57,9 +58,19 @@ class Plane:
             ),
             *("--store", f"{self.url}?application_name={self.name}"),
         ]
+        listened = self._listened()
         with self.log.open("ab") as log:
             environment = os.environ | {"PGPASSFILE": str(self.passwords)}
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+        self._beyond = listened
+
+    def is_up(self) -> bool:
+        """Whether it serves since it was started last, and so leads or stands by."""
+        return self._listened() > self._beyond
+
+    def _listened(self) -> int:
+        return self.log.read_bytes().count(b'"listening"') if self.log.exists() else 0
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -29,16 +29,16 @@ def server() -> PrivateServer:
 
 @pytest.mark.postgresql
 def test_killed_or_held_up_the_leader_is_followed_and_nothing_is_lost_or_doubled(server: PrivateServer) -> None:
-    done = drill(server, kills=1, pauses=1)
+    done = drill(server, kills=1, pauses=1, cuts=2)
     assert done.violations == []
-    assert (done.kills, done.pauses, len(done.elected_s)) == (1, 1, 2)
+    assert (done.kills, done.pauses, done.cuts, len(done.elected_s)) == (1, 1, 2, 2)
     assert done.writes > done.jobs > 0
 
 
 @pytest.mark.postgresql
 @pytest.mark.long
 def test_again_and_again(server: PrivateServer) -> None:
-    done = drill(server, kills=20, pauses=10, seed=1)
+    done = drill(server, kills=20, pauses=10, cuts=10, seed=1)
     assert done.violations == []
     assert done.stale_refused >= 5
     assert len(done.acted_s) == 30
