@@ -104,9 +104,6 @@ def run(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
-    agents_listen: Address | None,
-    agents_authority: Path | None,
-    node_lost_after: Duration | None,
     **others: Any,
 ) -> None:
     """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
@@ -114,12 +111,11 @@ def run(
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
     from reconciler.server.folder import StateFolder
-    from reconciler.server.logs import configure_logs, logger
-    from reconciler.server.serve import serve
     from reconciler.server.settings import Settings
     from reconciler.token_file import default_state_folder
 
     store = _store_settings(others)
+    agents = agents_settings(*(others.pop(name) for name in ("agents_listen", "agents_authority", "node_lost_after")))
     settings = Settings(
         policies=policies_repo,
         branch=branch,
@@ -137,9 +133,16 @@ def run(
         webhook_secret=webhook_secret,
         kubernetes=kubernetes_settings(**others),
         store=store,
-        agents=agents_settings(agents_listen, agents_authority, node_lost_after),
+        agents=agents,
     )
     _refuse_unlike(settings)
+    _serve(settings)
+
+
+def _serve(settings: Settings) -> None:
+    from reconciler.server.logs import configure_logs, logger
+    from reconciler.server.serve import serve
+
     configure_logs()
     try:
         serve(settings, logger())
