@@ -9,6 +9,7 @@ from sqlalchemy import Column, Connection, Index, Table, func, insert, inspect, 
 from sqlalchemy.schema import CreateColumn
 
 import reconciler.store.sql.agent_tables
+import reconciler.store.sql.gone_tables
 import reconciler.store.sql.people  # noqa: F401  (their tables are in the metadata then)
 from reconciler.store.sql.schema import READABLE_FROM, SCHEMA_VERSION, metadata
 from reconciler.store.sql.tables import leadership, schema_version
