@@ -84,7 +84,7 @@ def parts_on_kubernetes(
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None
 
-    git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108
+    git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108  (there is no runner yet)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     beside = _showing(settings, on, git.standing, log)
