@@ -8,6 +8,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.alerts.figures import WebhookFigures
+from reconciler.backend import Unstartable
 from reconciler.backends.local import LocalBackend
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
@@ -21,6 +22,7 @@ from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.parts import Member, Parts
 from reconciler.server.policy_side import policy_side
 from reconciler.server.reporter import Reporter
+from reconciler.server.runtimes import runtimes_of_this_machine
 from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.terms import open_to_accounts, terms_of
@@ -28,6 +30,7 @@ from reconciler.server.told import ToldHistory
 from reconciler.store.protocols import History
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.token_file import read_or_make_token
+from solver.world.workload import JobSpec
 
 HOLDER: Final = "control-plane"
 """The database lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""
@@ -55,7 +58,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
     terms = terms_of(settings.secrets, settings.accounts, lambda: git.standing.current().policy)
-    backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, terms=terms)
+    runtimes = runtimes_of_this_machine(log)
+    backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, terms=terms, runtimes=runtimes)
     plane = _plane(store, history, git.standing, backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
@@ -67,9 +71,12 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         optimiser.warm_up()
         runner.run()
 
+    def unstartable(spec: JobSpec, user: str) -> Unstartable | None:
+        return runtimes.unstartable(spec) or terms.unstartable(spec, user)
+
     alias_key = read_or_make_token(folder.alias_key, "key")
     return Parts(
-        services_of(plane, git.standing, runner, metrics, desk, git.following, alias_key, terms.unstartable),
+        services_of(plane, git.standing, runner, metrics, desk, git.following, alias_key, unstartable),
         (
             Member("loop", decide, runner.stop),
             Member("policy", git.follower.run, git.follower.stop),

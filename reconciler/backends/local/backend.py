@@ -45,6 +45,7 @@ from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.masking import read_log_masked
+from reconciler.backends.local.runtimes import Runtimes
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.backends.local.tells import accept_tell
@@ -80,11 +81,12 @@ class LocalBackend:
         clock: Clock,
         real_gpus: Path = REAL_GPUS,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
+        runtimes: Runtimes = Runtimes(),  # noqa: B008  (as above)
     ) -> None:
         self._declared = inventory
         self._clock = clock
         self._terms = terms
-        self._supervisors = Supervisors(terms)
+        self._supervisors = Supervisors(terms, runtimes)
         self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
         with _disk_errors_explained(state):

@@ -15,6 +15,7 @@ import msgspec
 from reconciler.backend import look_every
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.backends.local.environment import command_of, file_variables, group_of, others_of, task_environments
+from reconciler.backends.local.runtimes import Beginning, Runtimes
 from reconciler.backends.local.tasks import was_started
 from reconciler.backends.local.terms import Terms
 from reconciler.supervisor import shim, taskfiles
@@ -27,8 +28,9 @@ _SUPERVISOR: Final = (sys.executable, "-I", "-S", shim.__file__)
 class Supervisors:
     """The supervisors this process has started. Each lives on when this process ends."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, runtimes: Runtimes) -> None:
         self._terms = terms
+        self._runtimes = runtimes
         self._pids: set[int] = set()
 
     def start_tasks(self, attempt: Path, accepted: Accepted, tasks: Collection[TaskPlacement]) -> None:
@@ -42,18 +44,20 @@ class Supervisors:
             folder = make_life_folder(attempt, task, accepted.growth)
             for own in (taskfiles.WORK, taskfiles.SAID):
                 (folder / own).mkdir(mode=0o700, exist_ok=True)
-            self._terms.hand_over(attempt, folder, accepted.order.user)
-            watch = accepted.order.watch
+            self._terms.hand_over(attempt, folder, accepted.order)
+            watch, shape = accepted.order.watch, group_of(accepted.order, task).shape
             content = {
                 "command": command_of(accepted.order, task),
                 **self._terms.of_task(accepted.order, {**environment, **file_variables(folder, accepted.order.spec)}),
                 "after": others_of(accepted.order, task),
                 "terminal": accepted.order.spec.terminal,
                 "lookEveryS": look_every(watch).seconds if watch else None,
-                "memoryLimit": int(group_of(accepted.order, task).shape.memory),
+                "memoryLimit": int(shape.memory),
                 "growth": accepted.growth,
             }
-            taskfiles.write_durably(str(folder / taskfiles.TASK), msgspec.json.encode(content).decode())
+            beginning = Beginning(attempt, folder, accepted.order.spec, shape)
+            told = self._runtimes.prepared(content, beginning)
+            taskfiles.write_durably(str(folder / taskfiles.TASK), msgspec.json.encode(told).decode())
             self._pids.add(_spawn(folder))
 
     def reap(self) -> None:

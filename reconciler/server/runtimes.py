@@ -1,0 +1,35 @@
+"""Settles, before a control plane begins, what its machine runs tasks with, and says what it lacks for that."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backends.local.cgroups import Cgroups, NoCgroupsError, find_cgroups
+from reconciler.backends.local.podman import find_podman
+from reconciler.backends.local.runtimes import Processes, Runtimes
+
+_WITHOUT: Final = {
+    "cpu": "tasks may use more CPU than they ask for",
+    "memory": "supervisors look at the memory of tasks instead, and end those that have more than they ask for",
+}
+
+
+def runtimes_of_this_machine(log: FilteringBoundLogger) -> Runtimes:
+    """Processes in control groups where there are any, and containers where podman is, which is asked when one is to run."""
+    cgroups: Cgroups | None = None
+    lacking = ""
+    try:
+        cgroups = find_cgroups()
+    except NoCgroupsError as error:
+        lacking = str(error)
+    missing = sorted(_WITHOUT.keys() - (cgroups.controllers if cgroups else frozenset()))
+    log.info(
+        "runtimes",
+        containers="podman" if shutil.which("podman") else "none: podman is not installed",
+        cgroup=str(cgroups.folder) if cgroups else f"none: {lacking}",
+        unlimited="; ".join(_WITHOUT[controller] for controller in missing),
+    )
+    return Runtimes(Processes(cgroups), find_podman)
