@@ -35,12 +35,13 @@ def ended_by_kernel(task: Mapping[str, Any]) -> bool:
 
 def end_without_supervisor(task: Mapping[str, Any]) -> str:
     """Kill what descends from a task whose supervisor is gone, where it can be found as a whole; "" when nothing of it is left
-    there, else why not yet."""
-    if task["container"]:
-        why = container.remove_container(task["container"])
+    there, else why not yet. Supervisors of earlier versions have given it neither a container nor a group. Raises OSError."""
+    inside, group = task.get("container"), task.get("cgroup")
+    if inside:
+        why = container.remove_container(inside)
         if why:
-            return f"its container {task['container']['name']} can't be removed: {why}"
-    if not cgroup.kill(task["cgroup"]):
+            return f"its container {inside['name']} can't be removed: {why}"
+    if not cgroup.kill(group):
         return "ending what is left of it"
-    cgroup.remove(task["cgroup"])
+    cgroup.remove(group)
     return ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reconciler.backend import Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.runtimes import Runtimes
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import SystemClock
 from solver.world.quantities import Duration
@@ -22,7 +23,7 @@ from tests.contracts.simulated_worlds import NODES
 # $0 is the witness folder. The environment appears whole, and before the line that counts the start.
 _SIGN = 'me="$0/$QUORATE_JOB.$QUORATE_ATTEMPT.$QUORATE_GROUP.$QUORATE_INDEX"; env -0 > "$me.env"; echo >> "$me"; '
 _DEADLINE_S = 60.0
-NO_TERMS = Terms()
+NO_TERMS, NO_RUNTIMES = Terms(), Runtimes()
 _NEWEST_EPOCH = Epoch(1_000_000)
 
 
@@ -32,8 +33,8 @@ class LocalWorld:
     nodes = NODES
     idle_limit = Duration(2_000)
 
-    def __init__(self, folder: Path, terms: Terms = NO_TERMS) -> None:
-        self._terms = terms
+    def __init__(self, folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES) -> None:
+        self._terms, self._runtimes = terms, runtimes
         self.state = folder / "state"
         self.witness = folder / "witness"
         self.witness.mkdir()
@@ -44,7 +45,12 @@ class LocalWorld:
 
     def restart(self) -> None:
         self.backend = LocalBackend(
-            self.state, lambda: NODES, SystemClock(), real_gpus=self.witness / "none", terms=self._terms
+            self.state,
+            lambda: NODES,
+            SystemClock(),
+            real_gpus=self.witness / "none",
+            terms=self._terms,
+            runtimes=self._runtimes,
         )
 
     def shell(self, script: str) -> Command:
@@ -124,9 +130,11 @@ def eventually(reached: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def local_world(folder: Path, terms: Terms = NO_TERMS) -> Iterator[LocalWorld]:
+def local_world(
+    folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES
+) -> Iterator[LocalWorld]:
     """Real processes; nothing is left running at the end."""
-    world = LocalWorld(folder, terms)
+    world = LocalWorld(folder, terms, runtimes)
     try:
         yield world
     finally:

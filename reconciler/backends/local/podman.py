@@ -33,6 +33,7 @@ _NO_HOOK: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
 variables")."""
 
 _FILES_MAX: Final = 1_048_576
+"""Some programs close every file that they might have open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,7 @@ class Podman:
     def _limited(self, shape: Shape) -> Iterator[str]:
         """Shared memory counts as the task's, so it is as large; workers that load data pass batches by it."""
         yield f"--shm-size={int(shape.memory)}"
-        files, processes = (resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
-        # podman's own defaults are higher than some hosts allow, and then nothing starts.
-        most = min(files, _FILES_MAX) if files != resource.RLIM_INFINITY else _FILES_MAX
-        yield f"--ulimit=nofile={most}:{most}"
-        yield f"--ulimit=nproc={processes}:{processes}"
+        yield from _own_limits()
         if self.limits and shape.memory:
             yield from (f"--memory={int(shape.memory)}b", f"--memory-swap={int(shape.memory)}b")
         if self.limits and shape.cpu:
@@ -142,6 +139,15 @@ def _global_options() -> Iterator[str]:
     if not _SYSTEMD.exists():
         yield "--cgroup-manager=cgroupfs"
     yield "--events-backend=none"
+
+
+def _own_limits() -> Iterator[str]:
+    """As high as may be: podman's own defaults are higher than some hosts allow, and then nothing starts."""
+    most = {"nofile": _FILES_MAX, "nproc": int(Path("/proc/sys/kernel/pid_max").read_text())}
+    for name, kind in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
+        allowed = resource.getrlimit(kind)[1]
+        limit = most[name] if allowed == resource.RLIM_INFINITY else min(allowed, most[name])
+        yield f"--ulimit={name}={limit}:{limit}"
 
 
 def _identity(account: dict[str, Any] | None) -> Iterator[str]:
