@@ -14,7 +14,24 @@ from reconciler.backends.local.runtimes import NoContainersError
 
 IMAGE = "localhost/quorate-tests:latest"
 _BUSYBOX = Path("/bin/busybox")
-_APPLETS = ("sh", "sleep", "cat", "echo", "id", "env", "ls", "touch", "grep", "true", "stat", "kill", "wc", "setsid", "dd", "ps")
+_APPLETS = (
+    "sh",
+    "sleep",
+    "cat",
+    "echo",
+    "id",
+    "env",
+    "ls",
+    "touch",
+    "grep",
+    "true",
+    "stat",
+    "kill",
+    "wc",
+    "setsid",
+    "dd",
+    "ps",
+)
 
 
 @cache
@@ -30,7 +47,16 @@ def podman_or_why() -> Podman | str:
     if made.returncode != 0:
         return f"podman imports no image here: {made.stderr.decode()}"
     tried = subprocess.run(
-        [*podman.program, "run", "--rm", "--network=none", "--ulimit=nofile=64:64", "--ulimit=nproc=64:64", IMAGE, "true"],
+        [
+            *podman.program,
+            "run",
+            "--rm",
+            "--network=none",
+            "--ulimit=nofile=64:64",
+            "--ulimit=nproc=64:64",
+            IMAGE,
+            "true",
+        ],
         capture_output=True,
     )
     return podman if tried.returncode == 0 else f"podman runs nothing here: {tried.stderr.decode()}"
@@ -48,7 +74,7 @@ def _root() -> bytes:
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name in ("bin", "tmp", "proc", "sys", "dev", "etc", "run"):
             folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
             archive.addfile(folder)
         archive.add(shutil.which("busybox") or str(_BUSYBOX), "bin/busybox")
         for applet in _APPLETS:

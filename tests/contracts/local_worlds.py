@@ -130,9 +130,7 @@ def eventually(reached: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def local_world(
-    folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES
-) -> Iterator[LocalWorld]:
+def local_world(folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES) -> Iterator[LocalWorld]:
     """Real processes; nothing is left running at the end."""
     world = LocalWorld(folder, terms, runtimes)
     try:
