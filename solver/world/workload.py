@@ -180,9 +180,7 @@ class JobSpec(Document, frozen=True):
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
-    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane), `secrets`,
-    `time_limit_warning`, `stuck`, `terminal` (people attach theirs to that of its one task) and `container` (None: its tasks are
-    processes like any other).
+    its elements), `retry_policy` (a name), `secrets`, `time_limit_warning`, `stuck`, `container`, and `terminal` (of its one task).
     """
 
     queue: QueueName

@@ -137,7 +137,7 @@ def test_its_limits_are_those_of_its_shape(world: LocalWorld) -> None:
 
 def test_an_image_by_its_digest_without_network_and_read_only(world: LocalWorld, podman: Podman) -> None:
     container = Container(f"{IMAGE.partition(':')[0]}@{digest_of(podman)}", network="none", read_only=True)
-    script = "wc -l < /proc/net/dev; touch /tmp/mine && (echo x > /bin/x) 2>&1 | grep -c Read-only; exit 7"
+    script = "wc -l < /proc/net/dev; cd /tmp && touch mine && (echo x > /bin/x) 2>&1 | grep -c Read-only; exit 7"
     run(world, script, container=container)
     until(world, "failed")
     assert task(world).exit_code == 7
