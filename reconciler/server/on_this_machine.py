@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backend import Unstartable
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.machine import equipment_of_this_machine
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
@@ -22,7 +23,6 @@ from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.parts import Member, Parts
 from reconciler.server.policy_side import policy_side
 from reconciler.server.reporter import Reporter
-from reconciler.server.runtimes import runtimes_of_this_machine
 from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.terms import open_to_accounts, terms_of
@@ -58,7 +58,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
     terms = terms_of(settings.secrets, settings.accounts, lambda: git.standing.current().policy)
-    runtimes = runtimes_of_this_machine(log)
+    runtimes, told = equipment_of_this_machine()
+    log.info("runtimes", **told)
     backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, terms=terms, runtimes=runtimes)
     plane = _plane(store, history, git.standing, backend, optimiser, clock)
     metrics = Metrics()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import msgspec
 import pytest
 
 from reconciler.backend import Cursor, Epoch, StartGang, TaskStatus
-from reconciler.backends.local import podman
+from reconciler.backends.local import machine, podman
+from reconciler.backends.local.cgroups import Cgroups, NoCgroupsError
 from reconciler.backends.local.podman import Podman, podman_of
 from reconciler.backends.local.runtimes import Beginning, NoContainersError, Processes, Runtimes
 from reconciler.backends.local.terms import Terms
@@ -179,3 +181,21 @@ def test_a_process_has_a_group_only_where_there_are_any() -> None:
 
 def lacking() -> Podman:
     raise NoContainersError("podman is not installed")
+
+
+def test_a_machine_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Cgroups:
+        raise NoCgroupsError("cgroup v2 is not mounted (v1)")
+
+    monkeypatch.setattr(machine, "find_cgroups", none)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    runtimes, told = machine.equipment_of_this_machine()
+    assert runtimes.processes == Processes()
+    assert (told["containers"], told["cgroup"]) == (
+        "none: podman is not installed",
+        "none: cgroup v2 is not mounted (v1)",
+    )
+    assert "more CPU than they ask for; supervisors look at the memory" in told["unlimited"]
+    monkeypatch.setattr(machine, "find_cgroups", lambda: Cgroups(Path("/cg"), frozenset({"cpu", "memory"})))
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/podman")
+    assert machine.equipment_of_this_machine().told == {"containers": "podman", "cgroup": "/cg", "unlimited": ""}

@@ -1,11 +1,9 @@
-"""Settles, before a control plane begins, what its machine runs tasks with, and says what it lacks for that."""
+"""What this machine runs tasks with, and what it lacks for that."""
 
 from __future__ import annotations
 
 import shutil
-from typing import Final
-
-from structlog.typing import FilteringBoundLogger
+from typing import Final, NamedTuple
 
 from reconciler.backends.local.cgroups import Cgroups, NoCgroupsError, find_cgroups
 from reconciler.backends.local.podman import find_podman
@@ -17,7 +15,14 @@ _WITHOUT: Final = {
 }
 
 
-def runtimes_of_this_machine(log: FilteringBoundLogger) -> Runtimes:
+class Equipment(NamedTuple):
+    """`told`: what people should know of it, for a log: where containers and groups come from, and what nothing limits."""
+
+    runtimes: Runtimes
+    told: dict[str, str]
+
+
+def equipment_of_this_machine() -> Equipment:
     """Processes in control groups where there are any, and containers where podman is, which is asked when one is to run."""
     cgroups: Cgroups | None = None
     lacking = ""
@@ -26,10 +31,9 @@ def runtimes_of_this_machine(log: FilteringBoundLogger) -> Runtimes:
     except NoCgroupsError as error:
         lacking = str(error)
     missing = sorted(_WITHOUT.keys() - (cgroups.controllers if cgroups else frozenset()))
-    log.info(
-        "runtimes",
-        containers="podman" if shutil.which("podman") else "none: podman is not installed",
-        cgroup=str(cgroups.folder) if cgroups else f"none: {lacking}",
-        unlimited="; ".join(_WITHOUT[controller] for controller in missing),
-    )
-    return Runtimes(Processes(cgroups), find_podman)
+    told = {
+        "containers": "podman" if shutil.which("podman") else "none: podman is not installed",
+        "cgroup": str(cgroups.folder) if cgroups else f"none: {lacking}",
+        "unlimited": "; ".join(_WITHOUT[controller] for controller in missing),
+    }
+    return Equipment(Runtimes(Processes(cgroups), find_podman), told)
