@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reconciler.backend import Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.cleanup import GpuUse
 from reconciler.backends.local.runtimes import Runtimes
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import SystemClock
@@ -35,6 +36,7 @@ class LocalWorld:
 
     def __init__(self, folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES) -> None:
         self._terms, self._runtimes = terms, runtimes
+        self.gpu_use: GpuUse | None = None
         self.state = folder / "state"
         self.witness = folder / "witness"
         self.witness.mkdir()
@@ -51,6 +53,7 @@ class LocalWorld:
             real_gpus=self.witness / "none",
             terms=self._terms,
             runtimes=self._runtimes,
+            gpu_use=self.gpu_use,
         )
 
     def shell(self, script: str) -> Command:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
-import msgspec
-
 from reconciler.backend import (
     ENDED,
     AttemptStopped,
-    BackendUnreachableError,
     Changes,
     Cursor,
     Epoch,
@@ -39,6 +37,8 @@ from reconciler.backends.local.attempts import (
     read_document,
     write_accepted,
 )
+from reconciler.backends.local.cleanup import GpuCleanup, GpuUse, Verified, unhealthy, whole_gpus
+from reconciler.backends.local.disk import disk_errors_explained
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.backends.local.gangfile import write_gang
 from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
@@ -47,7 +47,7 @@ from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.masking import read_log_masked
 from reconciler.backends.local.runtimes import Runtimes
 from reconciler.backends.local.spawn import Supervisors, free_port
-from reconciler.backends.local.tasks import record_lost, standing, was_started
+from reconciler.backends.local.tasks import Standing, record_lost, standing, was_started
 from reconciler.backends.local.tells import accept_tell
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
@@ -61,10 +61,6 @@ from solver.world.workload import JobName
 STOPPED: Final = "stop"
 LEFT: Final = "left"
 """The parts of an attempt, beside its tasks' folders, whose news is AttemptStopped, or TaskLeft."""
-
-
-class StateFolderError(BackendUnreachableError):
-    """The state folder can't be read or written (full, read-only, gone): a person must act. Then send it again."""
 
 
 class LocalBackend:
@@ -82,6 +78,7 @@ class LocalBackend:
         real_gpus: Path = REAL_GPUS,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         runtimes: Runtimes = Runtimes(),  # noqa: B008  (as above)
+        gpu_use: GpuUse | None = None,
     ) -> None:
         self._declared = inventory
         self._clock = clock
@@ -89,20 +86,22 @@ class LocalBackend:
         self._supervisors = Supervisors(terms, runtimes)
         self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
-        with _disk_errors_explained(state):
+        with disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
             self._gpus = DeclaredGpus(self._folders.gpus, real_gpus)
+            self._cleanup = GpuCleanup(self._folders.quarantine, gpu_use)
             self._journal = Journal(opening=self._folders.count_opening())
 
     def changes(self, since: Cursor) -> Changes:
         """What changed after `since`; for an earlier object's cursor, everything. Raises StateFolderError."""
-        with self._one_at_a_time, _disk_errors_explained(self._folders.root):
+        with self._one_at_a_time, disk_errors_explained(self._folders.root):
             self._supervisors.reap()
-            self._journal.note_nodes(self._inventory())
-            self._journal.note_gpus(self._gpus.reports())
             live = self._folders.live()
             for attempt in sorted(live):
                 self._observe(attempt)
+            # After the tasks: a GPU that one has left unclean is reported with its end.
+            self._journal.note_nodes(self._without_unclean(self._inventory()))
+            self._journal.note_gpus(self._gpus.reports())
             self._journal.keep_only(live)
             self._orders = {attempt: orders for attempt, orders in self._orders.items() if attempt in live}
             return self._journal.after(since)
@@ -138,7 +137,7 @@ class LocalBackend:
 
         Raises KeyError for an unknown task.
         """
-        with _disk_errors_explained(self._folders.root):
+        with disk_errors_explained(self._folders.root):
             for folder in self._folders.task_places(job, attempt, group, index):
                 try:
                     return read_log_masked(folder / taskfiles.LOG, offset, limit, self._terms.values(folder.parent))
@@ -181,13 +180,18 @@ class LocalBackend:
         gpus = [gpu for node in self._inventory() for gpu in node.gpus]
         index, memory = self._gpus.places(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
         port = known[0].master_port if 0 in known else free_port(self._ports())
-        accepted = Accepted(order, self._clock.now(), port, index, memory)
+        used = self._cleanup.before(device for task in order.tasks for device in whole_gpus(task))
+        accepted = Accepted(order, self._clock.now(), port, index, memory, used)
         write_accepted(attempt, accepted)
         self._orders.pop(attempt, None)
         return accepted
 
     def _inventory(self) -> tuple[Node, ...]:
         return self._gpus.as_partitioned(self._declared())
+
+    def _without_unclean(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        unclean = self._cleanup.quarantined()
+        return tuple(unhealthy(node, unclean) for node in nodes)
 
     def _in_use(self) -> Iterator[DeviceId]:
         """The devices of tasks that run or will."""
@@ -243,7 +247,7 @@ class LocalBackend:
         if ended is not None and ended.growth == growth:
             return ended
         told = [request.at for request in (orders.leave_of(life), stop) if request]
-        stands = standing(life.folder, min(told, default=None), self._clock.now())
+        stands = self._verified(life, standing(life.folder, min(told, default=None), self._clock.now()))
         status = TaskStatus(
             job=life.accepted.order.job,
             attempt=life.accepted.order.attempt,
@@ -263,6 +267,17 @@ class LocalBackend:
         self._journal.note_task(attempt, part, status, self._clock.now())
         return status
 
+    def _verified(self, life: Life, stands: Standing) -> Standing:
+        """A task that has ended still runs, as far as others care, until its GPUs are clean or known not to be."""
+        devices = whole_gpus(life.task)
+        if stands.state not in ENDED or stands.at is None or not devices:
+            return stands
+        ended_at = Instant(stands.at)
+        found = self._cleanup.verify(life.folder, devices, life.accepted.device_used, ended_at, self._clock.now())
+        if isinstance(found, Verified):
+            return replace(stands, detail="; ".join(filter(None, (stands.detail, found.unclean))))
+        return replace(stands, state="running", exit_code=None, detail=f"it has ended, and is waited for: {found}")
+
     def _orders_of(self, attempt: Path) -> Orders:
         """What was ordered of an attempt, read once until something is added."""
         known = self._orders.get(attempt)
@@ -272,7 +287,7 @@ class LocalBackend:
 
     @contextmanager
     def _acting(self, epoch: Epoch) -> Iterator[None]:
-        with self._one_at_a_time, _disk_errors_explained(self._folders.root), self._folders.exclusive():
+        with self._one_at_a_time, disk_errors_explained(self._folders.root), self._folders.exclusive():
             if not self._folders.raise_epoch(epoch):
                 raise StaleEpochError(f"epoch {epoch} is not the newest this backend has seen: somebody else leads now")
             yield
@@ -283,17 +298,3 @@ def _refuse(attempt: Path, lives: Iterable[Life], reason: str) -> None:
         if not was_started(life.folder):
             folder = make_life_folder(attempt, life.task, life.accepted.growth)
             record_lost(folder, reason, life.accepted.at)
-
-
-@contextmanager
-def _disk_errors_explained(state: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StateFolderError(
-            f"{state}: {error}. Make it a folder this user can write, with free space; then go on"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise StateFolderError(
-            f"{state}: a file in it is damaged: {error}. Restore the folder, or move it away"
-        ) from error
