@@ -189,8 +189,9 @@ def test_a_machine_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(machine, "find_cgroups", none)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    runtimes, told = machine.equipment_of_this_machine()
-    assert runtimes.processes == Processes()
+    found = machine.equipment_of_this_machine()
+    told = found.told
+    assert found.runtimes.processes == Processes()
     assert (told["containers"], told["cgroup"]) == (
         "none: podman is not installed",
         "none: cgroup v2 is not mounted (v1)",

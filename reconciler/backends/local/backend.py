@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -37,25 +36,25 @@ from reconciler.backends.local.attempts import (
     read_document,
     write_accepted,
 )
-from reconciler.backends.local.cleanup import GpuCleanup, GpuUse, Verified, unhealthy, whole_gpus
+from reconciler.backends.local.cleanup import GpuCleanup, unhealthy, whole_gpus
 from reconciler.backends.local.disk import disk_errors_explained
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.backends.local.gangfile import write_gang
 from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
+from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.masking import read_log_masked
-from reconciler.backends.local.runtimes import Runtimes
+from reconciler.backends.local.reporting import status_of
 from reconciler.backends.local.spawn import Supervisors, free_port
-from reconciler.backends.local.tasks import Standing, record_lost, standing, was_started
+from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.backends.local.tells import accept_tell
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId, Node
+from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.document import encode
-from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
 STOPPED: Final = "stop"
@@ -67,7 +66,7 @@ class LocalBackend:
     """Runs tasks on this machine; implements Backend, Logs and Terminals. Threads may share it.
 
     All it knows lies in `state`: a new object on the same folder finds every task again. GPUs and nodes are the
-    declared ones; every node is reported ready, since all of them are this machine.
+    declared ones; every node is reported ready, since all of them are this machine. Where `here` alone is, its tasks alone run.
     """
 
     def __init__(
@@ -77,19 +76,20 @@ class LocalBackend:
         clock: Clock,
         real_gpus: Path = REAL_GPUS,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
-        runtimes: Runtimes = Runtimes(),  # noqa: B008  (as above)
-        gpu_use: GpuUse | None = None,
+        here: NodeName | None = None,
+        equipment: Equipment = Equipment(),  # noqa: B008  (as above)
     ) -> None:
+        self._here = here
         self._declared = inventory
         self._clock = clock
         self._terms = terms
-        self._supervisors = Supervisors(terms, runtimes)
+        self._supervisors = Supervisors(terms, equipment.runtimes)
         self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
         with disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
             self._gpus = DeclaredGpus(self._folders.gpus, real_gpus)
-            self._cleanup = GpuCleanup(self._folders.quarantine, gpu_use)
+            self._cleanup = GpuCleanup(self._folders.quarantine, equipment.gpu_use)
             self._journal = Journal(opening=self._folders.count_opening())
 
     def changes(self, since: Cursor) -> Changes:
@@ -100,7 +100,8 @@ class LocalBackend:
             for attempt in sorted(live):
                 self._observe(attempt)
             # After the tasks: a GPU that one has left unclean is reported with its end.
-            self._journal.note_nodes(self._without_unclean(self._inventory()))
+            unclean = self._cleanup.quarantined()
+            self._journal.note_nodes(tuple(unhealthy(node, unclean) for node in self._inventory()))
             self._journal.note_gpus(self._gpus.reports())
             self._journal.keep_only(live)
             self._orders = {attempt: orders for attempt, orders in self._orders.items() if attempt in live}
@@ -163,7 +164,7 @@ class LocalBackend:
             for life in orders.lives.values()
             if life.accepted.growth == accepted.growth and not orders.leave_of(life)
         ]
-        wanted = {device for task in accepted.order.tasks for device in task.devices}
+        wanted = {device for life in lives for device in life.task.devices}
         missing = sorted(wanted - accepted.device_index.keys())
         if missing:
             _refuse(attempt, lives, self._gpus.lacking(missing))
@@ -179,8 +180,9 @@ class LocalBackend:
         wanted = {device for task in order.tasks for device in task.devices}
         gpus = [gpu for node in self._inventory() for gpu in node.gpus]
         index, memory = self._gpus.places(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
-        port = known[0].master_port if 0 in known else free_port(self._ports())
-        used = self._cleanup.before(device for task in order.tasks for device in whole_gpus(task))
+        port = order.meeting.port if order.meeting else 0
+        port = known[0].master_port if 0 in known else port or free_port(self._ports())
+        used = self._cleanup.before(device for task in order.tasks for device in whole_gpus(task) if device in index)
         accepted = Accepted(order, self._clock.now(), port, index, memory, used)
         write_accepted(attempt, accepted)
         self._orders.pop(attempt, None)
@@ -188,10 +190,6 @@ class LocalBackend:
 
     def _inventory(self) -> tuple[Node, ...]:
         return self._gpus.as_partitioned(self._declared())
-
-    def _without_unclean(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        unclean = self._cleanup.quarantined()
-        return tuple(unhealthy(node, unclean) for node in nodes)
 
     def _in_use(self) -> Iterator[DeviceId]:
         """The devices of tasks that run or will."""
@@ -242,47 +240,20 @@ class LocalBackend:
 
     def _status(self, attempt: Path, orders: Orders, life: Life, stop: StopRequest | None) -> TaskStatus:
         part = task_folder_name(life.task.group, life.task.index)
-        growth = life.accepted.growth
         ended = self._journal.ended(attempt, part)
-        if ended is not None and ended.growth == growth:
+        if ended is not None and ended.growth == life.accepted.growth:
             return ended
         told = [request.at for request in (orders.leave_of(life), stop) if request]
-        stands = self._verified(life, standing(life.folder, min(told, default=None), self._clock.now()))
-        status = TaskStatus(
-            job=life.accepted.order.job,
-            attempt=life.accepted.order.attempt,
-            group=life.task.group,
-            index=life.task.index,
-            node=life.task.node,
-            state=stands.state,
-            at=life.accepted.at if stands.at is None else Instant(stands.at),
-            exit_code=stands.exit_code,
-            detail=stands.detail,
-            growth=growth,
-            activity=stands.activity,
-            progress=stands.progress,
-            memory=stands.memory,
-            told=stands.told,
-        )
+        stands = standing(life.folder, min(told, default=None), self._clock.now())
+        status = status_of(life, self._cleanup.settled(life, stands, self._clock.now()))
         self._journal.note_task(attempt, part, status, self._clock.now())
         return status
-
-    def _verified(self, life: Life, stands: Standing) -> Standing:
-        """A task that has ended still runs, as far as others care, until its GPUs are clean or known not to be."""
-        devices = whole_gpus(life.task)
-        if stands.state not in ENDED or stands.at is None or not devices:
-            return stands
-        ended_at = Instant(stands.at)
-        found = self._cleanup.verify(life.folder, devices, life.accepted.device_used, ended_at, self._clock.now())
-        if isinstance(found, Verified):
-            return replace(stands, detail="; ".join(filter(None, (stands.detail, found.unclean))))
-        return replace(stands, state="running", exit_code=None, detail=f"it has ended, and is waited for: {found}")
 
     def _orders_of(self, attempt: Path) -> Orders:
         """What was ordered of an attempt, read once until something is added."""
         known = self._orders.get(attempt)
         if known is None or known.files != order_files(attempt):
-            known = self._orders[attempt] = Orders.read(attempt)
+            known = self._orders[attempt] = Orders.read(attempt, self._here)
         return known
 
     @contextmanager

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
 
 import msgspec
 
-from reconciler.backends.local.attempts import read_document
+from reconciler.backend import ENDED
+from reconciler.backends.local.attempts import Life, read_document
+from reconciler.backends.local.tasks import Standing
 from reconciler.supervisor.memory import written
 from reconciler.supervisor.taskfiles import write_durably
 from solver.world.cluster import DeviceId, Node
@@ -96,6 +98,16 @@ class GpuCleanup:
         if self.use is not None:
             write_durably(str(task / VERIFIED), encode(verified).decode())
         return verified
+
+    def settled(self, life: Life, stands: Standing, now: Instant) -> Standing:
+        """A task that has ended still runs, as far as others care, until its GPUs are clean or known not to be. Raises OSError."""
+        devices = whole_gpus(life.task)
+        if stands.state not in ENDED or stands.at is None or not devices:
+            return stands
+        found = self.verify(life.folder, devices, life.accepted.device_used, Instant(stands.at), now)
+        if isinstance(found, Verified):
+            return replace(stands, detail="; ".join(filter(None, (stands.detail, found.unclean))))
+        return replace(stands, state="running", exit_code=None, detail=f"it has ended, and is waited for: {found}")
 
     def quarantined(self) -> dict[DeviceId, Unclean]:
         """The GPUs that nobody may have; one that has become clean since is let go. Raises OSError."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from reconciler.backends.local.cgroups import Cgroups, NoCgroupsError, find_cgroups
+from reconciler.backends.local.cleanup import GpuUse
 from reconciler.backends.local.podman import find_podman
 from reconciler.backends.local.runtimes import Processes, Runtimes
 
@@ -16,10 +19,12 @@ _WITHOUT: Final = {
 
 
 class Equipment(NamedTuple):
-    """`told`: what people should know of it, for a log: where containers and groups come from, and what nothing limits."""
+    """`gpu_use`: whom to ask whether GPUs are clean; None: they are declared. `told`: what people should know of it, for a log:
+    where containers and groups come from, and what nothing limits."""
 
-    runtimes: Runtimes
-    told: dict[str, str]
+    runtimes: Runtimes = Runtimes()
+    gpu_use: GpuUse | None = None
+    told: Mapping[str, str] = MappingProxyType({})
 
 
 def equipment_of_this_machine() -> Equipment:
@@ -36,4 +41,4 @@ def equipment_of_this_machine() -> Equipment:
         "cgroup": str(cgroups.folder) if cgroups else f"none: {lacking}",
         "unlimited": "; ".join(_WITHOUT[controller] for controller in missing),
     }
-    return Equipment(Runtimes(Processes(cgroups), find_podman), told)
+    return Equipment(Runtimes(Processes(cgroups), find_podman), told=told)
