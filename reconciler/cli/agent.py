@@ -65,7 +65,7 @@ def agent(servers: tuple[Address, ...], state: Path, identity: Path | None, addr
         with folder.locked():
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
-            equipment = equipment_of_this_machine()
+            equipment = equipment_of_this_machine(folder.tasks)
             log.info("runtimes", **equipment.told)
             deeds = NodeDeeds(who.node, folder, clock, equipment=equipment)
             asyncio.run(

@@ -112,7 +112,7 @@ def _place(
 
         return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
-    equipment = equipment_of_this_machine()
+    equipment = equipment_of_this_machine(settings.tasks)
     log.info("runtimes", **equipment.told)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, terms=terms, equipment=equipment)
     return Place(backend, lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.supervisor import cgroup, container
 from reconciler.supervisor.delivery import take_away
+from reconciler.supervisor.taskfiles import ABORT
 
 
 def clear(task: Mapping[str, Any]) -> Iterator[str]:
@@ -24,6 +26,15 @@ def clear(task: Mapping[str, Any]) -> Iterator[str]:
         cgroup.remove(task["cgroup"])
     except OSError as error:
         yield f"its control group can't be removed: {error}. Remove it by hand"
+
+
+def why_lost() -> str:
+    """Why the task was ended at once, though nobody wanted it to stop; "": it was not."""
+    try:
+        with open(ABORT, encoding="utf-8") as file:
+            return str(json.load(file)["reason"])
+    except FileNotFoundError:
+        return ""
 
 
 def ended_by_kernel(task: Mapping[str, Any]) -> bool:

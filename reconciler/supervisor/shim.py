@@ -36,7 +36,7 @@ from reconciler.supervisor.account import become
 from reconciler.supervisor.container import CLEANING_S, command_in_container
 from reconciler.supervisor.delivery import UndeliverableError, deliver
 from reconciler.supervisor.memory import Meter
-from reconciler.supervisor.taskfiles import EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
+from reconciler.supervisor.taskfiles import ABORT, EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
 from reconciler.supervisor.telling import Tells
 from reconciler.supervisor.terminal import Terminal, become_session_leader
 from reconciler.supervisor.watching import Watch
@@ -72,7 +72,7 @@ def main(folder: str) -> int:
     leader = _start(task, terminal)
     cleaning_s = CLEANING_S if task["container"] else 0.0
     status, stopped = _supervise(leader, watch, meter, tells, cleaning_s, hang_up=terminal is not None)
-    ended = {"code": _exit_code(status), "stopped": stopped}
+    ended = {"code": _exit_code(status), "stopped": stopped, "lost": remains.why_lost() if stopped else ""}
     if terminal is not None:
         terminal.drain()
     if remains.ended_by_kernel(task):
@@ -206,7 +206,7 @@ def _supervise(
     status: int | None = None
     stopped = False
     kill_at: float | None = None
-    unseen = {STOP, LEAVE}
+    unseen = {STOP, LEAVE, ABORT}
     while True:
         ended, nobody_left = _reap(leader)
         status = ended if status is None else status

@@ -189,7 +189,7 @@ def test_a_machine_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(machine, "find_cgroups", none)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    found = machine.equipment_of_this_machine()
+    found = machine.equipment_of_this_machine(Path("/state"))
     told = found.told
     assert found.runtimes.processes == Processes()
     assert (told["containers"], told["cgroup"]) == (
@@ -199,4 +199,5 @@ def test_a_machine_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more CPU than they ask for; supervisors look at the memory" in told["unlimited"]
     monkeypatch.setattr(machine, "find_cgroups", lambda: Cgroups(Path("/cg"), frozenset({"cpu", "memory"})))
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/podman")
-    assert machine.equipment_of_this_machine().told == {"containers": "podman", "cgroup": "/cg", "unlimited": ""}
+    told = machine.equipment_of_this_machine(Path("/state")).told
+    assert (told["containers"], told["cgroup"], told["unlimited"]) == ("podman", "/cg", "")

@@ -14,6 +14,7 @@ from reconciler.backend import Backend, Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.cleanup import GpuUse
 from reconciler.backends.local.machine import Equipment
+from reconciler.backends.local.mps import Mps
 from reconciler.backends.local.runtimes import Runtimes
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import SystemClock
@@ -41,6 +42,7 @@ class LocalWorld:
     def __init__(self, folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES) -> None:
         self._terms, self._runtimes = terms, runtimes
         self.gpu_use: GpuUse | None = None
+        self.mps: Mps | None = None
         self.state = folder / "state"
         self.witness = folder / "witness"
         self.witness.mkdir()
@@ -56,7 +58,7 @@ class LocalWorld:
             SystemClock(),
             real_gpus=self.witness / "none",
             terms=self._terms,
-            equipment=Equipment(self._runtimes, self.gpu_use),
+            equipment=Equipment(self._runtimes, self.gpu_use, self.mps),
         )
 
     def shell(self, script: str) -> Command:

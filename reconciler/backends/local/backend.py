@@ -45,6 +45,7 @@ from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.masking import read_log_masked
+from reconciler.backends.local.mps import MpsWatch, clients_of, shares_of
 from reconciler.backends.local.reporting import status_of
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
@@ -83,7 +84,8 @@ class LocalBackend:
         self._declared = inventory
         self._clock = clock
         self._terms = terms
-        self._supervisors = Supervisors(terms, equipment.runtimes)
+        self._supervisors = Supervisors(terms, equipment.runtimes, equipment.mps)
+        self._mps = MpsWatch(equipment.mps)
         self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
         with disk_errors_explained(state):
@@ -99,6 +101,7 @@ class LocalBackend:
             live = self._folders.live()
             for attempt in sorted(live):
                 self._observe(attempt)
+            self._mps.look(self._clients(), self._clock.now())
             # After the tasks: a GPU that one has left unclean is reported with its end.
             unclean = self._cleanup.quarantined()
             self._journal.note_nodes(tuple(unhealthy(node, unclean) for node in self._inventory()))
@@ -125,7 +128,12 @@ class LocalBackend:
     def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
         """Partition a declared GPU, or refuse to. Raises StaleEpochError, or StateFolderError if the disk refuses."""
         with self._acting(epoch):
-            self._gpus.partition(order, self._declared(), set(self._in_use()), self._clock.now())
+            self._gpus.partition(
+                order,
+                self._declared(),
+                {device for life in self._alive() for device in life.task.devices},
+                self._clock.now(),
+            )
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """Stop reporting an attempt: its logs stay, it never starts again. Raises StaleEpochError, StateFolderError."""
@@ -169,7 +177,7 @@ class LocalBackend:
         if missing:
             _refuse(attempt, lives, self._gpus.lacking(missing))
         else:
-            self._supervisors.start_tasks(attempt, accepted, {life.task for life in lives})
+            self._supervisors.start_tasks(attempt, accepted, {life.task for life in lives}, shares_of(self._clients()))
 
     def _accept(self, attempt: Path, order: StartGang | GrowGang) -> Accepted:
         """What an order comes to; the first of its kind and number stays."""
@@ -191,13 +199,16 @@ class LocalBackend:
     def _inventory(self) -> tuple[Node, ...]:
         return self._gpus.as_partitioned(self._declared())
 
-    def _in_use(self) -> Iterator[DeviceId]:
-        """The devices of tasks that run or will."""
+    def _alive(self) -> Iterator[Life]:
+        """The tasks that run or will."""
         for attempt in self._folders.live():
             stop, orders = read_document(stop_file(attempt), StopRequest), self._orders_of(attempt)
             for life in orders.lives.values():
                 if self._status(attempt, orders, life, stop).state not in ENDED:
-                    yield from life.task.devices
+                    yield life
+
+    def _clients(self) -> dict[DeviceId, list[Life]]:
+        return clients_of(self._alive()) if self._mps.mps else {}
 
     def _ports(self) -> set[int]:
         return {accepted.master_port for orders in self._orders.values() for accepted in orders.accepted.values()}

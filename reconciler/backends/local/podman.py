@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from reconciler.backends.local.environment import TASK_FOLDER
 from reconciler.backends.local.gpus import REAL_GPUS
+from reconciler.backends.local.mps import LOG_FOLDER, PIPE
 from reconciler.backends.local.runtimes import Beginning, NoContainersError
 from reconciler.supervisor.taskfiles import SAID, WORK
 from solver.world.shape import Shape
@@ -78,6 +79,7 @@ class Podman:
                     *_identity(content["account"]),
                     *self._limited(beginning.shape),
                     *_folders(beginning),
+                    *_mps(environment, int(beginning.shape.memory)),
                     f"--workdir={work}",
                     *(f"--device={name}" for name in devices),
                 ],
@@ -85,8 +87,6 @@ class Podman:
         }
 
     def _limited(self, shape: Shape) -> Iterator[str]:
-        """Shared memory counts as the task's, so it is as large; workers that load data pass batches by it."""
-        yield f"--shm-size={int(shape.memory)}"
         yield from _own_limits()
         if self.limits and shape.memory:
             yield from (f"--memory={int(shape.memory)}b", f"--memory-swap={int(shape.memory)}b")
@@ -139,6 +139,18 @@ def _global_options() -> Iterator[str]:
     if not _SYSTEMD.exists():
         yield "--cgroup-manager=cgroupfs"
     yield "--events-backend=none"
+
+
+def _mps(environment: dict[str, str], memory: int) -> Iterator[str]:
+    """Shared memory counts as the task's, so it is as large; workers that load data pass batches by it.
+
+    A client of MPS needs that of its daemon instead, and the daemon's pipes.
+    """
+    if PIPE not in environment:
+        yield f"--shm-size={memory}"
+        return
+    yield "--ipc=host"
+    yield from (f"--volume={folder}:{folder}:rw" for folder in (environment[PIPE], environment[LOG_FOLDER]))
 
 
 def _own_limits() -> Iterator[str]:
