@@ -75,7 +75,7 @@ def main(folder: str) -> int:
     ended = {"code": _exit_code(status), "stopped": stopped, "lost": remains.why_lost() if stopped else ""}
     if terminal is not None:
         terminal.drain()
-    if remains.ended_by_kernel(task):
+    if ended["code"] and remains.ended_by_kernel(task):
         meter.note_end_by_kernel()
         _say(meter.verdict())
     for complaint in remains.clear(task):

@@ -12,7 +12,7 @@ from reconciler.backends.local.cgroups import Cgroups
 from solver.world.shape import Shape
 from solver.world.workload import JobSpec
 
-_FIX: Final = "Install podman there and start Quorate again, or submit the job without container."
+_FIX: Final = "Install podman there, or submit the job without container."
 
 
 @dataclass(frozen=True, slots=True)
