@@ -18,7 +18,7 @@ from solver.world.cluster import NodeName
 from solver.world.quantities import Cpu, Memory
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
-from tests.contracts.local_worlds import LocalWorld, eventually, local_world
+from tests.contracts.local_worlds import LocalWorld, command_line, eventually, local_world
 
 JOB, ONE = JobName("job"), Epoch(1)
 ROOT = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
@@ -100,8 +100,8 @@ def test_nothing_escapes_though_its_supervisor_is_gone_and_it_hides(world: Local
     folder = run(world, "env -i setsid sleep 600 & echo $! > hidden; exec sleep 600")
     eventually(lambda: (folder / "work/hidden").exists() and (folder / "work/hidden").read_text() != "")
     hidden = int((folder / "work/hidden").read_text())
-    eventually(lambda: Path(f"/proc/{hidden}/cmdline").read_bytes().startswith(b"sleep"))
-    (supervisor,) = [pid for pid in world.processes() if b"shim.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    eventually(lambda: command_line(hidden).startswith(b"sleep"))
+    (supervisor,) = world.supervisors()
     os.kill(supervisor, signal.SIGKILL)
     eventually(lambda: task(world).state == "lost")
     assert not is_running(hidden)

@@ -26,7 +26,7 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup, TaskPlacement
 from tests.backends.podman_image import IMAGE, digest_of, podman_or_why
 from tests.contracts.backend_world import tell
-from tests.contracts.local_worlds import LocalWorld, eventually, local_world
+from tests.contracts.local_worlds import LocalWorld, command_line, eventually, local_world
 
 pytestmark = pytest.mark.thorough
 
@@ -76,8 +76,8 @@ def test_secrets_reach_it_as_files_and_variables_and_no_command_line(world: Loca
     script = f"""test "$TOKEN" = "$(cat $QUORATE_SECRETS/token)" && echo same; ls $QUORATE_SECRETS; {WAITS}"""
     folder = run(world, script, secrets=uses)
     says(world, lambda: log(world) == "same\ntoken\n")
-    lines = [Path(f"/proc/{pid}/cmdline") for pid in filter(str.isdecimal, os.listdir("/proc"))]
-    assert not any(PRIVATE.encode() in line.read_bytes() for line in lines if line.exists())
+    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
+    assert not any(PRIVATE.encode() in command_line(pid) for pid in pids)
     assert PRIVATE not in (folder / "task.json").read_text()
     held = os.readlink(folder / "secrets")
     world.backend.submit(StopGang(JOB, 1, Duration(5_000)), ONE)
@@ -116,7 +116,7 @@ def test_nothing_is_left_when_its_supervisor_is_gone(world: LocalWorld, podman: 
     """Without its mark, which an image's program may clear: its container still knows whose it is."""
     run(world, f"env -i setsid sh -c '{WAITS}' & echo up; {WAITS}")
     says(world, lambda: log(world) == "up\n")
-    (supervisor,) = [pid for pid in world.processes() if b"shim.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (supervisor,) = world.supervisors()
     os.kill(supervisor, signal.SIGKILL)
     until(world, "lost")
     assert containers(podman) == ""
@@ -211,6 +211,4 @@ def containers(podman: Podman) -> str:
 
 def in_containers() -> list[int]:
     """Processes that wait as those of these tests do, whoever they say they are."""
-    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
-    lines = [(pid, Path(f"/proc/{pid}/cmdline")) for pid in pids]
-    return [pid for pid, line in lines if line.exists() and WAITS.encode() in line.read_bytes()]
+    return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if WAITS.encode() in command_line(pid)]

@@ -118,6 +118,10 @@ class LocalWorld:
         """Every process, supervisors included, that works in the state folder or knows it by name."""
         return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if self._belongs(pid)]
 
+    def supervisors(self) -> list[int]:
+        """Those of its tasks, and not what they are about to become."""
+        return [pid for pid in self.processes() if b"shim.py" in command_line(pid)]
+
     def _belongs(self, pid: int) -> bool:
         if pid == os.getpid():
             return False
@@ -127,6 +131,14 @@ class LocalWorld:
         except OSError:  # It ended, or is not ours to look at.
             return False
         return any(f"{self.state}/".encode() in text for text in texts)
+
+
+def command_line(pid: int) -> bytes:
+    """As proc(5) has it; b"" where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def eventually(reached: Callable[[], bool]) -> None:
