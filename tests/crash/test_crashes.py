@@ -10,9 +10,11 @@ from hack.crash.bugs import (
     BUGS,
     SEEDS_MAX,
     Patches,
+    a_change_counts_as_made_once_it_is_asked_for,
     a_gpu_obeys_orders_that_are_older_than_its_last,
     a_growth_on_its_way_starts_what_was_told_to_leave,
     caught_by,
+    forgetting_an_attempt_lets_it_start_again,
 )
 from hack.crash.doors import WRITES, Moment
 from hack.crash.harness import Outcome, killed_at, run_seed
@@ -20,8 +22,8 @@ from reconciler.store.sql.ledger import SqlLedger
 from tests.drawn import DRAWING
 
 SEEDS = range(8)
-MORE_SEEDS = range(8, 48 if DRAWING.everything else 20)
-CHUNKS = 4
+MORE_SEEDS = range(8, 48 if DRAWING.everything else 14)
+CHUNKS = 3
 """So that they spread over the workers of pytest-xdist."""
 
 LOOP_WRITES = [f"{door}.{name}" for door, names in WRITES.items() for name in names if name != "resign"]
@@ -95,6 +97,8 @@ def test_many_more_seeds(chunk: int) -> None:
     assert clean([run_seed(seed) for seed in range(1_000 + chunk * 100, 1_100 + chunk * 100)])
 
 
+NOT_SOON = (a_change_counts_as_made_once_it_is_asked_for, forgetting_an_attempt_lets_it_start_again)
+"""What takes more than five seeds."""
 SELDOM = (a_growth_on_its_way_starts_what_was_told_to_leave, a_gpu_obeys_orders_that_are_older_than_its_last)
 """What more than a hundred seeds do not find any more, since gangs live less evenly: it needs many more."""
 
@@ -105,8 +109,14 @@ def test_a_seldom_bug_is_caught(bug: Callable[[], Patches]) -> None:
     assert caught_by(bug, 10 * SEEDS_MAX) is not None
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug not in SELDOM], ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(bug, marks=pytest.mark.long if bug in NOT_SOON else pytest.mark.thorough, id=bug.__name__)
+        for bug in BUGS
+        if bug not in SELDOM
+    ],
+)
 def test_a_seeded_bug_is_caught(bug: Callable[[], Patches]) -> None:
     assert caught_by(bug) is not None, f"{SEEDS_MAX} seeds did not find it"
 

@@ -72,6 +72,7 @@ def test_users_come_by_file_and_by_provider_and_do_what_git_lets_them(
     assert plane.signal(signal.SIGTERM) == 0
 
 
+@pytest.mark.long
 def test_a_token_file_that_others_can_read_keeps_it_from_starting(plane: ControlPlane, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     create_token(tokens, "bob")

@@ -69,6 +69,7 @@ def test_killed_in_the_middle_everything_on_record_is_told_in_order(
         assert len(expected) > 8
 
 
+@pytest.mark.long
 def test_a_receiver_that_is_away_is_said_and_gets_everything_when_it_is_back(
     plane: ControlPlane, origin: Origin
 ) -> None:

@@ -42,7 +42,7 @@ def test_the_demo_goes_as_it_is_told() -> None:
         place = found
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_demo_that_fails_shows_the_log_and_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     stage = Stage()
     with pytest.raises(DemoFailedError, match="should have said 'never said'"), stage:

@@ -145,7 +145,7 @@ def test_without_checkpoints_an_eviction_loses_everything(running: Client) -> No
     print(f"lost without checkpoints: {lost} GPU-seconds")
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_one_of_its_processes_is_killed_and_it_goes_on_with_five_until_a_sixth_joins(running: Client) -> None:
     running.submit(RUN, spec(interval_s=0.5, least=4))
     until("it trains", lambda: step_of(running) > 20)

@@ -168,7 +168,7 @@ def test_revisions_are_recorded_and_a_bad_one_changes_nothing(plane: ControlPlan
     assert "policies/queue.yaml:4:8" in refused.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_the_log_tells_rounds_and_events_but_no_secrets(plane: ControlPlane) -> None:
     plane.start().until_ready()
     with plane.client() as client:

@@ -64,6 +64,7 @@ def test_a_secret_is_in_the_tasks_and_nowhere_else(plane: ControlPlane, vault: P
     assert found_in(plane, None, []) == [str(own_log)]
 
 
+@pytest.mark.long
 def test_a_secret_that_is_not_there_is_said_when_it_is_asked_for(plane: ControlPlane, vault: Path) -> None:
     plane.start("--secrets", str(vault)).until_ready()
     unknown = msgspec.structs.replace(sh("true"), secrets=(SecretUse("wandbb", env="X"),))
@@ -75,6 +76,7 @@ def test_a_secret_that_is_not_there_is_said_when_it_is_asked_for(plane: ControlP
             client.test(document("job", unknown))
 
 
+@pytest.mark.long
 def test_secrets_that_others_can_read_keep_it_from_starting(plane: ControlPlane, vault: Path) -> None:
     vault.chmod(0o755)
     plane.spawn("--secrets", str(vault))
