@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NewType, Protocol
 
+from reconciler.backends.baremetal.facts import NodeFacts
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, Memory
@@ -260,6 +261,7 @@ class Changes(Document, frozen=True):
     stopped: tuple[AttemptStopped, ...] = ()
     left: tuple[TaskLeft, ...] = ()
     partitioned: tuple[GpuPartitioned, ...] = ()
+    facts: tuple[NodeFacts, ...] = ()
 
 
 class Backend(Protocol):

@@ -9,6 +9,7 @@ from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.following import SqlFollowing
+from reconciler.store.sql.health import SqlNodeHealths
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
@@ -26,6 +27,7 @@ class SqlStore:
     history: SqlHistory
     checkpoints: SqlCheckpoints
     interventions: SqlInterventions
+    health: SqlNodeHealths
     alerts: SqlAlerts
     following: SqlFollowing
     plans: SqlAcceptedPlans
@@ -45,6 +47,7 @@ def open_store(where: Path | str) -> SqlStore:
         SqlHistory(database),
         SqlCheckpoints(database),
         SqlInterventions(database),
+        SqlNodeHealths(database),
         SqlAlerts(database),
         SqlFollowing(database),
         SqlAcceptedPlans(database),

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """Rises with every change below. A database that is newer than the program is not opened."""
 
 metadata = MetaData()
