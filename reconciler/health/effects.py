@@ -40,9 +40,7 @@ def ended(record: NodeHealth, at: Instant, by: str) -> Intervention | None:
         return None
     reason = "; ".join(part.reason if not part.part else f"{part.part}: {part.reason}" for part in parts)
     cordon = _cordon(record, parts[0], reason)
-    return Intervention(
-        cordon.kind, cordon.subject, AUTHOR, reason, cordon.at, cordon.until, 0, at, "released", by
-    )
+    return Intervention(cordon.kind, cordon.subject, AUTHOR, reason, cordon.at, cordon.until, 0, at, "released", by)
 
 
 def _closed_parts(records: Iterable[NodeHealth]) -> Iterator[tuple[NodeHealth, PartHealth]]:

@@ -55,7 +55,7 @@ def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, Rule]:
         "xid-reset": Rule(xid.reset),
         "xid-drain": Rule(xid.drain),
         "xid-replace": Rule(xid.replace, is_final=True),
-        "xid-other": Rule(xid.other),
+        "gpu-lost": Rule(policy.gpu_lost),
     }
 
 

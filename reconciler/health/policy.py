@@ -10,22 +10,20 @@ from solver.world.quantities import Duration
 Action = Literal["ignore", "suspect", "cordon", "drain"]
 """What follows from a finding, from the mildest on. cordon: nothing new starts there; drain: what runs there leaves, too."""
 
-ThrottleReason = Literal["hw-slowdown", "hw-thermal", "hw-power-brake", "sw-thermal", "sw-power-cap"]
-"""What slows a GPU down, as NVML tells it (nvmlClocksEventReasons)."""
+ThrottleReason = Literal["hardware-slowdown", "hardware-thermal", "power-brake", "power-cap", "sync-boost", "thermal"]
+"""What slows a GPU down, as agents tell it of NVML (nvmlClocksEventReasons)."""
 
-SLOWED: Final[tuple[ThrottleReason, ...]] = ("hw-slowdown", "hw-thermal", "hw-power-brake", "sw-thermal")
-"""Reasons that are nobody's wish. A power cap often is."""
+SLOWED: Final[tuple[ThrottleReason, ...]] = ("hardware-slowdown", "hardware-thermal", "power-brake", "thermal")
+"""Reasons that are nobody's wish. A power cap often is, and clocks that go by the slowest of some GPUs are no fault of this one."""
 
 
 class XidActions(Document, frozen=True):
-    """What follows from an XID, by its class; `other`: one that the table does not know. After one of `replace` a GPU is not
-    tried again by itself."""
+    """What follows from an XID, by its class. After one of `replace` a GPU is not tried again by itself."""
 
     application: Action = "ignore"
     reset: Action = "drain"
     drain: Action = "drain"
     replace: Action = "drain"
-    other: Action = "suspect"
 
 
 class EccActions(Document, frozen=True):
@@ -54,7 +52,9 @@ class NicRule(Document, frozen=True):
     slower_than_mbps: int = 0
 
 
-class StragglerRule(Document, frozen=True, rename={"held": "for", "below_median": "belowMedian", "min_tasks": "minTasks"}):
+class StragglerRule(
+    Document, frozen=True, rename={"held": "for", "below_median": "belowMedian", "min_tasks": "minTasks"}
+):
     """A task that does less than this part of its peers' median of steps accuses its node, if at least `min_tasks` of them say
     how fast they are, and it lasts so long. `several`: what follows once two gangs or more accuse the same node."""
 
@@ -68,11 +68,12 @@ class StragglerRule(Document, frozen=True, rename={"held": "for", "below_median"
 class HealthPolicy(Document, frozen=True):
     """A finding counts until `bad_node_ttl` after it was seen last, one that only makes suspect until `suspect_ttl` after.
 
-    `lost`: what follows for a node that was not ready for `node_lost_after`.
+    `lost`: what follows for a node that was not ready for `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver.
     """
 
     node_lost_after: Duration = Duration(300_000)
     lost: Action = "suspect"
+    gpu_lost: Action = "drain"
     xid: XidActions = XidActions()
     ecc: EccActions = EccActions()
     throttle: ThrottleRule = ThrottleRule()

@@ -10,7 +10,7 @@ from solver.world.quantities import Instant
 
 FindingKind = Literal[
     "lost", "nic-down", "nic-slow", "straggler", "throttled", "uncorrectable", "remap-pending", "remap-failed",
-    "xid-application", "xid-reset", "xid-drain", "xid-replace", "xid-other",
+    "gpu-lost", "xid-application", "xid-reset", "xid-drain", "xid-replace",
 ]  # fmt: skip
 
 PartState = Literal["well", "suspect", "cordoned", "drained"]

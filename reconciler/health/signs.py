@@ -10,7 +10,7 @@ from reconciler.backends.baremetal.facts import GpuFacts, NodeFacts, Xid
 from reconciler.health.policy import HealthPolicy, NicRule
 from reconciler.health.record import FindingKey, FindingKind
 from reconciler.health.stragglers import Accusation
-from reconciler.health.xid import CLASSES, XidClass
+from reconciler.health.xid import XidClass, class_of_xid
 from solver.world.cluster import Node
 from solver.world.quantities import Instant
 
@@ -59,6 +59,8 @@ def _of_nics(facts: NodeFacts, rule: NicRule) -> Iterator[Sign]:
 
 def _of_gpu(gpu: GpuFacts, policy: HealthPolicy) -> Iterator[Sign]:
     yield from _of_xids(gpu)
+    if gpu.lost:
+        yield Sign(FindingKey("gpu-lost", gpu.id, ""), "it does not answer its driver")
     if gpu.uncorrectable_errors:
         told = f"its memory has had {gpu.uncorrectable_errors} errors that can't be corrected"
         yield Sign(FindingKey("uncorrectable", gpu.id, ""), told, gpu.uncorrectable_errors)
@@ -75,8 +77,7 @@ def _of_xids(gpu: GpuFacts) -> Iterator[Sign]:
     """Of each class that which came last."""
     newest: defaultdict[FindingKind, Xid] = defaultdict(lambda: Xid(0, Instant(-1)))
     for xid in gpu.xids:
-        known = CLASSES.get(xid.number)
-        kind: FindingKind = "xid-other" if known is None else _XID_KINDS[known]
+        kind = _XID_KINDS[class_of_xid(xid.number)]
         newest[kind] = max(newest[kind], xid, key=lambda each: (each.at, each.number))
     for kind, xid in newest.items():
         yield Sign(FindingKey(kind, gpu.id, ""), f"XID {xid.number}", int(xid.at), xid.at)

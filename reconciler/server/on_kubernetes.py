@@ -99,7 +99,8 @@ def parts_on_kubernetes(
     metrics.add(WebhookFigures(store.alerts))
     runner = PodRunner(connect, clock, Reporter(metrics, log).hear)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
-    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, store.checkpoints, store.interventions)
+    stores = store.checkpoints, store.interventions, store.health
+    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, *stores)
     desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
     return Parts(

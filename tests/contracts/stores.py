@@ -16,6 +16,7 @@ from reconciler.backend import Epoch
 from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.following import FollowingDecisions
+from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.plans import AcceptedPlans
@@ -70,6 +71,10 @@ class Stores(Protocol):
     def interventions(self) -> Interventions:
         """What people did by hand."""
 
+    @property
+    def health(self) -> NodeHealths:
+        """What speaks against nodes."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -112,6 +117,10 @@ class SqlStores:
     @property
     def interventions(self) -> Interventions:
         return self._store.interventions
+
+    @property
+    def health(self) -> NodeHealths:
+        return self._store.health
 
     def reopen(self) -> None:
         self.close()

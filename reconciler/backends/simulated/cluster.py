@@ -93,6 +93,8 @@ class SimulatedCluster:
         self._figures = SimulatedFigures(self)
         self.mishaps: list[str] = []
         """Tasks that were to begin on what was not there."""
+        self.pace: dict[NodeName, float] = {}
+        """What is left of the speed of nodes that are slow."""
         self._behaviour = behaviour
         self._nodes = {node.name: node for node in nodes}
         self._attempts: dict[tuple[JobName, int], _Attempt] = {}
