@@ -11,8 +11,8 @@ from reconciler.api.services import Services
 from reconciler.backend import Activity
 from reconciler.checkpoints.unread import unread
 from reconciler.control import NoPolicyError
-from reconciler.interventions.effects import about, held
 from reconciler.health.record import NodeHealth
+from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks

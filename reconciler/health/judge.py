@@ -70,7 +70,7 @@ def judge(before: NodeHealth, signs: Iterable[Sign], told: bool, policy: HealthP
         else _unseen(known[key], rules[key.kind], told, now)
         for key in sorted(known.keys() | seen.keys())
     )
-    findings = tuple(_pardoned(finding, before.forgiven_at) for finding in followed if finding is not None)
+    findings = tuple(_pardoned(finding, before) for finding in followed if finding is not None)
     lasting = tuple(_lasting(findings, seen, policy, now))
     parts = tuple(_parts(lasting, before, policy, now))
     return msgspec.structs.replace(before, findings=lasting, parts=parts)
@@ -101,9 +101,12 @@ def _unseen(known: Finding, rule: Rule, told: bool, now: Instant) -> Finding | N
     return known if now - known.seen_at <= rule.pause else None
 
 
-def _pardoned(finding: Finding, at: Instant | None) -> Finding:
-    """Somebody has seen it, and let the node take work again all the same."""
-    forgiven = at is not None and (finding.seen_at if finding.mark is not None else finding.since) <= at
+def _pardoned(finding: Finding, before: NodeHealth) -> Finding:
+    """Somebody has let the node take work again all the same, or a test that began after it was passed."""
+    at, trial = before.forgiven_at or Instant(0), before.trial
+    if trial is not None and trial.passed and finding.part in trial.parts:
+        at = max(at, trial.at)
+    forgiven = (finding.seen_at if finding.mark is not None else finding.since) <= at
     return msgspec.structs.replace(finding, forgiven=True) if forgiven and not finding.forgiven else finding
 
 
@@ -113,7 +116,7 @@ def _lasting(
     """Without those whose time is over; what happened once, and is still told of, is known for what it is."""
     for finding in findings:
         until = _until(finding, findings, policy)
-        if not finding.counts or until is None or now < until:
+        if not finding.counts or until is None or now < until or _is_tested(finding, findings, policy):
             yield finding
         elif finding.key in seen:
             yield msgspec.structs.replace(finding, forgiven=True)
@@ -125,6 +128,11 @@ def _until(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) 
         return None
     is_mild = _action(finding, findings, policy) == "suspect"
     return finding.seen_at.after(policy.suspect_ttl if is_mild else policy.bad_node_ttl)
+
+
+def _is_tested(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> bool:
+    """Its time alone does not end it."""
+    return policy.test is not None and _action(finding, findings, policy) == "drain"
 
 
 def _action(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> Action:
@@ -145,11 +153,14 @@ def _parts(
         worst = max((action for _, action in own), key=_SEVERITY.index)
         because = [finding for finding, action in own if action == worst]
         ends = [_until(finding, findings, policy) for finding in because]
+        end = None if None in ends else max(each for each in ends if each is not None)
+        tested = policy.test is not None and worst == "drain"
         state, last = _STATES[worst], known.get(name)
         yield PartHealth(
             name,
             state,
             last.since if last is not None and last.state == state else now,
             "; ".join(finding.detail for finding in because),
-            None if None in ends else max(end for end in ends if end is not None),
+            None if tested else end,
+            end if tested else None,
         )

@@ -65,10 +65,22 @@ class StragglerRule(
     min_tasks: int = 4
 
 
+class NodeTest(Document, frozen=True):
+    """What is run on a drained node before it takes work again: passed is what ends with exit code 0 within `timeout`.
+
+    It is run again `every` so often until it passes.
+    """
+
+    command: tuple[str, ...]
+    every: Duration = Duration(600_000)
+    timeout: Duration = Duration(300_000)
+
+
 class HealthPolicy(Document, frozen=True):
     """A finding counts until `bad_node_ttl` after it was seen last, one that only makes suspect until `suspect_ttl` after.
 
     `lost`: what follows for a node that was not ready for `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver.
+    `test`: what a drained node has to pass when its time is over; None: nothing.
     """
 
     node_lost_after: Duration = Duration(300_000)
@@ -81,4 +93,5 @@ class HealthPolicy(Document, frozen=True):
     straggler: StragglerRule = StragglerRule()
     suspect_ttl: Duration = Duration(3_600_000)
     bad_node_ttl: Duration = Duration(24 * 3_600_000)
+    test: NodeTest | None = None
     origin: str = ""

@@ -54,19 +54,38 @@ class Finding(Document, frozen=True):
 
 
 class PartHealth(Document, frozen=True):
-    """A node (`part` "") or one of its GPUs that is not well, since when and why; `until` None: until somebody says otherwise."""
+    """A node (`part` "") or one of its GPUs that is not well, since when and why; `until` None: until somebody says otherwise.
+
+    `test_from`: from when on it is tested, and takes work again once it passes; None: it is not.
+    """
 
     part: str
     state: PartState
     since: Instant
     reason: str
     until: Instant | None = None
+    test_from: Instant | None = None
+
+
+class Trial(Document, frozen=True):
+    """A test of some `parts` of a node, on `devices`, since `at`; over at `ended_at`. `detail`: how it failed."""
+
+    at: Instant
+    parts: tuple[str, ...]
+    devices: tuple[str, ...]
+    ended_at: Instant | None = None
+    passed: bool = False
+    detail: str = ""
 
 
 class NodeHealth(Document, frozen=True):
-    """One node. `parts`, sorted by name, are those that are not well; `forgiven_at`: when somebody let it take work again."""
+    """One node. `parts`, sorted by name, are those that are not well; `forgiven_at`: when somebody let it take work again.
+
+    `trial`: its newest.
+    """
 
     node: NodeName
     findings: tuple[Finding, ...] = ()
     parts: tuple[PartHealth, ...] = ()
     forgiven_at: Instant | None = None
+    trial: Trial | None = None

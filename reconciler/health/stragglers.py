@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from statistics import median
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reconciler.backend import TaskStatus
 from reconciler.health.policy import StragglerRule
 from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
+
+NEWS_LEAST: Final = Duration(60_000)
+"""Tasks say how fast they are now and then: what one said so long ago counts as what it does now, however short the rule's time."""
 
 
 class Accusation(NamedTuple):
@@ -33,7 +36,7 @@ def accusations(tasks: Iterable[TaskStatus], rule: StragglerRule, now: Instant) 
     groups: defaultdict[tuple[JobName, int, str], list[tuple[float, TaskStatus]]] = defaultdict(list)
     for task in tasks:
         said = task.progress
-        if task.state == "running" and said is not None and said.rate > 0 and now - said.at <= rule.held:
+        if task.state == "running" and said is not None and said.rate > 0 and now - said.at <= max(rule.held, NEWS_LEAST):
             groups[task.job, task.attempt, task.group].append((said.rate, task))
     for peers in groups.values():
         if len(peers) < rule.min_tasks:

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.access.policy import AccessPolicy, BreakGlass
 from reconciler.api.serve import ApiServer
-from reconciler.clock import SystemClock
 from reconciler.client import ApiError, Client
+from reconciler.clock import SystemClock
 from reconciler.health.record import Finding, NodeHealth, PartHealth
 from reconciler.interventions.record import Intervention, Subject
 from reconciler.jobs.record import JobOutcome

@@ -8,9 +8,13 @@ import pytest
 from reconciler.backend import StaleEpochError
 from reconciler.backends.baremetal.facts import GpuFacts, NodeFacts, Xid
 from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.health.policy import EccActions, HealthPolicy, StragglerRule
+from reconciler.control import LEASE
+from reconciler.health.policy import EccActions, HealthPolicy, NodeTest, StragglerRule
+from reconciler.health.record import NodeHealth, PartHealth, Trial
 from reconciler.health.settle import Ward
+from reconciler.health.trials import due
 from reconciler.jobs.sighted import Sighted
+from reconciler.loop import one_pass
 from reconciler.operations import Operations
 from reconciler.store.protocols import Event
 from solver.solve import solve
@@ -226,3 +230,83 @@ def test_nodes_that_git_does_not_know_are_not_remembered(ward: Site) -> None:
     epoch = ward.one_pass().epoch
     Ward(ward.only_plane, epoch).settle(Sighted({}, {}), ward.operations.health, ward.declared[1:])
     assert [record.node for record in ward.store.health.all()] == ["n2"]
+
+
+@pytest.fixture
+def tested(ward: Site) -> Site:
+    """A drained GPU is tested a quarter of an hour after it was found, and again each minute."""
+    test = NodeTest(("sleep", "5s"), every=Duration(60_000), timeout=Duration(20_000))
+    short = HealthPolicy(bad_node_ttl=Duration(900_000), suspect_ttl=Duration(900_000), test=test)
+    ward.operations = msgspec.structs.replace(ward.operations, health=short)
+    return ward
+
+
+def retest(site: Site, *command: str) -> None:
+    health = site.operations.health
+    assert health is not None
+    assert health.test is not None
+    test = msgspec.structs.replace(health.test, command=command)
+    site.operations = msgspec.structs.replace(site.operations, health=msgspec.structs.replace(health, test=test))
+
+
+def test_a_drained_gpu_takes_work_again_once_it_has_passed_its_test(tested: Site) -> None:
+    retest(tested, "fail", "3", "5s")
+    tell(tested, "n1", 48)
+    tested.passes(3)
+    tested.one_pass(880)
+    assert tested.ran("health:n1") == []
+    tested.one_pass(20)
+    tested.passes(20)
+    assert (tested.ran("health:n1"), news(tested)) == (["failed"], ["node-drained", "node-tested"])
+    assert said(tested, "n1", "node-tested")[0].cause == "it failed its test: it failed with exit code 3"
+    tested.passes(30)
+    assert len(tested.ran("health:n1")) == 1, "not again so soon"
+    retest(tested, "sleep", "5s")
+    tested.passes(40)
+    assert tested.ran("health:n1") == ["failed", "succeeded"]
+    assert news(tested) == ["node-drained", "node-tested", "node-tested", "node-well"]
+    assert {task.devices for task in tested.cluster.intervals} == {("n1/0",)}
+    tested.submit(A, FOREVER, tasks=2, gpus=4)
+    tested.until(A, "running")
+    assert tested.sighted().attempts.keys() == {(A, 1)}, "nothing is left of the tests"
+
+
+def test_a_test_that_takes_too_long_is_ended_and_has_failed(tested: Site) -> None:
+    retest(tested, "sleep", "forever")
+    tell(tested, "n1", 48)
+    tested.passes(3)
+    tested.one_pass(900)
+    tested.passes(60)
+    assert tested.ran("health:n1") == ["stopped"]
+    assert said(tested, "n1", "node-tested")[0].cause == "it failed its test: it took longer than 20s"
+    assert news(tested) == ["node-drained", "node-tested"]
+
+
+def test_whoever_leads_next_goes_on_with_a_test(tested: Site) -> None:
+    tell(tested, "n1", 48)
+    tested.passes(3)
+    tested.faults(lost=1.0)
+    tested.one_pass(900)
+    (decided,) = tested.store.health.all()
+    assert decided.trial is not None
+    tested.faults(lost=0.0)
+    other = tested.plane("other")
+    for after_s in (LEASE.seconds + 1, 6, 1):
+        tested.clock.advance(int(after_s * 1_000))
+        one_pass(other)
+    assert tested.ran("health:n1") == ["succeeded"]
+    assert news(tested) == ["node-drained", "node-tested", "node-well"]
+
+
+def test_no_test_begins_where_something_runs(tested: Site) -> None:
+    tested.submit(A, ("sleep", "forever"), tasks=1, gpus=4)
+    tested.until(A, "running")
+    (claim,) = tested.store.ledger.claims()
+    health = NodeHealth(N1, parts=(PartHealth("n1/0", "drained", tested.clock.now(), "XID", None, tested.clock.now()),))
+    test = NodeTest(("true",))
+    node, now = tested.declared[0], tested.clock.now()
+    held = {task.node for task in claim.tasks} | {device for task in claim.tasks for device in task.devices}
+    assert (due(health, test, node, held, now) is None) == ("n1/0" in held)
+    begun = due(health, test, node, set(), now)
+    assert begun == Trial(now, ("n1/0",), ("n1/0",))
+    assert due(msgspec.structs.replace(health, trial=begun), test, node, set(), now.after(10**9)) is None

@@ -16,7 +16,6 @@ from solver.world.cluster import NodeName
 from solver.world.document import encode
 from solver.world.quantities import Instant
 
-
 # A row goes when nothing speaks against the node any more.
 node_health = Table(
     "node_health",
