@@ -67,7 +67,9 @@ class Leader(Deeds):
         saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
         evidence = Evidence(operations, declared, tails, saving)
         decided = (
-            *settlements(records, claims, intents, sighted.without(under_way(health)), self.plane.clock.now(), ground, evidence),
+            *settlements(
+                records, claims, intents, sighted.without(under_way(health)), self.plane.clock.now(), ground, evidence
+            ),
             *abandoned(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
         for settlement in decided:

@@ -57,7 +57,7 @@ def alert_of(kept: KeptEvent, job: Callable[[JobName], JobRecord | None]) -> Ale
 
 
 def wants(policy: AlertPolicy, alert: Alert, parents: Mapping[QueueName, QueueName | None]) -> bool:
-    """Whether a policy has it told. What is about policy or nodes is nobody's queue, and told whatever queues and users it names."""
+    """Whether a policy has it told. What is about policy or nodes is nobody's, and told whatever queues and users it names."""
     if alert.kind not in policy.on:
         return False
     if alert.kind in ABOUT_POLICY | ABOUT_NODES:

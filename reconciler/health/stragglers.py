@@ -36,7 +36,12 @@ def accusations(tasks: Iterable[TaskStatus], rule: StragglerRule, now: Instant) 
     groups: defaultdict[tuple[JobName, int, str], list[tuple[float, TaskStatus]]] = defaultdict(list)
     for task in tasks:
         said = task.progress
-        if task.state == "running" and said is not None and said.rate > 0 and now - said.at <= max(rule.held, NEWS_LEAST):
+        if (
+            task.state == "running"
+            and said is not None
+            and said.rate > 0
+            and now - said.at <= max(rule.held, NEWS_LEAST)
+        ):
             groups[task.job, task.attempt, task.group].append((said.rate, task))
     for peers in groups.values():
         if len(peers) < rule.min_tasks:
