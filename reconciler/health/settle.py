@@ -1,4 +1,4 @@
-"""What the loop does about health: it judges every declared node, keeps that, tries those that may be well, and says what has changed."""
+"""What the loop does about health: it judges every declared node, keeps that, tries those that may be well, and says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loop makes of health: nothing new on what is cordoned, who is on what is drained leaves, and people may say otherwise."""
+"""What the loop makes of health: nothing new on what is cordoned, who is on what is drained leaves, people may say otherwise."""
 
 from __future__ import annotations
 
