@@ -19,7 +19,8 @@ from solver.rules.policy import Queue, policy_of
 from solver.world.quantities import Duration
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
-from tests.contracts.local_worlds import NODES, LocalWorld, local_world
+from tests.contracts.local_worlds import LocalWorld, local_world
+from tests.contracts.simulated_worlds import NODES
 
 PASSES_MAX = 1_200
 FIRST, SECOND = JobName("first"), JobName("second")
