@@ -16,7 +16,7 @@ Entry = OfCluster | TaskStatus | TaskLeft | AttemptStopped
 
 
 class Journal:
-    """The newest entry of every node, its hardware, GPU, task, leave and stopped attempt, with the cursor where it was first seen."""
+    """The newest entry of every node, its hardware, GPU, task, leave and stopped attempt, with the cursor where it was new."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Instant, Entry]] = deque()
