@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
+from reconciler.cli.store_options import store_options
 from solver.world.quantities import Duration
+
+if TYPE_CHECKING:
+    from reconciler.server.settings import Settings
 
 
 @click.command(short_help="Run the control plane.")
@@ -74,6 +79,14 @@ from solver.world.quantities import Duration
     metavar="FILE",
     help="Hear webhooks of GitHub, GitLab or Gitea that are signed with the secret in this file (mode 0600).",
 )
+@store_options
+@click.option(
+    "--tasks",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The folder of tasks, where control planes of this machine share one. With --store.  [default: tasks in --state]",
+)
+@agents_options
 @kubernetes_options
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
@@ -91,9 +104,15 @@ def run(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
+    store: str | None,
+    store_password_file: Path | None,
+    tasks: Path | None,
+    agents_listen: Address | None,
+    agents_authority: Path | None,
+    node_lost_after: Duration | None,
     **kubernetes: Any,
 ) -> None:
-    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine, or as pods of a Kubernetes cluster.
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
@@ -119,13 +138,39 @@ def run(
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
         kubernetes=kubernetes_settings(**kubernetes),
+        store=store,
+        store_password_file=store_password_file,
+        shared_tasks=tasks.absolute() if tasks else None,
+        agents=agents_settings(agents_listen, agents_authority, node_lost_after),
     )
+    _refuse_unlike(settings)
     configure_logs()
     try:
         serve(settings, logger())
     except _failures() as failure:
         fix = getattr(failure, "fix", "")
         raise CommandFailedError(str(failure), fix=fix) from failure
+
+
+def _refuse_unlike(settings: Settings) -> None:
+    """Raises click.UsageError for options that mean nothing together."""
+    if settings.agents is not None:
+        refuse_beside_agents(
+            {
+                "--kubernetes": settings.kubernetes,
+                "--secrets": settings.secrets,
+                "--run-as-submitter": settings.accounts is not None,
+                "--tasks": settings.shared_tasks,
+            }
+        )
+    if settings.store is None and settings.shared_tasks is not None:
+        raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
+    if settings.store is not None and settings.kubernetes is not None:
+        raise click.UsageError(
+            "--store holds who has what; with --kubernetes the API server does. Leave one of them out."
+        )
+    if settings.shared_tasks is not None and settings.accounts is not None:
+        raise click.UsageError("--run-as-submitter knows only the tasks of its own --state. Leave --tasks out.")
 
 
 def _accounts(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] | None:
@@ -147,6 +192,8 @@ def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
+    from reconciler.backends.baremetal.door import DoorError
+    from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.gitsource.errors import GitSourceError
@@ -160,10 +207,12 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        DoorError,
         FolderUnusableError,
         GitSourceError,
         IdentityError,
         InsecureBindingError,
+        KeyFileError,
         KubernetesFailedError,
         ServerEndedError,
         StateFolderError,

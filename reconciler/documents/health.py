@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem
 from reconciler.health.policy import HealthPolicy
+from solver.world.quantities import Duration
+
+LEASE_LEAST: Final = Duration(10_000)
+"""Two beats of an agent."""
 
 
 def health_problems(documents: Sequence[Declared[HealthPolicy]]) -> Iterator[Problem]:
@@ -26,6 +31,14 @@ def health_problems(documents: Sequence[Declared[HealthPolicy]]) -> Iterator[Pro
 def _time_problems(health: Declared[HealthPolicy]) -> Iterator[Problem]:
     """What is over before it has been so for long enough never counts."""
     policy = health.value
+    if policy.node_lease >= policy.node_lost_after:
+        message = f"a node is lost after {policy.node_lost_after}, before its lease of {policy.node_lease} is over"
+        yield health.problem(
+            ("spec", "nodeLease"), "lost-before-lease", message, "Lower nodeLease, or raise nodeLostAfter."
+        )
+    if policy.node_lease < LEASE_LEAST:
+        message = f"an agent that speaks up every 5 s is late sometimes; a lease of {policy.node_lease} lets nodes come and go"
+        yield health.problem(("spec", "nodeLease"), "lease-too-short", message, f"Write at least {LEASE_LEAST}.")
     held: tuple[tuple[Path, int], ...] = (
         (("spec", "nodeLostAfter"), policy.node_lost_after),
         (("spec", "throttle", "for"), policy.throttle.held),

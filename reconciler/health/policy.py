@@ -79,10 +79,12 @@ class NodeTest(Document, frozen=True):
 class HealthPolicy(Document, frozen=True):
     """A finding counts until `bad_node_ttl` after it was seen last, one that only makes suspect until `suspect_ttl` after.
 
-    `lost`: what follows for a node that was not ready for `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver.
+    A node whose agent is not heard of for `node_lease` is not ready. `lost`: what follows for a node that was not ready for
+    `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver.
     `test`: what a drained node has to pass when its time is over; None: nothing.
     """
 
+    node_lease: Duration = Duration(20_000)
     node_lost_after: Duration = Duration(300_000)
     lost: Action = "suspect"
     gpu_lost: Action = "drain"

@@ -6,7 +6,7 @@ and an order that is sent again does no harm. Its number is the instant at which
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 
 import msgspec
 
@@ -15,6 +15,7 @@ from reconciler.health.effects import AUTHOR
 from reconciler.health.policy import NodeTest
 from reconciler.health.record import NodeHealth, Trial
 from reconciler.jobs.sighted import Attempt, AttemptKey
+from reconciler.store.protocols import Claim
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.quantities import Instant
 from solver.world.shape import Shape
@@ -35,6 +36,14 @@ def under_way(records: Iterable[NodeHealth]) -> frozenset[AttemptKey]:
         for record in records
         if record.trial is not None and record.trial.ended_at is None
     )
+
+
+def claims_of(records: Iterable[NodeHealth]) -> Iterator[Claim]:
+    """The trials that are under way, as what they hold."""
+    for record in records:
+        trial = record.trial
+        if trial is not None and trial.ended_at is None:
+            yield Claim(trial_name(record.node), int(trial.at), (_place(record.node, trial),), since=trial.at)
 
 
 def followed(trial: Trial, test: NodeTest | None, seen: Attempt, now: Instant) -> Trial:
@@ -67,8 +76,12 @@ def due(record: NodeHealth, test: NodeTest, node: Node, held: Set[str], now: Ins
 def order_of(node: NodeName, trial: Trial, test: NodeTest) -> StartGang:
     """What runs the command where it is to be tried."""
     group = TaskGroup(_GROUP, 1, Shape(gpus=len(trial.devices)), command=test.command)
-    place = TaskPlacement(_GROUP, 0, node, tuple(DeviceId(device) for device in trial.devices))
-    return StartGang(trial_name(node), int(trial.at), (place,), JobSpec(QueueName(""), (group,)), user=AUTHOR)
+    spec = JobSpec(QueueName(""), (group,))
+    return StartGang(trial_name(node), int(trial.at), (_place(node, trial),), spec, user=AUTHOR)
+
+
+def _place(node: NodeName, trial: Trial) -> TaskPlacement:
+    return TaskPlacement(_GROUP, 0, node, tuple(DeviceId(device) for device in trial.devices))
 
 
 def _told(status: TaskStatus) -> str:

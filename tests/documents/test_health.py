@@ -45,6 +45,8 @@ def test_it_is_compiled_beside_what_rounds_read_and_shown_in_a_review() -> None:
         ("{stragglr: {}}", [("h.yaml:4:8", "unknown-field")]),
         ("{nic: {downFor: 2m}}", [("h.yaml:4:13", "unused-rule")]),
         ("{throttle: {for: 2h}}", [("h.yaml:4:24", "forgotten-too-soon")]),
+        ("{nodeLease: 9s}", [("h.yaml:4:19", "lease-too-short")]),
+        ("{nodeLease: 5m}", [("h.yaml:4:19", "lost-before-lease")]),
         ("{badNodeTtl: 4m, suspectTtl: 20m}", [("h.yaml:4:7", "forgotten-too-soon")]),
     ],
 )

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sqlalchemy import BigInteger, Column, Row, String, Table, Text, delete, insert, select, update
+from sqlalchemy import BigInteger, Column, Row, Table, delete, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.health.record import NodeHealth
+from reconciler.store.sql.columns import String, Text
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import metadata
+from reconciler.store.sql.tables import metadata, since
 from solver.world.cluster import NodeName
 from solver.world.document import encode
 from solver.world.quantities import Instant
@@ -23,6 +24,7 @@ node_health = Table(
     Column("node", String, primary_key=True),
     Column("record", Text, nullable=False),  # a NodeHealth
     Column("forgiven_at", BigInteger),  # when a person let it take work again; absent: nobody has
+    info=since(14),
 )
 
 
