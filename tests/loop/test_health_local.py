@@ -1,13 +1,16 @@
-"""Health on real processes: a node that two gangs find slow is drained, tested by a command of its own, and takes work again."""
+"""Health on real processes, of this machine and of agents: a node that two gangs find slow is drained, tested by a command of its own, and takes work again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from reconciler.backend import Logs
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.health.policy import HealthPolicy, NodeTest, StragglerRule
@@ -19,6 +22,7 @@ from solver.rules.policy import Queue, policy_of
 from solver.world.quantities import Duration
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from tests.contracts.baremetal_worlds import baremetal_world
 from tests.contracts.local_worlds import LocalWorld, local_world
 from tests.contracts.simulated_worlds import NODES
 
@@ -28,6 +32,8 @@ SLOW_ON_N1 = (
     'rate=10; test "$QUORATE_NODE" = n1 && rate=1; '
     'printf \'{"step": 1, "rate": %d}\' $rate > "$QUORATE_PROGRESS_FILE"; exec sleep 600'
 )
+
+WorldIn = Callable[[Path], AbstractContextManager[LocalWorld]]
 
 
 class InForce:
@@ -48,13 +54,15 @@ class InForce:
 
 def plane_of(world: LocalWorld, store: SqlStore, policies: InForce) -> ControlPlane:
     stores = store.jobs, store.ledger, store.history, store.checkpoints, store.interventions, store.health
-    return ControlPlane("only", *stores, world.backend, world.backend, policies, solver_with(None), SystemClock())
+    logs = cast("Logs", world.backend)  # nobody reads any
+    return ControlPlane("only", *stores, world.backend, logs, policies, solver_with(None), SystemClock())
 
 
 @pytest.mark.thorough
-def test_a_node_that_two_gangs_find_slow_leaves_and_comes_back_by_a_test(tmp_path: Path) -> None:
+@pytest.mark.parametrize("world_in", [local_world, baremetal_world])
+def test_a_node_that_two_gangs_find_slow_leaves_and_comes_back_by_a_test(world_in: WorldIn, tmp_path: Path) -> None:
     witness, store = tmp_path / "tested", open_store(tmp_path / "quorate.db")
-    with local_world(tmp_path) as world:
+    with world_in(tmp_path) as world:
         plane = plane_of(world, store, InForce(witness))
 
         def until(reached: Callable[[], bool]) -> None:
