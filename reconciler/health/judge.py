@@ -7,6 +7,7 @@ with pauses of at most a quarter of that, and goes on counting until its time is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -38,6 +39,7 @@ class Rule(NamedTuple):
         return max(PAUSE_LEAST, self.held // 4)
 
 
+@lru_cache(maxsize=8)
 def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, Rule]:
     """The rule of every kind of finding."""
     nic, xid, ecc = policy.nic, policy.xid, policy.ecc

@@ -46,7 +46,7 @@ class Ward(Deeds):
         self, judged: dict[NodeName, NodeHealth], test: NodeTest, sighted: Sighted, nodes: Iterable[Node], now: Instant
     ) -> Iterator[tuple[NodeName, NodeHealth]]:
         """Those that a trial is to begin on: they are there, and nothing runs on them."""
-        closed = [node for node in nodes if judged[node.name].parts]
+        closed = [node for node in nodes if node.name in judged and judged[node.name].parts]
         if not closed:
             return
         tasks = [task for claim in self.plane.ledger.claims() for task in claim.tasks]
@@ -84,16 +84,17 @@ def judgements(
     declared: Iterable[Node],
     now: Instant,
 ) -> Iterator[tuple[NodeName, NodeHealth]]:
-    """The health of every declared node; what is remembered of others is forgotten."""
+    """The health of every declared node of which there is anything to say; what is remembered of others is forgotten."""
     accused: defaultdict[NodeName, list[Accusation]] = defaultdict(list)
     tasks = (task for attempt in sighted.attempts.values() for task in attempt.tasks)
     for accusation in accusations(tasks, policy.straggler, now):
         accused[accusation.node].append(accusation)
     for node in declared:
         facts = sighted.facts.get(node.name)
-        signs = signs_of(sighted.nodes.get(node.name), facts, accused[node.name], policy)
-        before = known.get(node.name, NodeHealth(node.name))
-        yield node.name, judge(before, signs, facts is not None, policy, now)
+        signs = tuple(signs_of(sighted.nodes.get(node.name), facts, accused.get(node.name, ()), policy))
+        if signs or node.name in known:
+            before = known.get(node.name, NodeHealth(node.name))
+            yield node.name, judge(before, signs, facts is not None, policy, now)
 
 
 def news_of(before: NodeHealth | None, after: NodeHealth, now: Instant) -> Iterator[PartHealth]:

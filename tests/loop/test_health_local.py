@@ -1,4 +1,4 @@
-"""Health on real processes, of this machine and of agents: a node that two gangs find slow is drained, tested by a command of its own, and takes work again."""
+"""Health on real processes, here and under agents: a node that two gangs find slow is drained, tested, and takes work again."""
 
 from __future__ import annotations
 
