@@ -23,10 +23,6 @@ Cursor = NewType("Cursor", int)
 TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
 """`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
 
-LOOK_EVERY_MS = 200, 30_000
-LOOKS_PER_WATCH = 20
-"""Whoever watches what tasks do looks so often within the time that matters, with no shorter and no longer rests than these."""
-
 ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed", "stopped", "lost"})
 
 
@@ -287,12 +283,6 @@ class Backend(Protocol):
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""
-
-
-def look_every(watch: Duration) -> Duration:
-    """How long to rest between two looks at what a task does: so much later than it should a limit may be noticed."""
-    shortest, longest = LOOK_EVERY_MS
-    return Duration(max(shortest, min(longest, watch // LOOKS_PER_WATCH)))
 
 
 class Logs(Protocol):

@@ -58,7 +58,8 @@ def _of_nics(facts: NodeFacts, rule: NicRule) -> Iterator[Sign]:
 
 
 def _of_gpu(gpu: GpuFacts, policy: HealthPolicy) -> Iterator[Sign]:
-    yield from _of_xids(gpu)
+    if gpu.xids:
+        yield from _of_xids(gpu)
     if gpu.lost:
         yield Sign(FindingKey("gpu-lost", gpu.id, ""), "it does not answer its driver")
     if gpu.uncorrectable_errors:
@@ -68,9 +69,9 @@ def _of_gpu(gpu: GpuFacts, policy: HealthPolicy) -> Iterator[Sign]:
         yield Sign(FindingKey("remap-pending", gpu.id, ""), "rows of its memory are remapped once it is reset")
     if gpu.remap_failed:
         yield Sign(FindingKey("remap-failed", gpu.id, ""), "a row of its memory could not be remapped")
-    slowed = [reason for reason in policy.throttle.reasons if reason in gpu.throttle_reasons]
+    slowed = set(gpu.throttle_reasons).intersection(policy.throttle.reasons) if gpu.throttle_reasons else ()
     if slowed:
-        yield Sign(FindingKey("throttled", gpu.id, ""), f"it is slowed down ({', '.join(slowed)})")
+        yield Sign(FindingKey("throttled", gpu.id, ""), f"it is slowed down ({', '.join(sorted(slowed))})")
 
 
 def _of_xids(gpu: GpuFacts) -> Iterator[Sign]:

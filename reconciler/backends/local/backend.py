@@ -42,7 +42,6 @@ from reconciler.backends.local.attempts import (
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.backends.local.gangfile import write_gang
 from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
-from reconciler.backends.local.hardware import SILENT, Hardware
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.masking import read_log_masked
@@ -82,11 +81,9 @@ class LocalBackend:
         real_gpus: Path = REAL_GPUS,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         here: NodeName | None = None,
-        hardware: Hardware = SILENT,
     ) -> None:
         self._here = here
         self._declared = inventory
-        self._hardware = hardware
         self._clock = clock
         self._terms = terms
         self._supervisors = Supervisors(terms)
@@ -103,7 +100,6 @@ class LocalBackend:
             self._supervisors.reap()
             self._journal.note_nodes(self._inventory())
             self._journal.note_gpus(self._gpus.reports())
-            self._journal.note_facts(self._hardware.told(self._clock.now()))
             live = self._folders.live()
             for attempt in sorted(live):
                 self._observe(attempt)

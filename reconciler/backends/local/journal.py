@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
 from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
-from reconciler.backends.baremetal.facts import NodeFacts
-from reconciler.backends.local.hardware import steady
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.quantities import Instant
 
@@ -29,7 +27,6 @@ class Journal:
         self._sequence = opening << _CHANGES_PER_OPENING_BITS
         self._nodes: dict[NodeName, tuple[int, Node]] = {}
         self._gpus: dict[DeviceId, tuple[int, GpuPartitioned]] = {}
-        self._facts: dict[NodeName, tuple[int, NodeFacts]] = {}
         self._seen: dict[Path, dict[str, tuple[int, Seen]]] = {}
         self._noted_at: dict[Path, dict[str, Instant]] = {}
 
@@ -50,12 +47,6 @@ class Journal:
         for done in reports:
             if done.device not in self._gpus or self._gpus[done.device][1] != done:
                 self._gpus[done.device] = self._next(), done
-
-    def note_facts(self, told: Iterable[NodeFacts]) -> None:
-        """What the hardware of nodes tells; temperatures and the like alone are no news."""
-        for facts in told:
-            if facts.node not in self._facts or steady(self._facts[facts.node][1]) != steady(facts):
-                self._facts[facts.node] = self._next(), facts
 
     def note(self, attempt: Path, part: str, seen: Seen) -> None:
         """What was seen of a part (a task, its leave, or the stop) of an attempt."""
@@ -94,7 +85,6 @@ class Journal:
             stopped=tuple(part for part in seen if isinstance(part, AttemptStopped)),
             left=tuple(part for part in seen if isinstance(part, TaskLeft)),
             partitioned=tuple(done for number, done in self._gpus.values() if number > cursor),
-            facts=tuple(facts for number, facts in self._facts.values() if number > cursor),
         )
 
     def _next(self) -> int:

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backend import look_every
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.backends.local.environment import command_of, file_variables, group_of, others_of, task_environments
 from reconciler.backends.local.tasks import was_started
 from reconciler.backends.local.terms import Terms
+from reconciler.backends.looks import look_every
 from reconciler.supervisor import shim, taskfiles
 from solver.world.workload import TaskPlacement
 

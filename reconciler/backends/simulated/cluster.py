@@ -21,8 +21,8 @@ from reconciler.backend import (
     TaskState,
     TaskStatus,
     TellGang,
-    look_every,
 )
+from reconciler.backends.looks import look_every
 from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_command
 from reconciler.backends.simulated.faults import KIND, Faults
 from reconciler.backends.simulated.figures import SimulatedFigures
