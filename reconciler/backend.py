@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NewType, Protocol
 
-from reconciler.backends.baremetal.facts import NodeFacts
+from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, Memory

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backends.baremetal.facts import NodeFacts
+from reconciler.facts import NodeFacts
 from solver.world.quantities import Duration, Instant
 
 READ_EVERY: Final = Duration(5_000)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from reconciler.backends.baremetal.facts import GpuFacts, NodeFacts, Xid
+from reconciler.facts import GpuFacts, NodeFacts, Xid
 from reconciler.health.policy import HealthPolicy, NicRule
 from reconciler.health.record import FindingKey, FindingKind
 from reconciler.health.stragglers import Accusation

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.backend import ENDED, Changes, GpuPartitioned, TaskStatus
-from reconciler.backends.baremetal.facts import NodeFacts
+from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.workload import JobName, JobSpec, TaskPlacement
 

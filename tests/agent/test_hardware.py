@@ -10,8 +10,8 @@ from reconciler.agent.deeds import NodeDeeds
 from reconciler.agent.folder import AgentFolder
 from reconciler.agent.hardware import READ_EVERY, Hardware
 from reconciler.backend import Cursor
-from reconciler.backends.baremetal.facts import GpuFacts, NicFacts, NodeFacts
 from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.facts import GpuFacts, NicFacts, NodeFacts
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Instant
 from tests.contracts.simulated_worlds import NODES

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.baremetal.facts import GpuFacts, NicFacts, NodeFacts, Xid
+from reconciler.facts import GpuFacts, NicFacts, NodeFacts, Xid
 from reconciler.health.effects import closed, cordons, drained
 from reconciler.health.judge import judge
 from reconciler.health.policy import Action, EccActions, HealthPolicy, NicRule, StragglerRule, XidActions

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError
-from reconciler.backends.baremetal.facts import GpuFacts, NodeFacts, Xid
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.control import LEASE
+from reconciler.facts import GpuFacts, NodeFacts, Xid
 from reconciler.health.policy import EccActions, HealthPolicy, NodeTest, StragglerRule
 from reconciler.health.record import NodeHealth, PartHealth, Trial
 from reconciler.health.settle import Ward

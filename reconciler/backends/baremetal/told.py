@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reconciler.backend import ENDED, AttemptStopped, Changes, GpuPartitioned, TaskLeft, TaskStatus
-from reconciler.backends.baremetal.facts import NodeFacts
+from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.quantities import Instant
 from solver.world.workload import JobName

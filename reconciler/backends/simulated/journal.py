@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Hashable
 
 from reconciler.backend import AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
-from reconciler.backends.baremetal.facts import NodeFacts
+from reconciler.facts import NodeFacts
 from solver.world.cluster import Node
 from solver.world.quantities import Instant
 from solver.world.workload import JobName

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from reconciler.backend import Changes, Cursor, TaskStatus
-from reconciler.backends.baremetal.facts import NicFacts, NodeFacts
 from reconciler.backends.baremetal.merge import Cluster, Patience
 from reconciler.backends.baremetal.numbered import Numbered
 from reconciler.backends.baremetal.told import Heard
+from reconciler.facts import NicFacts, NodeFacts
 from reconciler.health.record import NodeHealth, Trial
 from reconciler.health.trials import claims_of, trial_name
 from solver.world.quantities import Instant
