@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from reconciler.agent import hardware as hardware_of_agents
+from reconciler.agent.deeds import NodeDeeds
+from reconciler.agent.folder import AgentFolder
+from reconciler.agent.hardware import Hardware
 from reconciler.backend import Changes, Cursor, TaskStatus
 from reconciler.backends.baremetal.merge import Cluster, Patience
 from reconciler.backends.baremetal.numbered import Numbered
 from reconciler.backends.baremetal.told import Heard
+from reconciler.clock import Clock
 from reconciler.facts import NicFacts, NodeFacts
 from reconciler.health.record import NodeHealth, Trial
 from reconciler.health.trials import claims_of, trial_name
-from solver.world.quantities import Instant
+from solver.world.cluster import NodeName
+from solver.world.quantities import Duration, Instant
+from tests.contracts import baremetal_worlds
+from tests.contracts.local_worlds import eventually
 from tests.contracts.simulated_worlds import NODES
 
 NODE = NODES[0]
@@ -37,3 +49,25 @@ def test_a_trial_is_known_and_anything_else_has_to_be_stopped_first() -> None:
     assert (tried.changes().nodes[0].ready, list(tried.strays())) == (True, [])
     alone = cluster()
     assert (alone.changes().nodes[0].ready, [stray.status for stray in alone.strays()]) == (False, [RUNS])
+
+
+@pytest.mark.thorough
+def test_agents_tell_them_over_their_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    up = {node.name: True for node in NODES}
+
+    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, real_gpus: Path) -> NodeDeeds:
+        hardware = Hardware(lambda at: NodeFacts(node, at, nics=(NicFacts("ib0", up[node]),)))
+        return NodeDeeds(node, folder, clock, real_gpus=real_gpus, hardware=hardware)
+
+    monkeypatch.setattr(baremetal_worlds, "NodeDeeds", deeds)
+    monkeypatch.setattr(hardware_of_agents, "READ_EVERY", Duration(0))
+    with baremetal_worlds.baremetal_world(tmp_path) as world:
+
+        def told() -> dict[str, bool]:
+            return {facts.node: facts.nics[0].up for facts in world.backend.changes(Cursor(0)).facts}
+
+        eventually(lambda: told() == {"n1": True, "n2": True})
+        up[NODE.name] = False
+        eventually(lambda: told() == {"n1": False, "n2": True})
+        world.restart()
+        eventually(lambda: told() == {"n1": False, "n2": True})
