@@ -12,7 +12,7 @@ from reconciler.backend import Epoch
 from reconciler.health.record import NodeHealth
 from reconciler.store.sql.columns import String, Text
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import metadata, since
+from reconciler.store.sql.schema import metadata, since
 from solver.world.cluster import NodeName
 from solver.world.document import encode
 from solver.world.quantities import Instant
