@@ -7,6 +7,7 @@ from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.health.policy import HealthPolicy
 from reconciler.retry_policy import NO_RETRIES, RetryPolicy
+from solver.rules.images import ImagePolicy
 from solver.world.document import Document
 
 
@@ -22,6 +23,7 @@ class Operations(Document, frozen=True):
     access: AccessPolicy | None = None
     alerts: tuple[AlertPolicy, ...] = ()
     health: HealthPolicy | None = None
+    images: ImagePolicy = ImagePolicy()
 
     @property
     def storages(self) -> dict[str, CheckpointPolicy]:
