@@ -19,6 +19,7 @@ from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.merge import Patience
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicySource
+from reconciler.server.parts import Member
 from reconciler.server.place import Place
 from reconciler.server.settings import AgentsSettings, Settings
 from reconciler.store.sql.store import SqlStore
@@ -56,6 +57,7 @@ def on_agents(
         _unstartable,
         AgentDesk(store.agents, authority),
         begin,
+        (Member("agents", door.wait, door.close),),
         "they go on; agents keep them, and find whoever leads next",
     )
 
