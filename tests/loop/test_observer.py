@@ -41,7 +41,7 @@ class Site:
         self.clock = VirtualClock()
         self.files = ObservedFiles(folder / "observed.jsonl.gz", folder / "observed-snapshot.json")
         self.store: SqlStore = open_store(folder / "quorate.db")
-        self.memory = Memory(self.store.ledger, self.store.history, self.clock, "observer", LEASE)
+        self.memory = Memory(self.store.ledger, self.store.history, self.store.gone_pods, self.clock, "observer", LEASE)
         self.observer = self.another()
         self.pods: list[Pod] = []
 
