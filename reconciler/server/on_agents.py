@@ -20,6 +20,7 @@ from reconciler.backends.baremetal.merge import Patience
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicySource
 from reconciler.health.trials import claims_of
+from reconciler.server.parts import Member
 from reconciler.server.place import Place
 from reconciler.server.settings import AgentsSettings, Settings
 from reconciler.store.protocols import Claim
@@ -57,6 +58,7 @@ def on_agents(
         _unstartable,
         AgentDesk(store.agents, authority),
         begin,
+        (Member("agents", door.wait, door.close),),
         "they go on; agents keep them, and find whoever leads next",
     )
 

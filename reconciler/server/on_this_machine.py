@@ -79,6 +79,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             Member("policy", git.follower.run, git.follower.stop),
             Member("checkpoints", checkpoints.run, checkpoints.stop),
             Member("alerts", alerts.run, alerts.stop),
+            *place.members,
             Member("pruning", pruning.run, pruning.stop),
         ),
         store,
