@@ -23,6 +23,7 @@ from reconciler.backends.baremetal.wire import (
 )
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.gpus import REAL_GPUS
+from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
@@ -40,12 +41,13 @@ class NodeDeeds:
         clock: Clock,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         real_gpus: Path = REAL_GPUS,
+        equipment: Equipment = Equipment(),  # noqa: B008  (as above)
     ) -> None:
         """Raises StateFolderError."""
         self.node = node
         self._folder = folder
         self._declared = folder.declared()
-        self._backend = LocalBackend(folder.tasks, self._inventory, clock, real_gpus, terms, node)
+        self._backend = LocalBackend(folder.tasks, self._inventory, clock, real_gpus, terms, node, equipment)
         self.epochs = Epochs(folder.tasks)
 
     def changes(self, since: Cursor) -> Changes:

@@ -38,9 +38,9 @@ def bare_failure(failure: Failure) -> Failure:
 
 
 def bare_spec(spec: JobSpec) -> JobSpec:
-    """Without commands, environment, and what secrets there are."""
+    """Without commands, environment, image, and what secrets there are."""
     groups = tuple(msgspec.structs.replace(group, command=()) for group in spec.task_groups)
-    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={}, secrets=())
+    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={}, secrets=(), container=None)
 
 
 def bare_outcome(outcome: JobOutcome) -> JobOutcome:

@@ -55,6 +55,7 @@ def agent(servers: tuple[Address, ...], state: Path, identity: Path | None, addr
     from reconciler.agent.identity import read_identity
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
+    from reconciler.backends.local.machine import equipment_of_this_machine
     from reconciler.clock import SystemClock
     from reconciler.server.logs import configure_logs, logger
 
@@ -64,7 +65,9 @@ def agent(servers: tuple[Address, ...], state: Path, identity: Path | None, addr
         with folder.locked():
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
-            deeds = NodeDeeds(who.node, folder, clock)
+            equipment = equipment_of_this_machine(folder.tasks)
+            log.info("runtimes", **equipment.told)
+            deeds = NodeDeeds(who.node, folder, clock, equipment=equipment)
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )

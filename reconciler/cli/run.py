@@ -89,7 +89,26 @@ if TYPE_CHECKING:
 @agents_options
 @kubernetes_options
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
-def run(
+def run(**options: Any) -> None:
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
+
+    Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
+    """
+    from reconciler.server.logs import configure_logs, logger
+    from reconciler.server.serve import serve
+
+    settings = _settings(**options)
+    _refuse_unlike(settings)
+    configure_logs()
+    try:
+        serve(settings, logger())
+    except _failures() as failure:
+        fix = getattr(failure, "fix", "")
+        raise CommandFailedError(str(failure), fix=fix) from failure
+
+
+def _settings(
+    *,
     policies_repo: str,
     branch: str,
     cluster: str | None,
@@ -105,18 +124,14 @@ def run(
     webhook_secret: Path | None,
     insecure_no_auth: bool,
     **others: Any,
-) -> None:
-    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
-
-    Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
-    """
+) -> Settings:
+    """Raises click.UsageError."""
     from reconciler.server.folder import StateFolder
     from reconciler.server.settings import Settings
     from reconciler.token_file import default_state_folder
 
     store = _store_settings(others)
-    agents = agents_settings(*(others.pop(name) for name in ("agents_listen", "agents_authority", "node_lost_after")))
-    settings = Settings(
+    return Settings(
         policies=policies_repo,
         branch=branch,
         cluster=cluster,
@@ -131,24 +146,10 @@ def run(
         accounts=_accounts(run_as_submitter, accounts),
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
+        agents=agents_settings(others),
         kubernetes=kubernetes_settings(**others),
         store=store,
-        agents=agents,
     )
-    _refuse_unlike(settings)
-    _serve(settings)
-
-
-def _serve(settings: Settings) -> None:
-    from reconciler.server.logs import configure_logs, logger
-    from reconciler.server.serve import serve
-
-    configure_logs()
-    try:
-        serve(settings, logger())
-    except _failures() as failure:
-        fix = getattr(failure, "fix", "")
-        raise CommandFailedError(str(failure), fix=fix) from failure
 
 
 def _store_settings(options: dict[str, Any]) -> StoreSettings | None:
@@ -169,7 +170,7 @@ def _refuse_unlike(settings: Settings) -> None:
                 "--kubernetes": settings.kubernetes,
                 "--secrets": settings.secrets,
                 "--run-as-submitter": settings.accounts is not None,
-                "--tasks": settings.store is not None and settings.store.tasks,
+                "--tasks": settings.store.tasks if settings.store else None,
             }
         )
     if settings.store is not None and settings.kubernetes is not None:

@@ -9,6 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.machine import equipment_of_this_machine
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
@@ -116,8 +117,10 @@ def _place(
     if settings.store is not None:
         tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
-    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, terms=terms)
-    return Place(backend, terms.unstartable)
+    equipment = equipment_of_this_machine(settings.tasks)
+    log.info("runtimes", **equipment.told)
+    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, terms=terms, equipment=equipment)
+    return Place(backend, lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user))
 
 
 def _plane(
