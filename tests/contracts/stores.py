@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, insert, text
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
@@ -24,7 +26,9 @@ from reconciler.store.job_source import JobSource
 from reconciler.store.plans import AcceptedPlans
 from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.sql.engines import postgresql_url
+from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import open_store
+from reconciler.store.sql.tables import leadership
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent, IntentKind, Reservation
 from solver.world.quantities import Duration, Instant
@@ -159,11 +163,21 @@ def sqlite_stores(folder: Path) -> Iterator[SqlStores]:
 
 @contextmanager
 def postgresql_stores(_: Path) -> Iterator[SqlStores]:
-    """A fresh schema of the PostgreSQL database that POSTGRESQL_URL names."""
-    with postgresql_schema() as url:
-        stores = SqlStores(url)
-        yield stores
-        stores.close()
+    """One schema of the PostgreSQL database that POSTGRESQL_URL names, emptied for each test: making tables takes longest."""
+    stores = SqlStores(_one_schema())
+    with stores._store.database.engine.begin() as connection:
+        tables = ", ".join(table.name for table in metadata.sorted_tables if table.name != "schema_version")
+        connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY CASCADE"))
+        connection.execute(insert(leadership).values(id=1, holder="", epoch=0, until=0))
+    yield stores
+    stores.close()
+
+
+@cache
+def _one_schema() -> str:
+    made = postgresql_schema()
+    atexit.register(made.__exit__, None, None, None)
+    return made.__enter__()
 
 
 @contextmanager
