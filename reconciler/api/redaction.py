@@ -12,7 +12,8 @@ from reconciler.interventions.record import Intervention
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import Event, RoundRecord
+from reconciler.store.protocols import Event
+from reconciler.store.rounds import RoundRecord
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, JobSpec
 

@@ -19,7 +19,8 @@ from reconciler.optimiser.recording import solver_with
 from reconciler.runner import AWAY, LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
-from reconciler.server.opened import opened_store, tie_to_tasks
+from reconciler.server.follow import PolicyFollower
+from reconciler.server.opened import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member, Parts
 from reconciler.server.place import Place, Runs
 from reconciler.server.policy_side import policy_side
@@ -40,8 +41,6 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    if is_shared and settings.agents is None:
-        tie_to_tasks(store, settings.tasks)
     history = ToldHistory(store.history, log)
     git = policy_side(
         settings,
@@ -61,15 +60,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
-    reporter = Reporter(metrics, log)
-
-    def hear(status: LoopStatus) -> None:
-        reporter.hear(status)
-        if is_shared and status.condition == "no-policy":
-            # Who leads, and nobody else, looks for the first policy.
-            git.follower.ask()
-
-    runner = Runner(plane, report=hear)
+    runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
@@ -95,6 +86,16 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     )
 
 
+def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            follower.ask()
+
+    return Runner(plane, report=hear)
+
+
 def _place(
     settings: Settings,
     store: SqlStore,
@@ -110,7 +111,11 @@ def _place(
         # Its libraries are an extra that need not be there.
         from reconciler.server.on_agents import on_agents
 
+        if settings.store is not None:
+            tie_to_agents(store)
         return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
+    if settings.store is not None:
+        tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
     equipment = equipment_of_this_machine(settings.tasks)
     log.info("runtimes", **equipment.told)

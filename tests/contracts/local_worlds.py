@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.backend import Backend, Cursor, Epoch, StopGang
+from reconciler.backend import Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.cleanup import GpuUse
 from reconciler.backends.local.machine import Equipment
@@ -37,7 +37,6 @@ class LocalWorld:
     idle_limit = Duration(2_000)
     attempts = "*"
     """Where they lie below the state folder."""
-    backend: Backend
 
     def __init__(self, folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES) -> None:
         self._terms, self._runtimes = terms, runtimes

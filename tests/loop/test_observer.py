@@ -21,7 +21,8 @@ from reconciler.documents.snapshot import read_snapshot
 from reconciler.pods.memory import Memory
 from reconciler.pods.observer import SAVE_EVERY_S, ObservedFiles, Observer
 from reconciler.pods.sight import Remembered, Sight, snapshot_from
-from reconciler.store.protocols import RoundRecord, StoreUnusableError
+from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.traces import TraceUnreadableError
 from solver.rules.policy import Queue, policy_of
