@@ -106,7 +106,7 @@ class Session:
                 continue
             async with self._in_order:
                 changes = await self._work(self._deeds.changes, cursor)
-                if whole or changes.cursor != cursor:
+                if whole or changes.cursor != cursor or changes.facts:
                     await self._say(Report(changes, whole))
             cursor, whole = changes.cursor, False
 

@@ -140,6 +140,7 @@ def _plane(
         history=history,
         checkpoints=store.checkpoints,
         interventions=store.interventions,
+        health=store.health,
         backend=backend,
         logs=backend,
         terminals=backend,
