@@ -20,6 +20,7 @@ from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.following import FollowingDecisions
 from reconciler.store.gone_pods import GonePods
+from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.plans import AcceptedPlans
@@ -82,6 +83,10 @@ class Stores(Protocol):
         """What people did by hand."""
 
     @property
+    def health(self) -> NodeHealths:
+        """What speaks against nodes."""
+
+    @property
     def agents(self) -> Agents:
         """Which nodes have an agent."""
 
@@ -131,6 +136,10 @@ class SqlStores:
     @property
     def interventions(self) -> Interventions:
         return self._store.interventions
+
+    @property
+    def health(self) -> NodeHealths:
+        return self._store.health
 
     @property
     def agents(self) -> Agents:
