@@ -13,7 +13,7 @@ from reconciler.backends.kubernetes.objects.amounts import amount, down
 from reconciler.backends.kubernetes.objects.domains import Position
 from reconciler.backends.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.backends.kubernetes.objects.pods import profile_of
-from reconciler.backends.kubernetes.objects.products import is_of_instances, type_of_product
+from reconciler.gpu_products import is_of_instances, type_of_product
 from reconciler.backends.kubernetes.objects.requests import Requests, plus, requests_of
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.selectors import CONDITION_TAINTS
