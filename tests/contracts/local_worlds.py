@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reconciler.backend import Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import SystemClock
 from solver.world.quantities import Duration
@@ -43,9 +44,11 @@ class LocalWorld:
         time.sleep(0.02)
 
     def restart(self) -> None:
-        self.backend = LocalBackend(
-            self.state, lambda: NODES, SystemClock(), real_gpus=self.witness / "none", terms=self._terms
-        )
+        self.backend = LocalBackend(self.state, lambda: NODES, SystemClock(), gpus=self.gpus, terms=self._terms)
+
+    def gpus(self, kept: Path) -> Gpus:
+        """Declared ones, whatever this machine has."""
+        return DeclaredGpus(kept, self.witness / "none")
 
     def shell(self, script: str) -> Command:
         """A shell script as a task, which signs before it does anything else."""

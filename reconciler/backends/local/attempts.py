@@ -23,12 +23,12 @@ TaskKey = tuple[str, int]
 
 
 class Accepted(Document, frozen=True):
-    """An order on disk, with what was settled when it came: where its tasks meet, and each device's index and memory."""
+    """An order on disk, with what was settled when it came: where its tasks meet, what CUDA calls each device, and its memory."""
 
     order: StartGang | GrowGang
     at: Instant
     master_port: int
-    device_index: dict[DeviceId, int]
+    device_index: dict[DeviceId, int | str]
     device_memory: dict[DeviceId, Memory] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
 
     @property

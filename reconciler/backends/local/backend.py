@@ -41,7 +41,7 @@ from reconciler.backends.local.attempts import (
 )
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.backends.local.gangfile import write_gang
-from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.masking import read_log_masked
@@ -69,8 +69,8 @@ class StateFolderError(BackendUnreachableError):
 class LocalBackend:
     """Runs tasks on this machine; implements Backend, Logs and Terminals. Threads may share it.
 
-    All it knows lies in `state`: a new object on the same folder finds every task again. GPUs and nodes are the
-    declared ones; every node is reported ready, since all of them are this machine.
+    All it knows lies in `state`: a new object on the same folder finds every task again. Nodes are the
+    declared ones, and every one is reported ready, since all of them are this machine. `gpus`: made of a folder to keep things in.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class LocalBackend:
         state: Path,
         inventory: Callable[[], tuple[Node, ...]],
         clock: Clock,
-        real_gpus: Path = REAL_GPUS,
+        gpus: Callable[[Path], Gpus] = DeclaredGpus,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
     ) -> None:
         self._declared = inventory
@@ -89,7 +89,7 @@ class LocalBackend:
         self._one_at_a_time = Lock()
         with _disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
-            self._gpus = DeclaredGpus(self._folders.gpus, real_gpus)
+            self._gpus = gpus(self._folders.gpus)
             self._journal = Journal(opening=self._folders.count_opening())
 
     def changes(self, since: Cursor) -> Changes:
@@ -177,7 +177,7 @@ class LocalBackend:
             return known[number]
         wanted = {device for task in order.tasks for device in task.devices}
         gpus = [gpu for node in self._inventory() for gpu in node.gpus]
-        index, memory = self._gpus.places(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
+        index, memory = self._gpus.called(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
         port = known[0].master_port if 0 in known else free_port(self._ports())
         accepted = Accepted(order, self._clock.now(), port, index, memory)
         write_accepted(attempt, accepted)
