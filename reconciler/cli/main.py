@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "boost": Subcommand("reconciler.cli.by_hand:boost", "Let jobs start before the others of their queue."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
+    "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
     "alerts": Subcommand("reconciler.cli.alerts:alerts", "List the webhooks that are told what happens."),
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
     "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +12,10 @@ from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_set
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
 from solver.world.quantities import Duration
+
+if TYPE_CHECKING:
+    from reconciler.server.folder import StateFolder
+    from reconciler.server.settings import WhoseGpus
 
 
 @click.command(short_help="Run the control plane.")
@@ -62,6 +67,13 @@ from solver.world.quantities import Duration
     help="The account of a user that has another name than the user. With --run-as-submitter.",
 )
 @click.option(
+    "--gpus",
+    type=click.Choice(["declared", "nvml"]),
+    default="declared",
+    show_default=True,
+    help="Whose word counts for the GPUs of this machine: that of Git alone, or of NVIDIA's driver too (needs `quorate[agent]`).",
+)
+@click.option(
     "--allowed-signers",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -88,6 +100,7 @@ def run(
     secrets: Path | None,
     run_as_submitter: bool,
     accounts: tuple[str, ...],
+    gpus: WhoseGpus,
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
@@ -97,17 +110,15 @@ def run(
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
-    from reconciler.server.folder import StateFolder
     from reconciler.server.logs import configure_logs, logger
     from reconciler.server.serve import serve
     from reconciler.server.settings import Settings
-    from reconciler.token_file import default_state_folder
 
     settings = Settings(
         policies=policies_repo,
         branch=branch,
         cluster=cluster,
-        folder=StateFolder((state or default_state_folder()).absolute()),
+        folder=_folder(state),
         host=listen.host,
         port=listen.port,
         poll=poll,
@@ -116,6 +127,7 @@ def run(
         tokens=tokens,
         secrets=secrets,
         accounts=_accounts(run_as_submitter, accounts),
+        gpus=_gpus(gpus, kubernetes),
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
         kubernetes=kubernetes_settings(**kubernetes),
@@ -124,8 +136,21 @@ def run(
     try:
         serve(settings, logger())
     except _failures() as failure:
-        fix = getattr(failure, "fix", "")
-        raise CommandFailedError(str(failure), fix=fix) from failure
+        raise CommandFailedError(str(failure), fix=getattr(failure, "fix", "")) from failure
+
+
+def _folder(state: Path | None) -> StateFolder:
+    from reconciler.server.folder import StateFolder
+    from reconciler.token_file import default_state_folder
+
+    return StateFolder((state or default_state_folder()).absolute())
+
+
+def _gpus(chosen: WhoseGpus, options: Mapping[str, Any]) -> WhoseGpus:
+    """Raises click.UsageError."""
+    if chosen == "nvml" and options["kubernetes"]:
+        raise click.UsageError("--gpus nvml is for the GPUs of this machine. Leave it out, or leave --kubernetes out.")
+    return chosen
 
 
 def _accounts(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] | None:
@@ -145,6 +170,7 @@ def _accounts(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] 
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
+    from reconciler.agent.nvml.driver import DriverUnusableError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
     from reconciler.backends.local import StateFolderError
@@ -160,6 +186,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        DriverUnusableError,
         FolderUnusableError,
         GitSourceError,
         IdentityError,

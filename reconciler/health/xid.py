@@ -3,12 +3,13 @@
 Source: NVIDIA, "XID Errors", "Analyzing Xid Errors with the Xid Catalog", column "Resolution Bucket (Immediate Action)", for Ampere
 and newer (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of September 2026). Its buckets become four classes:
 
-- application: IGNORE, RESTART_APP, and what only goes with another XID (45, 154). The GPU is well; a task on it may have to begin anew.
+- application: IGNORE, RESTART_APP, and what only goes with another XID (45, 154). The GPU is well; a task on it may have to begin
+  anew.
 - reset: RESET_GPU, the workflow of 48, and 159. Nothing may start on the GPU until it was reset, or its node restarted.
 - drain: whatever needs a restart of the node, its cables, new software or a look at NVLink: RESTART_BM, RESTART_VM,
   CHECK_MECHANICALS, UPDATE_SWFW, CONTACT_SUPPORT, WORKFLOW_NVLINK_ERR, WORKFLOW_NVLINK5_ERR.
-- replace: 64, a row of memory that could not be remapped. The catalog resets such a GPU first, but a failed remapping is what entitles
-  to a new one (NVIDIA, "GPU Memory Error Management", RMA policy), and a reset brings no spare rows back.
+- replace: 64, a row of memory that could not be remapped. The catalog resets such a GPU first, but a failed remapping is what
+  entitles to a new one (NVIDIA, "GPU Memory Error Management", RMA policy), and a reset brings no spare rows back.
 """
 
 from __future__ import annotations

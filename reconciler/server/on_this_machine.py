@@ -7,8 +7,10 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.agent.nvml.here import nvml_gpus
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.gpus import DeclaredGpus
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
@@ -34,7 +36,10 @@ HOLDER: Final = "control-plane"
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
-    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError and those of policy_side."""
+    """Put it together.
+
+    Raises DriverUnusableError, StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError and those of policy_side.
+    """
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
         open_to_accounts(folder.path, folder.tasks)
@@ -55,7 +60,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
     terms = terms_of(settings.secrets, settings.accounts, lambda: git.standing.current().policy)
-    backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, terms=terms)
+    gpus = nvml_gpus if settings.gpus == "nvml" else DeclaredGpus
+    backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, gpus=gpus, terms=terms)
     plane = _plane(store, history, git.standing, backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))

@@ -7,10 +7,15 @@ import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.server.folder import StateFolder
 from solver.world.quantities import Duration
+
+
+WhoseGpus = Literal["declared", "nvml"]
+"""Whose word counts for the GPUs of this machine: that of Git alone, or of NVIDIA's driver too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Settings:
     tokens: Path | None = None
     secrets: Path | None = None
     accounts: Mapping[str, str] | None = None
+    gpus: WhoseGpus = "declared"
     allowed_signers: Path | None = None
     webhook_secret: Path | None = None
     cluster: str | None = None

@@ -1,7 +1,7 @@
 """A GPU as NVIDIA's driver manages it: what it allows, refuses and forgets; figures from the table of MIG profiles.
 
-What existing mocks get wrong is right here: sizes and starts in memory slices as real dumps have them, enums that are not ids, a mode
-that waits for a reset, instances that vanish with a restart, ids that are given again, memory that differs by driver.
+What existing mocks get wrong is right here: sizes and starts in memory slices as real dumps have them, enums that are not ids, a
+mode that waits for a reset, instances that vanish with a restart, ids that are given again, memory that differs by driver.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOUR = {0: 14, 7: 21, 1: 5, 8: 6, 3: 0}
 """The id of a profile by NVML's enum, on GPUs with so many memory slices."""
 
 
-class Failure(Exception):
+class RefusalError(Exception):
     """What NVML answers instead, by its number."""
 
     def __init__(self, code: int) -> None:
@@ -81,16 +81,16 @@ class Card:
 
     @property
     def model(self) -> MigModel:
-        """Its profiles; raises Failure where it has none."""
+        """Its profiles; raises RefusalError where it has none."""
         if not self.model_name:
-            raise Failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise RefusalError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return mig_model(self.model_name)
 
     def profile_of_enum(self, enum: int) -> MigProfile:
         """As it is listed."""
         ids = EIGHT if self.model.memory_slices == 8 else FOUR
         if enum not in ids:
-            raise Failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise RefusalError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return self.profile(ids[enum])
 
     def profile(self, profile_id: int) -> MigProfile:
@@ -98,19 +98,19 @@ class Card:
         for profile in self.model.profiles:
             if profile.profile_id == profile_id:
                 return profile
-        raise Failure(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
     def part(self, part_id: int) -> Part:
         """The GPU instance of that id."""
         for part in self.parts:
             if part.id == part_id:
                 return part
-        raise Failure(pynvml.NVML_ERROR_NOT_FOUND)
+        raise RefusalError(pynvml.NVML_ERROR_NOT_FOUND)
 
     def in_mig_mode(self) -> None:
-        """Raises Failure if it isn't."""
+        """Raises RefusalError if it isn't."""
         if not self.enabled:
-            raise Failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            raise RefusalError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     def switch(self, on: bool) -> int:
         """What came of it: a busy GPU waits for its reset, and an Ampere that somebody has open does too."""
@@ -120,7 +120,7 @@ class Card:
             self.pending = on
             return int(pynvml.NVML_SUCCESS)
         if self.parts:
-            raise Failure(pynvml.NVML_ERROR_IN_USE)
+            raise RefusalError(pynvml.NVML_ERROR_IN_USE)
         self.pending = on
         if self.pids or (self.architecture == "ampere" and self.held_open):
             return int(pynvml.NVML_ERROR_IN_USE)
@@ -132,10 +132,10 @@ class Card:
         self.in_mig_mode()
         profile = self.profile(profile_id)
         if start not in profile.starts or size != profile.memory_slices:
-            raise Failure(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         placed = [Placed(part.start, part.profile) for part in self.parts]
         if not is_valid(self.model, (*placed, Placed(start, profile))):
-            raise Failure(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
+            raise RefusalError(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
         self._change(f"create {profile.name}@{start}")
         taken = {part.id for part in self.parts}
         part = Part(next(each for each in count(1) if each not in taken), profile, start)
@@ -145,7 +145,7 @@ class Card:
     def create_compute(self, part: Part, slices: int) -> int:
         """In what is left of its slices."""
         if sum(part.compute.values()) + slices > part.profile.compute_slices:
-            raise Failure(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
+            raise RefusalError(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
         self._change(f"compute {part.profile.name}@{part.start}")
         free = next(each for each in count() if each not in part.compute)
         part.compute[free] = slices
@@ -162,7 +162,7 @@ class Card:
         """Unless something is in it."""
         self._unused(part)
         if part.compute:
-            raise Failure(pynvml.NVML_ERROR_IN_USE)
+            raise RefusalError(pynvml.NVML_ERROR_IN_USE)
         self._change(f"destroy {part.profile.name}@{part.start}")
         self.parts.remove(part)
 
@@ -178,7 +178,7 @@ class Card:
 
     def _unused(self, part: Part) -> None:
         if any(instance == part.id for _, instance in self.pids):
-            raise Failure(pynvml.NVML_ERROR_IN_USE)
+            raise RefusalError(pynvml.NVML_ERROR_IN_USE)
 
     def _change(self, what: str) -> None:
         if self.breaks_after is not None:

@@ -1,5 +1,6 @@
 """NVML as a C library offers it, over made-up cards: real `pynvml` calls it through its own wrappers and structures."""
 
+# ruff: noqa: N802  (functions are named as NVML names them)
 from __future__ import annotations
 
 import ctypes
@@ -11,7 +12,7 @@ from typing import Any
 
 import pynvml
 
-from tests.nvml.card import Card, Failure, Part
+from tests.nvml.card import Card, Part, RefusalError
 
 Call = Callable[..., int]
 
@@ -23,7 +24,7 @@ def answers(function: Callable[..., Any]) -> Call:
     def call(*arguments: Any) -> int:
         try:
             return int(function(*arguments) or pynvml.NVML_SUCCESS)
-        except Failure as failure:
+        except RefusalError as failure:
             return failure.code
 
     return call
@@ -41,7 +42,7 @@ def put(reference: Any, value: int) -> None:
 def write(buffer: Any, size: Any, text: str) -> None:
     """A string into a buffer of the caller's."""
     if len(text) >= size.value:
-        raise Failure(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+        raise RefusalError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
     buffer.value = text.encode()
 
 
@@ -77,21 +78,21 @@ class Library:
         """What a handle is of."""
         number = handle if isinstance(handle, int) else ctypes.cast(handle, ctypes.c_void_p).value
         if number not in self._behind:
-            raise Failure(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return self._behind[number]
 
     def card(self, handle: Any) -> Card:
         """A card that answers."""
         card: Card = self.behind(handle)
         if card.lost:
-            raise Failure(pynvml.NVML_ERROR_GPU_IS_LOST)
+            raise RefusalError(pynvml.NVML_ERROR_GPU_IS_LOST)
         return card
 
     def part(self, handle: Any) -> tuple[Card, Part]:
         """A GPU instance that is there."""
         card, part = self.behind(handle)
         if part not in card.parts:
-            raise Failure(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return card, part
 
     def devices(self, card: Card) -> list[tuple[Card, Part, int]]:
@@ -132,7 +133,7 @@ def nvmlDeviceGetCount_v2(library: Library, found: Any) -> None:
 @function
 def nvmlDeviceGetHandleByIndex_v2(library: Library, index: Any, found: Any) -> None:
     if index.value >= len(library.cards):
-        raise Failure(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
     put(found, library.handle(library.card(library.handle(library.cards[index.value]))))
 
 
@@ -140,14 +141,14 @@ def nvmlDeviceGetHandleByIndex_v2(library: Library, index: Any, found: Any) -> N
 def nvmlDeviceGetHandleByUUID(library: Library, uuid: Any, found: Any) -> None:
     name = uuid.value.decode()
     if any(card.lost for card in library.cards):
-        raise Failure(pynvml.NVML_ERROR_GPU_IS_LOST)
+        raise RefusalError(pynvml.NVML_ERROR_GPU_IS_LOST)
     for card in library.cards:
         for device in library.devices(card):
             if device[1].names[device[2]] == name:
                 return put(found, library.handle(device))
         if card.uuid == name:
             return put(found, library.handle(card))
-    raise Failure(pynvml.NVML_ERROR_NOT_FOUND)
+    raise RefusalError(pynvml.NVML_ERROR_NOT_FOUND)
 
 
 @function
@@ -209,7 +210,7 @@ def nvmlDeviceGetRemappedRows(library: Library, device: Any, *found: Any) -> Non
 def nvmlDeviceGetNvLinkState(library: Library, device: Any, link: int, found: Any) -> None:
     links = library.card(device).links
     if link >= len(links):
-        raise Failure(pynvml.NVML_ERROR_INVALID_ARGUMENT if links else pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT if links else pynvml.NVML_ERROR_NOT_SUPPORTED)
     put(found, int(links[link] is not None))
 
 
@@ -235,7 +236,7 @@ def nvmlDeviceGetGpuFabricInfoV(library: Library, device: Any, found: Any) -> No
 def _list_processes(library: Library, device: Any, size: Any, found: Any, pids: list[tuple[int, int | None]]) -> None:
     room, size._obj.value = size._obj.value, len(pids)
     if room < len(pids):
-        raise Failure(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+        raise RefusalError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
     for slot, (pid, instance) in zip(found or (), pids, strict=False):
         slot.pid, slot.gpuInstanceId = pid, 0xFFFFFFFF if instance is None else instance
 
@@ -272,9 +273,9 @@ def nvmlEventSetWait_v2(library: Library, events: Any, found: Any, timeout_ms: A
     try:
         card, xid = library.events.get(timeout=timeout_ms.value / 1_000)
     except Empty:
-        raise Failure(pynvml.NVML_ERROR_TIMEOUT) from None
+        raise RefusalError(pynvml.NVML_ERROR_TIMEOUT) from None
     if xid < 0:
-        raise Failure(pynvml.NVML_ERROR_GPU_IS_LOST)
+        raise RefusalError(pynvml.NVML_ERROR_GPU_IS_LOST)
     event = found._obj
     handle = ctypes.c_void_p(library.handle(card))
     event.device = ctypes.cast(handle, type(event.device))
@@ -288,5 +289,5 @@ def nvmlEventSetFree(library: Library, events: Any) -> None:
 
 def _has(value: Any) -> Any:
     if value is None:
-        raise Failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise RefusalError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     return value

@@ -1,5 +1,6 @@
 """The functions of NVML about MIG, over made-up cards."""
 
+# ruff: noqa: N802  (functions are named as NVML names them)
 from __future__ import annotations
 
 import ctypes
@@ -7,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from tests.nvml.card import Failure, Part
+from tests.nvml.card import Part, RefusalError
 from tests.nvml.library import Library, function, put
 
 
@@ -76,7 +77,7 @@ def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
     _, part = library.part(instance)
     slices = {0: 1, 1: 2, 2: 3, 3: 4, 4: 7, 7: 1}.get(enum, 99)
     if slices > part.profile.compute_slices or engines != 0:
-        raise Failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise RefusalError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     # Ids of compute profiles are another numbering still.
     found._obj.id, found._obj.sliceCount = 40 + enum, slices
 
@@ -85,7 +86,7 @@ def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
 def nvmlGpuInstanceGetComputeInstanceById(library: Library, instance: Any, compute: int, found: Any) -> None:
     card, part = library.part(instance)
     if compute not in part.compute:
-        raise Failure(pynvml.NVML_ERROR_NOT_FOUND)
+        raise RefusalError(pynvml.NVML_ERROR_NOT_FOUND)
     put(found, library.handle(("compute", card, part, compute)))
 
 
@@ -103,7 +104,7 @@ def nvmlGpuInstanceCreateComputeInstance(library: Library, instance: Any, profil
     card, part = library.part(instance)
     slices = {40: 1, 41: 2, 42: 3, 43: 4, 44: 7, 47: 1}.get(profile_id)
     if slices is None:
-        raise Failure(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
     put(found, library.handle(("compute", card, part, card.create_compute(part, slices))))
 
 
@@ -133,7 +134,7 @@ def nvmlDeviceGetMigDeviceHandleByIndex(library: Library, device: Any, index: An
         wanted, gap = divmod(wanted, 2)
         wanted = len(devices) if gap else wanted
     if wanted >= len(devices):
-        raise Failure(pynvml.NVML_ERROR_NOT_FOUND)
+        raise RefusalError(pynvml.NVML_ERROR_NOT_FOUND)
     put(found, library.handle(devices[wanted]))
 
 

@@ -41,7 +41,8 @@ class NvmlGpus:
         """Declared nodes with what the driver says of their GPUs; one that it has not, or that is lost, is not healthy."""
         seats = self.seats()
         return tuple(
-            msgspec.structs.replace(node, gpus=tuple(self._as_it_is(gpu, seats) for gpu in node.gpus)) for node in declared
+            msgspec.structs.replace(node, gpus=tuple(self._as_it_is(gpu, seats) for gpu in node.gpus))
+            for node in declared
         )
 
     def called(self, tasks: Iterable[TaskPlacement], gpus: Iterable[Gpu]) -> dict[DeviceId, int | str]:
@@ -78,10 +79,13 @@ class NvmlGpus:
         self._partitions.keep(GpuPartitioned(order.device, order.attempt, at, after, refused))
 
     def seats(self) -> Seats:
-        """Who is which number, those included that are here for the first time. Raises DriverError, OSError."""
+        """Who is which number, those included that are here for the first time. Raises OSError."""
         known = read_document(self._seats_file, Seats) or ()
-        found = {uuid: self._bus_of(uuid, known) for uuid in self._driver.gpus()}
-        now = seated(known, found)
+        try:
+            now = seated(known, {uuid: self._bus_of(uuid, known) for uuid in self._driver.gpus()})
+        except DriverError:
+            # The driver does not answer: whoever asks it of one of them next hears so, and says it of that GPU.
+            return known
         if now != known:
             taskfiles.write_durably(str(self._seats_file), encode(now).decode())
         return now
@@ -110,12 +114,17 @@ class NvmlGpus:
         if mig is None or not mig.enabled:
             return None
         found = set(words.usable(mig.instances))
-        return before if before is not None and found == set(before) else tuple(sorted(found, key=lambda one: one.start))
+        return (
+            before if before is not None and found == set(before) else tuple(sorted(found, key=lambda one: one.start))
+        )
 
     def _uuid_of_instance(self, gpu: Gpu, instance: MigInstance, seats: Seats) -> str:
         if not gpu.healthy or instance not in (gpu.instances or ()):
             return ""
-        mig, words = self.mig(seats[gpu.index].uuid)
+        try:
+            mig, words = self.mig(seats[gpu.index].uuid)
+        except DriverError:
+            return ""
         there = words.usable(mig.instances if mig else ()).get(instance)
         return there.uuid if there else ""
 

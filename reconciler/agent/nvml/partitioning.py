@@ -54,7 +54,8 @@ def places_of(words: Vocabulary, instances: Collection[MigInstance]) -> frozense
     if lacking:
         return f"an {words.model} of this driver has no instance {', '.join(lacking)}"
     if not words.fits(instances):
-        return f"these instances can't be on one GPU together: {', '.join(sorted(f'{one.profile}@{one.start}' for one in instances))}"
+        written = sorted(f"{one.profile}@{one.start}" for one in instances)
+        return f"these instances can't be on one GPU together: {', '.join(written)}"
     return frozenset(place for place in places.values() if place)
 
 

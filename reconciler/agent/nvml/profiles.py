@@ -1,7 +1,8 @@
-"""Instances by the names of the MIG table, and by the profile ids of one GPU: names are never taken from the driver, nor ids from the table.
+"""Instances by the names of the MIG table, and by the profile ids of one GPU.
 
-A profile is its compute slices, memory slices and media engines. Its name differs from board to board (GB200 has 1g.23gb or 1g.24gb),
-and one name is two profiles on two models (1g.10gb is 1/8 of an A100-80GB and 2/8 of an A100-40GB).
+Names are never taken from the driver, nor ids from the table: a profile is its compute slices, memory slices and media engines. Its
+name differs from board to board (GB200 has 1g.23gb or 1g.24gb), and one name is two profiles on two models (1g.10gb is 1/8 of an
+A100-80GB and 2/8 of an A100-40GB).
 """
 
 from __future__ import annotations

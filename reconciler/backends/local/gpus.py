@@ -34,7 +34,7 @@ class Gpus(Protocol):
         """Declared nodes as their GPUs are now: there and well or not, and with the instances that they have."""
 
     def called(self, tasks: Iterable[TaskPlacement], gpus: Iterable[Gpu]) -> dict[DeviceId, int | str]:
-        """What CUDA_VISIBLE_DEVICES calls each device that the tasks want and that is there: a GPU by number or UUID, an instance by UUID.
+        """What CUDA_VISIBLE_DEVICES calls each device that the tasks want and that is there: a number or a UUID.
 
         `gpus` are as `as_partitioned` has them.
         """

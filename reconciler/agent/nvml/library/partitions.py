@@ -1,6 +1,6 @@
 """MIG through NVML: modes, GPU instances and the compute instances in them.
 
-Profiles are listed by NVML's enum (`NVML_GPU_INSTANCE_PROFILE_*`) and made by their id, which is another number that the driver gives
+Profiles are listed by NVML's enum (`NVML_GPU_INSTANCE_PROFILE_*`) and made by their id, another number, which the driver gives
 (NVML API reference, "Multi Instance GPU Management"): the id of 1 of 7 slices is 19, and its enum 0.
 """
 
@@ -45,7 +45,9 @@ def read_mig(handle: Any) -> Mig | None:
         return Mig(enabled, pending)
     devices = _devices(handle)
     found = (
-        _read_instance(instance, devices) for profile in _profile_ids(handle) for instance in _instances(handle, profile)
+        _read_instance(instance, devices)
+        for profile in _profile_ids(handle)
+        for instance in _instances(handle, profile)
     )
     return Mig(enabled, pending, tuple(sorted(found, key=lambda one: (one.place.start, one.id))))
 

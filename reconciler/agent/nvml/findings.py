@@ -1,0 +1,97 @@
+"""What an agent reads of its node's hardware each time that it reports, and what it reads to see that a device is free again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reconciler.agent.nics import SYS, read_nics
+from reconciler.agent.nvml.driver import Driver, DriverError, GpuUuid
+from reconciler.agent.nvml.gpus import NvmlGpus
+from reconciler.agent.nvml.xids import XidWatch
+from reconciler.backends.baremetal.facts import GpuFacts, NodeFacts
+from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.world.quantities import Instant, Memory
+
+
+class Findings:
+    """Of one node, whose `declared` GPUs have numbers that NvmlGpus knows."""
+
+    def __init__(
+        self, gpus: NvmlGpus, driver: Driver, watch: XidWatch, declared: Callable[[], Node], sys: Path = SYS
+    ) -> None:
+        self._gpus = gpus
+        self._driver = driver
+        self._watch = watch
+        self._declared = declared
+        self._sys = sys
+
+    def read(self, at: Instant) -> NodeFacts:
+        """All of it, as it is now."""
+        node = self._declared()
+        gpus = sorted((self._of_gpu(gpu) for gpu in node.gpus), key=lambda facts: facts.id)
+        return NodeFacts(node.name, at, tuple(gpus), read_nics(self._sys))
+
+    def _of_gpu(self, gpu: Gpu) -> GpuFacts:
+        seats = self._gpus.seats()
+        if gpu.index >= len(seats):
+            return GpuFacts(gpu.id, lost=True)
+        uuid = seats[gpu.index].uuid
+        xids = self._watch.heard(uuid)
+        try:
+            vitals = self._driver.vitals(uuid)
+            return GpuFacts(
+                gpu.id,
+                uuid,
+                xids=xids,
+                uncorrectable_errors=vitals.uncorrectable_errors,
+                remap_failed=vitals.remap_failed,
+                remap_pending=vitals.remap_pending,
+                throttle_reasons=vitals.throttle_reasons,
+                temperature_c=vitals.temperature_c,
+                processes=tuple(dict.fromkeys(each.pid for each in self._driver.processes(uuid))),
+                memory_used=self._driver.memory_used(uuid),
+            )
+        except DriverError:
+            return GpuFacts(gpu.id, uuid, lost=True, xids=xids)
+
+
+class DeviceUse:
+    """Who uses a device and how much of its memory: whether it is free again once its tasks have ended.
+
+    Raises KeyError for a device that is not there, and DriverError where it can't be asked; neither means that it is free.
+    """
+
+    def __init__(self, gpus: NvmlGpus, driver: Driver, declared: Callable[[], tuple[Node, ...]]) -> None:
+        self._gpus = gpus
+        self._driver = driver
+        self._declared = declared
+
+    def processes(self, device: DeviceId) -> tuple[int, ...]:
+        """Pids of the processes in it, sorted; of a GPU those in its instances too."""
+        uuid, instance = self._find(device)
+        inside = None if instance is None else self._instance(uuid, instance)[0]
+        found = (each for each in self._driver.processes(uuid) if inside is None or each.instance == inside)
+        return tuple(dict.fromkeys(each.pid for each in found))
+
+    def memory_used(self, device: DeviceId) -> Memory:
+        """What is in use of it, the driver's own part included: compare it with what it was before a task."""
+        uuid, instance = self._find(device)
+        return self._driver.memory_used(uuid if instance is None else self._instance(uuid, instance)[1])
+
+    def _find(self, device: DeviceId) -> tuple[GpuUuid, MigInstance | None]:
+        seats = self._gpus.seats()
+        for node in self._gpus.as_partitioned(self._declared()):
+            for gpu in node.gpus:
+                uuid = seats[gpu.index].uuid if gpu.index < len(seats) else None
+                if uuid and gpu.id == device:
+                    return uuid, None
+                for instance in gpu.instances or ():
+                    if uuid and instance.id_on(gpu.id) == device:
+                        return uuid, instance
+        raise KeyError(device)
+
+    def _instance(self, uuid: GpuUuid, wanted: MigInstance) -> tuple[int, str]:
+        mig, words = self._gpus.mig(uuid)
+        found = words.usable(mig.instances if mig else ())[wanted]
+        return found.id, found.uuid
