@@ -13,7 +13,6 @@ from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.server.folder import StateFolder
 from solver.world.quantities import Duration
 
-
 WhoseGpus = Literal["declared", "nvml"]
 """Whose word counts for the GPUs of this machine: that of Git alone, or of NVIDIA's driver too."""
 

@@ -44,6 +44,7 @@ class Part:
 class Card:
     """`held_open`: a monitor or persistence daemon has it open; that stops a reset, though it is no process of the lists.
 
+    `resets`: a change of mode resets it; else it waits for somebody who does.
     `breaks_after`: so many more changes are made; then each call fails, as in a process that was killed.
     """
 
@@ -65,6 +66,7 @@ class Card:
     remapped: tuple[int, int, int, int] | None = (0, 0, 0, 0)
     links: tuple[int | None, ...] = ()
     cluster: bytes = bytes(16)
+    resets: bool = True
     breaks_after: int | None = None
     changes: list[str] = field(default_factory=list)
     _names: count[int] = field(default_factory=count)
@@ -124,7 +126,8 @@ class Card:
         self.pending = on
         if self.pids or (self.architecture == "ampere" and self.held_open):
             return int(pynvml.NVML_ERROR_IN_USE)
-        self.enabled = on
+        if self.resets:
+            self.enabled = on
         return int(pynvml.NVML_SUCCESS)
 
     def create(self, profile_id: int, start: int, size: int) -> Part:

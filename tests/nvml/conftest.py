@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pynvml
 import pytest
@@ -15,16 +16,20 @@ from tests.nvml.library import Library
 Install = Callable[[Library], Library]
 
 
-@pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+@contextmanager
+def installed(library: Library) -> Iterator[Library]:
     """Let `pynvml` speak to a made-up library instead of libnvidia-ml.so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pynvml, "nvmlLib", library)
+        patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        yield library
 
-    def install(library: Library) -> Library:
-        monkeypatch.setattr(pynvml, "nvmlLib", library)
-        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-        return library
 
-    return install
+@pytest.fixture
+def install() -> Iterator[Install]:
+    """As `installed`, until the end of the test or the next one."""
+    with ExitStack() as until_the_end:
+        yield lambda library: until_the_end.enter_context(installed(library))
 
 
 @pytest.fixture

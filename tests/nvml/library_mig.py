@@ -127,10 +127,10 @@ def nvmlDeviceGetMaxMigDeviceCount(library: Library, device: Any, found: Any) ->
 
 @function
 def nvmlDeviceGetMigDeviceHandleByIndex(library: Library, device: Any, index: Any, found: Any) -> None:
-    # Every other number is a gap, as after instances were destroyed.
-    devices = library.devices(library.card(device))
-    wanted = index.value
-    if len(devices) <= 3:
+    # Every other number is a gap, as after instances were destroyed, where there is room for gaps.
+    card = library.card(device)
+    devices, wanted = library.devices(card), index.value
+    if 2 * len(devices) <= card.model.compute_slices:
         wanted, gap = divmod(wanted, 2)
         wanted = len(devices) if gap else wanted
     if wanted >= len(devices):

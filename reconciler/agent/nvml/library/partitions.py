@@ -61,10 +61,14 @@ def read_profiles(handle: Any) -> tuple[OfferedProfile, ...]:
     )
 
 
-def switch(handle: Any, on: bool) -> int:
-    """Ask for a mode; NVML's code for what came of it at once (0: it is so now)."""
+def switch(handle: Any, on: bool) -> None:
+    """Switch the mode. The call succeeds where it is written down only; whether it is so now stands in its answer and the mode."""
     wanted = pynvml.NVML_DEVICE_MIG_ENABLE if on else pynvml.NVML_DEVICE_MIG_DISABLE
-    return int(pynvml.nvmlDeviceSetMigMode(handle, wanted))
+    came_of_it = pynvml.nvmlDeviceSetMigMode(handle, wanted)
+    if came_of_it != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(came_of_it)
+    if pynvml.nvmlDeviceGetMigMode(handle)[0] != wanted:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)
 
 
 def make(handle: Any, place: Place) -> None:
