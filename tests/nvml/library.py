@@ -56,6 +56,7 @@ class Library:
         self.events: Queue[tuple[Card, int]] = Queue()
         self.registered: list[Card] = []
         self.waits = 0
+        self.lost_when_waiting: Card | None = None
         self._behind: dict[int, Any] = {}
         self._handle_of: dict[Any, int] = {}
         self._handles = count(0x1000, 8)
@@ -270,12 +271,14 @@ def nvmlDeviceRegisterEvents(library: Library, device: Any, kinds: Any, events: 
 @function
 def nvmlEventSetWait_v2(library: Library, events: Any, found: Any, timeout_ms: Any) -> None:
     library.waits += 1
+    if library.waits == 1 and library.lost_when_waiting:
+        library.lost_when_waiting.lost = True
+    if any(card.lost for card in library.registered):
+        raise RefusalError(pynvml.NVML_ERROR_GPU_IS_LOST)
     try:
         card, xid = library.events.get(timeout=timeout_ms.value / 1_000)
     except Empty:
         raise RefusalError(pynvml.NVML_ERROR_TIMEOUT) from None
-    if xid < 0:
-        raise RefusalError(pynvml.NVML_ERROR_GPU_IS_LOST)
     event = found._obj
     handle = ctypes.c_void_p(library.handle(card))
     event.device = ctypes.cast(handle, type(event.device))

@@ -56,7 +56,7 @@ boards = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("uvwxyz"), m
 
 
 @given(st.lists(boards, max_size=6))
-@worlds(400)
+@worlds(250)
 def test_a_board_never_changes_its_number_and_no_two_here_share_one(restarts: list[Found]) -> None:
     seats: Seats = ()
     numbers: dict[GpuUuid, int] = {}

@@ -83,7 +83,7 @@ def _ranks(rank: int, local_rank: int, world: int, master_port: int) -> dict[str
 def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Mapping[DeviceId, int | str]) -> str:
     """Its own devices; of a launcher those of the whole gang, since on one machine all ranks are its children."""
     if task.mig:
-        return str(device_index[task.devices[0]])
+        return str(device_index.get(task.devices[0], ""))
     launches = group_of(order, task).launcher
     gang = [each for each in ranked(order) if each.mig is None] if launches else [task]
     return ",".join(dict.fromkeys(str(device_index[device]) for each in gang for device in each.devices))

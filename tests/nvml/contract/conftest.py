@@ -10,7 +10,6 @@ from tests.nvml.conftest import Install
 from tests.nvml.library import Library
 from tests.nvml.made import PRODUCTS, card_of, workstation
 
-MACHINES = {model: card_of for model in PRODUCTS}
 THIS_MACHINE = "this machine"
 
 
