@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-thorough test-long test-kubernetes check format clean
+.PHONY: demo test test-thorough test-long test-kubernetes test-postgresql check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
@@ -21,6 +21,10 @@ test-long: $(VENV)/.installed-dev
 test-kubernetes: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.kubernetes
 	$(BIN)/python -m pytest -m "kubernetes and not long" tests/kubernetes
+
+# Starts a PostgreSQL of its own, from what the system has installed: docs/store.md.
+test-postgresql: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -m "postgresql and not long" tests/contracts tests/failover tests/server tests/store
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -37,11 +37,18 @@ class BackendUnreachableError(Exception):
     """The order may or may not have arrived. Observe, and send it again if need be."""
 
 
+class Meeting(Document, frozen=True):
+    """Where tasks on several machines meet: the address of each node of the gang, and the port that rank 0 listens on."""
+
+    addresses: dict[NodeName, str]
+    port: int
+
+
 class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action.
 
     `watch`: for how long they may do nothing before that matters to somebody, so that what they do is watched; None: nobody asks.
-    `environment`: what they see beside the job's own `env`, and before it. `user`: who submitted the job.
+    `environment`: what they see beside the job's `env`, and before it. `user`: who submitted it. `meeting` None: on one machine.
     """
 
     job: JobName
@@ -51,6 +58,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     watch: Duration | None = None
     environment: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     user: str = ""
+    meeting: Meeting | None = None
 
     @property
     def id(self) -> str:
@@ -87,6 +95,7 @@ class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
     watch: Duration | None = None
     environment: dict[str, str] = {}  # noqa: RUF012  (as in StartGang)
     user: str = ""
+    meeting: Meeting | None = None
 
     @property
     def id(self) -> str:

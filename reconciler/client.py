@@ -28,6 +28,7 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.top import Top
+from reconciler.client_agents import AgentCalls
 from reconciler.client_alerts import AlertCalls
 from reconciler.client_by_hand import ByHand
 from reconciler.client_following import FollowingCalls
@@ -67,6 +68,7 @@ class Client:
     def __init__(self, server: str, token: str | None) -> None:
         self._transport = Transport(server, token)
         self.server = self._transport.server
+        self.agents = AgentCalls(self._transport)
         self.alerts = AlertCalls(self._transport)
         self.by_hand = ByHand(self._transport)
         self.following = FollowingCalls(self._transport)
@@ -277,9 +279,8 @@ def connect(server: str | None = None) -> Client:
 
     Raises TokenFileError for a token file that others can read. Without any token the server decides.
     """
-    return Client(
-        server or os.environ.get("QUORATE_SERVER") or DEFAULT_SERVER, os.environ.get("QUORATE_TOKEN") or _token()
-    )
+    where = server or os.environ.get("QUORATE_SERVER") or DEFAULT_SERVER
+    return Client(where, os.environ.get("QUORATE_TOKEN") or _token())
 
 
 def _token() -> str | None:

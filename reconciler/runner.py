@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from reconciler.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.control import ControlPlane, NoPolicyError
 from reconciler.loop import one_pass
 from reconciler.passes import Pass, PlanRefusedError
-from reconciler.store.protocols import NotLeaderError, StoreUnusableError
+from reconciler.store.protocols import NotLeaderError, StoreUnreachableError, StoreUnusableError
 
 Condition = Literal[
     "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused",
-    "store-unusable", "ended",
+    "store-unreachable", "store-unusable", "ended",
 ]  # fmt: skip
+
+AWAY: Final[frozenset[Condition]] = frozenset({"beginning", "standing-by", "store-unusable", "ended"})
+"""Where it does not lead, or does not know yet whether it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,19 @@ class Runner:
             self._changed.notify()
 
     def run(self) -> None:
-        """Take passes until stopped, then give leadership up. Raises StoreUnusableError: nothing can be done without a store."""
+        """Take passes until stopped, then give leadership up. Raises StoreUnusableError: nothing can be done without a store.
+
+        While it can't be reached, the pass is taken again: it begins by reading what is true, also of a write
+        whose outcome is not known.
+        """
         try:
             while self._wait():
                 self.status = self._one_pass()
                 self._report(self.status)
             if self.status.condition == "leading" and self.status.last is not None:
-                self._plane.ledger.resign(self.status.last.epoch)
+                # A store that does not answer now: who stands by waits until the lease is over.
+                with suppress(StoreUnreachableError):
+                    self._plane.ledger.resign(self.status.last.epoch)
         except StoreUnusableError as error:
             self.status = replace(self.status, condition="store-unusable", message=str(error))
             raise
@@ -107,7 +117,10 @@ class Runner:
         try:
             done = one_pass(self._plane)
         except (NotLeaderError, StaleEpochError) as other:
-            return replace(self.status, condition="standing-by", message=str(other))
+            # What was true when this process led is not any more.
+            return LoopStatus("standing-by", str(other))
+        except StoreUnreachableError as error:
+            return replace(self.status, condition="store-unreachable", message=str(error))
         except NoPolicyError as error:
             return replace(self.status, condition="no-policy", message=str(error))
         except BackendUnreachableError as error:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.drawn import DRAWING, worlds
+
+POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
 
 # A slow machine is no failure: no test asserts seconds, hypothesis's own limit per example included. The same commit always draws
 # the same examples, so that whoever broke something sees it; `--explore` draws others each time, to look for more.
@@ -25,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "chosen", worlds(100), derandomize=not explored, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("chosen")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("postgresql") and POSTGRESQL_URL not in os.environ:
+        pytest.skip(f"no PostgreSQL: {POSTGRESQL_URL} names none; `make test-postgresql` starts one")
 
 
 @pytest.fixture

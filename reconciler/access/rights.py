@@ -10,11 +10,13 @@ from reconciler.access.policy import ANYBODY, AccessPolicy, Role
 from solver.rules.policy import Policy
 from solver.world.workload import QueueName
 
-Action = Literal["plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate", "steer-policy"]
+Action = Literal[
+    "plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate", "steer-policy", "admit-nodes"
+]
 """plan: the cluster without names of users and jobs. look: the cluster, its queues, rounds and policy. see-job: that a job exists,
 and its verdict. read-job: also its command, environment and logs. steer-job: cancel it, and the like. hold-job: let it not begin
 for a while. operate: hold queues, boost jobs, and, everywhere, cordon nodes and have Git looked at. steer-policy: accept a revision
-that is held, and stop following Git for a while."""
+that is held, and stop following Git for a while. admit-nodes: let machines join as nodes, and take that back."""
 
 ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
     "plan": frozenset({"planner", "viewer", "submitter", "operator", "admin"}),
@@ -26,6 +28,7 @@ ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
     "hold-job": frozenset({"operator", "admin"}),
     "operate": frozenset({"operator", "admin"}),
     "steer-policy": frozenset({"admin"}),
+    "admit-nodes": frozenset({"admin"}),
 }
 """Any one of these roles will do, in the job's queue or one above it."""
 

@@ -12,6 +12,8 @@ from fastapi import Depends, FastAPI, Response
 
 from reconciler.access.policy import OidcIssuer
 from reconciler.api import problems
+from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
+from reconciler.api.agent_routes import AgentRoutes
 from reconciler.api.alert_payloads import SampleList, WebhookList
 from reconciler.api.alert_routes import AlertRoutes
 from reconciler.api.answers import ALWAYS, Responses, answer
@@ -66,9 +68,10 @@ from reconciler.store.protocols import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView, Health, InterventionAsked, InterventionList,
-    JobList, JobView, LookAsked, NodeList, PolicyView, QueueList, RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot,
-    Status, SuspensionAsked, SuspensionList, Top, TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
+    AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView,
+    Health, InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList,
+    RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot, Status, SuspensionAsked, SuspensionList, Top, TrialList,
+    WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -111,6 +114,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(HistoryRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
+    app.include_router(AgentRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
     app.include_router(AttachRoutes(services, authority).router)
 

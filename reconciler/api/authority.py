@@ -31,6 +31,7 @@ _SAID: Final[dict[Action, str]] = {
 _SAID_EVERYWHERE: Final[dict[Action, str]] = {
     "operate": "operate on nodes, or have Git looked at",
     "steer-policy": "decide how Git is followed",
+    "admit-nodes": "decide which machines are nodes",
 }
 
 
@@ -60,7 +61,7 @@ class Authority:
             self.require(request, rule, record.spec.queue, record)
         elif rule != "submit":
             self._require_look(rights, request.state.caller)
-            if rule in ("operate", "steer-policy"):
+            if rule in _SAID_EVERYWHERE:
                 self._require_named(rights, request, rule)
 
     def rights(self, caller: Caller) -> Rights:
@@ -108,7 +109,7 @@ class Authority:
         if not rights.may(action, None if named is None else QueueName(named)):
             caller: Caller = request.state.caller
             what = f"operate on queue {named}" if named else _SAID_EVERYWHERE[action]
-            role = "admin" if action == "steer-policy" else "operator"
+            role = "operator" if action == "operate" else "admin"
             fix = f"Ask whoever keeps the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
             raise RefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
 

@@ -20,7 +20,7 @@ from reconciler.backend import BackendUnreachableError
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.store.job_source import DuplicateJobError, JobsAreElsewhereError
-from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
 from reconciler.token_file import TokenFileError
 from solver.plan.reasons import AnyReason
 
@@ -44,6 +44,12 @@ class NotReadyError(Exception):
 
 _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (DuplicateJobError, 409, "job-exists", "Choose another name; to try again, repeat the idempotency key."),
+    (
+        StoreUnreachableError,
+        503,
+        "store-unreachable",
+        "Try again in a moment, a submission with the same idempotency key.",
+    ),
     (StoreUnusableError, 503, "store-unusable", "See the server's log."),
     (NoPolicyError, 503, "no-policy", "`quorate status` says why. Try again once a revision is in force."),
     (NotReadyError, 503, "not-ready", "Try again in a moment."),

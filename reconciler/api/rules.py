@@ -64,6 +64,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/watch": "look",
     "GET /v1/alerts": "look",
     "POST /v1/alerts/{policy}/test": "look",  # the route asks for `operate` in the queues that the policy is about
+    "GET /v1/agents": "look",
+    "POST /v1/agents/{node}/token": "admit-nodes",
+    "POST /v1/agents/{node}/revoke": "admit-nodes",
     "GET /v1/whoami": "anybody",
     "GET /v1/openapi.json": "anybody",
     "GET /metrics": "look",

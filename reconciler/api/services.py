@@ -10,6 +10,7 @@ from reconciler.alerts.desk import AlertDesk
 from reconciler.api.following import Following
 from reconciler.api.payloads import Status
 from reconciler.backend import Logs, Unstartable
+from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError
@@ -37,7 +38,8 @@ class Services:
     said for it, nothing before that. `policy`, `operations` and `admit` raise
     NoPolicyError. `wake` tells the loop that there is something new. `access` is the AccessPolicy in force;
     None where there is none, or no policy yet. `unstartable` says why no task of a job could begin that a user submits; None:
-    nothing is known against it. `alias_key` is what names of users and jobs are hidden with.
+    nothing is known against it. `alias_key` is what names of users and jobs are hidden with. `agents`: None
+    where jobs do not run on machines with agents.
     """
 
     jobs: JobSource
@@ -62,6 +64,7 @@ class Services:
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
     terminals: Terminals = NO_TERMINALS
+    agents: AgentDesk | None = None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
+from reconciler.cli.store_options import store_options
 from solver.world.quantities import Duration
 
 if TYPE_CHECKING:
     from reconciler.server.folder import StateFolder
-    from reconciler.server.settings import WhoseGpus
+    from reconciler.server.settings import Settings, WhoseGpus
 
 
 @click.command(short_help="Run the control plane.")
@@ -86,6 +87,14 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Hear webhooks of GitHub, GitLab or Gitea that are signed with the secret in this file (mode 0600).",
 )
+@store_options
+@click.option(
+    "--tasks",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The folder of tasks, where control planes of this machine share one. With --store.  [default: tasks in --state]",
+)
+@agents_options
 @kubernetes_options
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
 def run(
@@ -104,9 +113,15 @@ def run(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
+    store: str | None,
+    store_password_file: Path | None,
+    tasks: Path | None,
+    agents_listen: Address | None,
+    agents_authority: Path | None,
+    node_lost_after: Duration | None,
     **kubernetes: Any,
 ) -> None:
-    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine, or as pods of a Kubernetes cluster.
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
@@ -127,11 +142,16 @@ def run(
         tokens=tokens,
         secrets=secrets,
         accounts=_accounts(run_as_submitter, accounts),
-        gpus=_gpus(gpus, kubernetes),
+        gpus=gpus,
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
         kubernetes=kubernetes_settings(**kubernetes),
+        store=store,
+        store_password_file=store_password_file,
+        shared_tasks=tasks.absolute() if tasks else None,
+        agents=agents_settings(agents_listen, agents_authority, node_lost_after),
     )
+    _refuse_unlike(settings)
     configure_logs()
     try:
         serve(settings, logger())
@@ -146,11 +166,28 @@ def _folder(state: Path | None) -> StateFolder:
     return StateFolder((state or default_state_folder()).absolute())
 
 
-def _gpus(chosen: WhoseGpus, options: Mapping[str, Any]) -> WhoseGpus:
-    """Raises click.UsageError."""
-    if chosen == "nvml" and options["kubernetes"]:
+def _refuse_unlike(settings: Settings) -> None:
+    """Raises click.UsageError for options that mean nothing together."""
+    if settings.agents is not None:
+        refuse_beside_agents(
+            {
+                "--kubernetes": settings.kubernetes,
+                "--secrets": settings.secrets,
+                "--run-as-submitter": settings.accounts is not None,
+                "--tasks": settings.shared_tasks,
+                "--gpus nvml": settings.gpus == "nvml",
+            }
+        )
+    if settings.gpus == "nvml" and settings.kubernetes is not None:
         raise click.UsageError("--gpus nvml is for the GPUs of this machine. Leave it out, or leave --kubernetes out.")
-    return chosen
+    if settings.store is None and settings.shared_tasks is not None:
+        raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
+    if settings.store is not None and settings.kubernetes is not None:
+        raise click.UsageError(
+            "--store holds who has what; with --kubernetes the API server does. Leave one of them out."
+        )
+    if settings.shared_tasks is not None and settings.accounts is not None:
+        raise click.UsageError("--run-as-submitter knows only the tasks of its own --state. Leave --tasks out.")
 
 
 def _accounts(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] | None:
@@ -173,6 +210,8 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.agent.nvml.driver import DriverUnusableError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
+    from reconciler.backends.baremetal.door import DoorError
+    from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.gitsource.errors import GitSourceError
@@ -186,11 +225,13 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        DoorError,
         DriverUnusableError,
         FolderUnusableError,
         GitSourceError,
         IdentityError,
         InsecureBindingError,
+        KeyFileError,
         KubernetesFailedError,
         ServerEndedError,
         StateFolderError,

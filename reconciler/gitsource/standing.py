@@ -74,6 +74,29 @@ class StandingPolicy:
         self._concluded = self._attempted
         return self._status
 
+    def adopt(self, revision: str) -> PolicyStatus:
+        """Put in force what the control plane that leads has in force, which has asked for all that is to be asked."""
+        try:
+            self._mirror.fetch(self._branch)
+            reading = self._read(revision)
+            if reading.compiled is None:
+                held = Held(
+                    "AppliedPolicyInvalid",
+                    f"{revision[:12]}, which the leader applied, is invalid here",
+                    reading.problems,
+                )
+                self._status = self._failed("Stalled", held)
+                return self._status
+            self._mirror.mark_applied(revision)
+        except GitSourceError as error:
+            self._status = self._failed("Stalled", Held("SourceUnusable", f"{error}. {error.fix}"))
+            return self._status
+        self._current, self._attempted = PolicyInForce(revision, *reading.compiled.parts), revision
+        self._status = self._stating(
+            "Reconciling", Held("LedByAnother", f"{revision[:12]} is in force, as the leader has it")
+        )
+        return self._status
+
     def _reconciled(self) -> PolicyStatus:
         if self._status.truth.reason == "NotFetchedYet":
             self._status = self._stating("Reconciling", Held("Fetching", f"{self._branch} is being fetched"))

@@ -53,6 +53,7 @@ class AlertSending:
             for task in self._under_way.values():
                 task.cancel()
             await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+            self._under_way.clear()
 
     def look(self) -> None:
         """Set off what is due; without the lead or a policy there is nothing to do. Call it inside an event loop."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event as Signal
-from typing import Final
+from typing import Final, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.clock import Clock
 from reconciler.gitsource.requirements import Candidate, Held
-from reconciler.gitsource.standing import StandingPolicy
 from reconciler.gitsource.status import Condition, PolicyStatus
 from reconciler.meaning import meaning_of
 from reconciler.store.following import FollowingDecisions
@@ -46,11 +45,18 @@ class AcceptedByPeople:
         self.plans.use(meaning_of(candidate.compiled))
 
 
+class Reconciles(Protocol):
+    """Looks at Git once, and says what came of it."""
+
+    def reconcile(self) -> PolicyStatus:
+        """Never raises for what Git holds."""
+
+
 @dataclass
 class PolicyFollower:
     """Call `run` in a thread of its own; `stop` and `ask` from any. `looked_at`: when the last look that is over began."""
 
-    standing: StandingPolicy
+    standing: Reconciles
     history: History
     decisions: FollowingDecisions
     clock: Clock

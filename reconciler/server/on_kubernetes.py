@@ -35,6 +35,7 @@ from reconciler.server.alerts import alerting
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.parts import Member, Parts
 from reconciler.server.policy_side import policy_side
+from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
@@ -101,6 +102,7 @@ def parts_on_kubernetes(
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, store.checkpoints, store.interventions)
     desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
+    pruning = Pruning(history, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")
     return Parts(
         services_of(plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None),
@@ -108,6 +110,7 @@ def parts_on_kubernetes(
             Member("loop", lambda: _decide(optimiser, runner, on), runner.stop),
             Member("policy", git.follower.run, git.follower.stop),
             Member("alerts", alerts.run, alerts.stop),
+            Member("pruning", pruning.run, pruning.stop),
         ),
         store,
         ending="they go on; whoever leads next finds them",

@@ -1,38 +1,37 @@
-"""A control plane whose jobs are processes of this machine."""
+"""A control plane with a ledger of its own, whose jobs are processes: of this machine, or of those with agents."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.agent.nvml.here import nvml_gpus
+from reconciler.agent.nvml.here import GPUS
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
-from reconciler.backends.local.gpus import DeclaredGpus
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from reconciler.runner import Runner
+from reconciler.runner import AWAY, LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.opened import opened_store, tie_to_tasks
 from reconciler.server.parts import Member, Parts
+from reconciler.server.place import Place, Runs
 from reconciler.server.policy_side import policy_side
+from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.protocols import History
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.sql.store import SqlStore
 from reconciler.token_file import read_or_make_token
-
-HOLDER: Final = "control-plane"
-"""The database lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
@@ -42,61 +41,95 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     """
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
-        open_to_accounts(folder.path, folder.tasks)
-    store = open_store(folder.database)
-    closing.callback(store.close)
+        open_to_accounts(folder.path, settings.tasks)
+    store, holder, is_shared = opened_store(settings, closing)
+    if is_shared and settings.agents is None:
+        tie_to_tasks(store, settings.tasks)
     history = ToldHistory(store.history, log)
     git = policy_side(
         settings,
         store,
         history,
         clock,
-        HOLDER,
+        holder,
         snapshot=lambda: runner.status.last.snapshot if runner.status.last else None,
         wake=lambda: runner.wake(),  # noqa: PLW0108  (there is no runner yet)
         log=log,
+        is_shared=is_shared,
     )
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
-    terms = terms_of(settings.secrets, settings.accounts, lambda: git.standing.current().policy)
-    gpus = nvml_gpus if settings.gpus == "nvml" else DeclaredGpus
-    backend = LocalBackend(folder.tasks, lambda: git.standing.current().nodes, clock, gpus=gpus, terms=terms)
-    plane = _plane(store, history, git.standing, backend, optimiser, clock)
+    place = _place(settings, store, git.standing, lambda: runner.status, lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
+    plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
-    runner = Runner(plane, report=Reporter(metrics, log).hear)
-    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, HOLDER), runner.epoch, log, runner.wake)
-    desk, alerts = alerting(folder, store, store.jobs, history, HOLDER, git.standing, runner.epoch, log)
+    reporter = Reporter(metrics, log)
+
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            git.follower.ask()
+
+    runner = Runner(plane, report=hear)
+    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
+    pruning = Pruning(history, git.standing, clock, runner.epoch)
+    desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
 
     def decide() -> None:
         optimiser.warm_up()
         runner.run()
 
     alias_key = read_or_make_token(folder.alias_key, "key")
+    place.begin()
+    known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(plane, git.standing, runner, metrics, desk, git.following, alias_key, terms.unstartable),
+        services_of(*known, place.unstartable, place.agents),
         (
             Member("loop", decide, runner.stop),
             Member("policy", git.follower.run, git.follower.stop),
             Member("checkpoints", checkpoints.run, checkpoints.stop),
             Member("alerts", alerts.run, alerts.stop),
+            Member("pruning", pruning.run, pruning.stop),
         ),
         store,
-        ending="they go on; the next start on this state folder finds them",
+        ending=place.ending,
     )
 
 
+def _place(
+    settings: Settings,
+    store: SqlStore,
+    policies: PolicySource,
+    loop: Callable[[], LoopStatus],
+    wake: Callable[[], None],
+    clock: Clock,
+    log: FilteringBoundLogger,
+    closing: ExitStack,
+) -> Place:
+    if settings.agents is not None:
+        on, leads = settings.agents, lambda: loop().condition not in AWAY
+        # Its libraries are an extra that need not be there.
+        from reconciler.server.on_agents import on_agents
+
+        return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
+    terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
+    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, GPUS[settings.gpus], terms)
+    return Place(backend, terms.unstartable)
+
+
 def _plane(
+    holder: str,
     store: SqlStore,
     history: History,
     policies: PolicySource,
-    backend: LocalBackend,
+    backend: Runs,
     optimiser: KillableOptimiser,
     clock: Clock,
 ) -> ControlPlane:
     return ControlPlane(
-        holder=HOLDER,
+        holder=holder,
         jobs=store.jobs,
         ledger=store.ledger,
         history=history,

@@ -20,6 +20,7 @@ from reconciler.review.apart import review_apart
 from reconciler.review.envelope import Envelope
 from reconciler.server.follow import AcceptedByPeople, PolicyFollower
 from reconciler.server.settings import Settings
+from reconciler.server.together import Together
 from reconciler.server.webhook_secret import read_webhook_secret
 from reconciler.store.protocols import History
 from reconciler.store.sql.store import SqlStore
@@ -44,12 +45,18 @@ def policy_side(
     snapshot: Callable[[], Snapshot | None],
     wake: Callable[[], None],
     log: FilteringBoundLogger,
+    *,
+    is_shared: bool = False,
 ) -> PolicySide:
-    """`snapshot`: what the last pass saw, for plans of changes. Raises AllowedSignersError, WebhookSecretError."""
+    """`snapshot`: what the last pass saw, for plans of changes. `is_shared`: other control planes have the same store.
+
+    Raises AllowedSignersError, WebhookSecretError.
+    """
     secret = b"" if settings.webhook_secret is None else read_webhook_secret(settings.webhook_secret)
     plans = FreshPlans(snapshot, review_apart)
     standing = _standing(settings, store, clock, plans)
-    follower = PolicyFollower(standing, history, store.following, clock, holder, wake, log, settings.poll.seconds)
+    looked = Together(standing, store, holder) if is_shared else standing
+    follower = PolicyFollower(looked, history, store.following, clock, holder, wake, log, settings.poll.seconds)
     following = Following(
         settings.branch,
         store.following,

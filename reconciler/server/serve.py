@@ -11,6 +11,7 @@ from reconciler.server.crew import Crew, told_by_signals
 from reconciler.server.guarding import guard_of
 from reconciler.server.on_this_machine import parts_on_this_machine
 from reconciler.server.parts import Parts
+from reconciler.server.persevering import persevering
 from reconciler.server.settings import Settings
 
 
@@ -34,7 +35,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
             state, authentication = str(settings.folder.path), guard.token is not None
             log.info("listening", url=api.url, state=state, authentication=authentication)
             for member in parts.members:
-                crew.start(member.name, member.run)
+                crew.start(member.name, persevering(member, log))
             crew.wait(lambda: api.alive and parts.store.database.failure is None)
             log.info("stopping", tasks=parts.ending)
         for member in parts.members:

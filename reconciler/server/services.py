@@ -12,6 +12,7 @@ from reconciler.api.payloads import LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Logs, Unstartable
+from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.broken_limits import BrokenLimit, broken_limits
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicyInForce
@@ -99,6 +100,7 @@ def services_of(
     following: Following,
     alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
+    agents: AgentDesk | None = None,
 ) -> Services:
     """Everything the API needs."""
     watch = Watch(plane, standing, runner, following)
@@ -125,6 +127,7 @@ def services_of(
         watch.access,
         unstartable,
         plane.terminals,
+        agents,
     )
 
 

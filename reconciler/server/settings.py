@@ -38,12 +38,26 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentsSettings:
+    """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file of who signs their
+    certificates; None: one in the state folder, made if need be.
+    """
+
+    host: str
+    port: int
+    authority: Path | None
+    node_lost_after: Duration
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
     `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
+    `agents`: jobs run on machines with agents; None: on this one.
+    `store`: the URL of a PostgreSQL database; None: SQLite in the folder. `shared_tasks`: tasks lie there instead of in the folder.
     """
 
     policies: str
@@ -62,6 +76,15 @@ class Settings:
     webhook_secret: Path | None = None
     cluster: str | None = None
     kubernetes: KubernetesSettings | None = None
+    agents: AgentsSettings | None = None
+    store: str | None = None
+    store_password_file: Path | None = None
+    shared_tasks: Path | None = None
+
+    @property
+    def tasks(self) -> Path:
+        """Where processes of this machine that are tasks lie."""
+        return self.shared_tasks or self.folder.tasks
 
 
 def identity_of_this_process() -> str:

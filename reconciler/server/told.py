@@ -8,6 +8,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Event, History, KeptEvent, RoundRecord, RoundSummary, summarise
+from solver.world.quantities import Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,13 @@ class ToldHistory:
     def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """As kept."""
         return self.kept.rounds(limit, before)
+
+    def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
+        """Delete old rounds, and say how many."""
+        number = self.kept.prune_rounds(epoch, before, limit)
+        if number:
+            self.log.info("rounds-pruned", number=number, before=str(before))
+        return number
 
     def record_event(self, event: Event) -> None:
         """Append an event, and say it."""

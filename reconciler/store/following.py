@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from reconciler.backend import Epoch
 from reconciler.gitsource.record import Approval, Suspension
 from solver.world.quantities import Instant
 
@@ -19,6 +20,12 @@ class FollowingDecisions(Protocol):
 
     def use(self, commit: str, at: Instant) -> None:
         """The commit is in force: every approval of it is used. Idempotent; the first time stays."""
+
+    def put_in_force(self, epoch: Epoch, revision: str) -> None:
+        """What the leader has put in force, for those that stand by. Raises StaleEpochError."""
+
+    def in_force(self) -> str:
+        """The revision that a leader put in force last; "": none did."""
 
     def suspend(self, asked: Suspension) -> Suspension:
         """Put a suspension in force in place of the one that is; the same again, by author, reason and end, stays as it is."""

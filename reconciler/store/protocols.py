@@ -28,6 +28,13 @@ class StoreUnusableError(Exception):
     """The disk is full, the file is corrupt, the database is gone: a person must act; what was committed is kept."""
 
 
+class StoreUnreachableError(StoreUnusableError):
+    """The database does not answer now, as it does not while it restarts or fails over: try again.
+
+    Whether what was being committed is, only reading will tell.
+    """
+
+
 class NotLeaderError(Exception):
     """Somebody else leads, until `until`."""
 
@@ -160,7 +167,10 @@ class Ledger(Holdings, Partitionings, Protocol):
     """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
-        """Take or renew leadership; a new holder gets a higher epoch. NotLeaderError while another's lease runs."""
+        """Take or renew leadership; a new holder gets a higher epoch. NotLeaderError while another's lease runs.
+
+        `now`: the caller's clock. A ledger that callers reach from several machines goes by its own instead.
+        """
 
     def resign(self, epoch: Epoch) -> None:
         """Give leadership up, so that a successor need not wait for the lease to end. Harmless if already lost."""
@@ -279,6 +289,12 @@ class History(Protocol):
 
     def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """The newest rounds, newest first; with `before`, of those with a smaller number."""
+
+    def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
+        """Delete the oldest rounds of before an instant, at most so many, and never the newest; returns how many.
+
+        Numbers are never used again, and events stay. Raises StaleEpochError.
+        """
 
     def record_event(self, event: Event) -> None:
         """Append an event."""

@@ -133,6 +133,7 @@ class SchedulingPolicy(Document, frozen=True):
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
     `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (rules/type_weights).
+    `keep_rounds`: for how long the record of a round is kept; None: for ever.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
@@ -149,6 +150,7 @@ class SchedulingPolicy(Document, frozen=True):
     gpu_types: tuple[GpuTypeWeight, ...] = ()
     convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
+    keep_rounds: Duration | None = None
     duration_quantile: float = 0.9
     solver: SolverLimits = SolverLimits()
     origin: str = ""
@@ -280,7 +282,7 @@ def _without_origins(policy: Policy) -> Policy:
         policy,
         queues=queues,
         priority_classes=tuple(bare(known) for known in policy.priority_classes),
-        scheduling=msgspec.structs.replace(policy.scheduling, origin="", guardrails=Guardrails()),
+        scheduling=msgspec.structs.replace(policy.scheduling, origin="", guardrails=Guardrails(), keep_rounds=None),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
         reservations=tuple(bare(known) for known in policy.reservations),

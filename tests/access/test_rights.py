@@ -37,7 +37,18 @@ def rights(caller: Caller, *roles: RoleBinding, groups: dict[str, tuple[str, ...
         ("operator", {"plan", "look", "see-job", "read-job", "hold-job", "operate"}),
         (
             "admin",
-            {"plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate", "steer-policy"},
+            {
+                "plan",
+                "look",
+                "see-job",
+                "read-job",
+                "submit",
+                "steer-job",
+                "hold-job",
+                "operate",
+                "steer-policy",
+                "admit-nodes",
+            },
         ),
     ],
 )

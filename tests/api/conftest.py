@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,9 @@ from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Unstartable
+from reconciler.backends.baremetal.authority import Authority
+from reconciler.backends.baremetal.authority_file import AuthorityFile
+from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.broken_limits import BrokenLimit
 from reconciler.client import Client
 from reconciler.clock import SystemClock
@@ -84,6 +88,12 @@ class Site:
     planned: Review | None = None
     broken_limits: tuple[BrokenLimit, ...] = ()
 
+    @cached_property
+    def agents(self) -> AgentDesk:
+        clock, file = SystemClock(), AuthorityFile(self.secrets / "agents" / "authority.pem")
+        file.make(clock.now())
+        return AgentDesk(self.store.agents, Authority(file, self.store.agents, clock))
+
     @property
     def in_force(self) -> PolicyInForce:
         return PolicyInForce(REVISION, self.policy, NODES, self.operations)
@@ -126,6 +136,7 @@ class Site:
             ),
             alias_key="k" * 43,
             access=lambda: self.access,
+            agents=self.agents,
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 

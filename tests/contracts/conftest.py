@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,21 +9,25 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.backend_world import BackendWorld, Watcher
+from tests.contracts.baremetal_worlds import baremetal_world
 from tests.contracts.local_worlds import local_world
 from tests.contracts.simulated_worlds import kind_world, unkind_world
-from tests.contracts.stores import POSTGRESQL_URL, Stores, postgresql_stores, sqlite_stores
+from tests.contracts.stores import Stores, postgresql_stores, sqlite_stores
 
 BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
+    "baremetal": baremetal_world,
     "local": local_world,
     "simulated-kind": kind_world,
     "simulated-unkind": unkind_world,
 }
 """Name -> a context manager over an empty folder, which gives a fresh world and leaves nothing running."""
 
-STORES: dict[str, Callable[[Path], AbstractContextManager[Stores]]] = {"sqlite": sqlite_stores}
+STORES: dict[str, Callable[[Path], AbstractContextManager[Stores]]] = {
+    "sqlite": sqlite_stores,
+    "postgresql": postgresql_stores,
+}
 """Name -> a context manager over an empty folder, which gives empty stores."""
-if POSTGRESQL_URL in os.environ:
-    STORES["postgresql"] = postgresql_stores
+POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.postgresql)
 
 
 @pytest.fixture(params=sorted(BACKENDS))
@@ -40,7 +43,7 @@ def watcher(world: BackendWorld) -> Watcher:
     return Watcher(world)
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=["sqlite", POSTGRESQL])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     """Job source, ledger and history over one empty state."""
     with STORES[request.param](tmp_path) as made:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.backend import Cursor, Epoch, StopGang
+from reconciler.backend import Backend, Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.terms import Terms
@@ -32,6 +32,9 @@ class LocalWorld:
 
     nodes = NODES
     idle_limit = Duration(2_000)
+    attempts = "*"
+    """Where they lie below the state folder."""
+    backend: Backend
 
     def __init__(self, folder: Path, terms: Terms = NO_TERMS) -> None:
         self._terms = terms
@@ -86,8 +89,8 @@ class LocalWorld:
 
     def starts(self, job: JobName, attempt: int, group: str, index: int) -> int:
         signature = self.witness / f"{job}.{attempt}.{group}.{index}"
-        let_go = [*self.state.glob(f"*/{job}.{attempt}/{group}.{index}/started")]
-        let_go += self.state.glob(f"*/{job}.{attempt}/{group}.{index}.*/started")
+        let_go = [*self.state.glob(f"{self.attempts}/{job}.{attempt}/{group}.{index}/started")]
+        let_go += self.state.glob(f"{self.attempts}/{job}.{attempt}/{group}.{index}.*/started")
         if let_go:
             eventually(signature.exists)  # The command was let go, but may not have come to signing.
         return signature.read_text().count("\n") if signature.exists() else 0

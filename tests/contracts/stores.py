@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
+from reconciler.store.agents import Agents
 from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.following import FollowingDecisions
@@ -20,6 +21,7 @@ from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.plans import AcceptedPlans
 from reconciler.store.protocols import Claim, History, Ledger
+from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.store import open_store
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent, IntentKind, Reservation
@@ -28,7 +30,7 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
-"""Names the environment variable with a URL such as postgresql+psycopg://user@host/database, where the suites shall run too."""
+"""Names the environment variable with a URL such as postgresql://user@host/database; `python -m hack.postgresql` sets it."""
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 LEASE = Duration(10_000)
@@ -70,6 +72,10 @@ class Stores(Protocol):
     def interventions(self) -> Interventions:
         """What people did by hand."""
 
+    @property
+    def agents(self) -> Agents:
+        """Which nodes have an agent."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -79,7 +85,7 @@ class SqlStores:
 
     def __init__(self, where: Path | str) -> None:
         self._where = where
-        self._store = open_store(where)
+        self._store = open_store(where, lease_clock="caller")  # the suites say what time it is
 
     @property
     def jobs(self) -> JobSource:
@@ -113,9 +119,13 @@ class SqlStores:
     def interventions(self) -> Interventions:
         return self._store.interventions
 
+    @property
+    def agents(self) -> Agents:
+        return self._store.agents
+
     def reopen(self) -> None:
         self.close()
-        self._store = open_store(self._where)
+        self._store = open_store(self._where, lease_clock="caller")
 
     def close(self) -> None:
         self._store.close()
@@ -132,13 +142,20 @@ def sqlite_stores(folder: Path) -> Iterator[SqlStores]:
 @contextmanager
 def postgresql_stores(_: Path) -> Iterator[SqlStores]:
     """A fresh schema of the PostgreSQL database that POSTGRESQL_URL names."""
-    server, schema = create_engine(os.environ[POSTGRESQL_URL]), f"quorate_test_{uuid.uuid4().hex}"
+    with postgresql_schema() as url:
+        stores = SqlStores(url)
+        yield stores
+        stores.close()
+
+
+@contextmanager
+def postgresql_schema() -> Iterator[str]:
+    """The URL of a fresh schema of the PostgreSQL database that POSTGRESQL_URL names, which goes afterwards."""
+    server, schema = create_engine(postgresql_url(os.environ[POSTGRESQL_URL])), f"quorate_test_{uuid.uuid4().hex}"
     with server.begin() as connection:
         connection.execute(CreateSchema(schema))
     url = server.url.update_query_dict({"options": f"-csearch_path={schema}"})
-    stores = SqlStores(url.render_as_string(hide_password=False))
-    yield stores
-    stores.close()
+    yield url.render_as_string(hide_password=False)
     with server.begin() as connection:
         connection.execute(DropSchema(schema, cascade=True))
     server.dispose()

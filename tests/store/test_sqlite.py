@@ -16,7 +16,7 @@ from sqlalchemy.schema import CreateTable
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.store import SqlStore, open_store
-from reconciler.store.sql.tables import SCHEMA_VERSION, metadata
+from reconciler.store.sql.tables import metadata
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import LEASE, NOW, SPEC
@@ -123,7 +123,7 @@ def test_a_document_that_does_not_decode_is_said(store: SqlStore, path: Path) ->
 
 
 def test_a_database_locked_by_another_is_said(store: SqlStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.store.sql.database.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("reconciler.store.sql.engines.BUSY_TIMEOUT_S", 0.05)
     impatient = open_store(path)
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -133,15 +133,6 @@ def test_a_database_locked_by_another_is_said(store: SqlStore, path: Path, monke
     blocker.close()
     accept(impatient, "a")
     impatient.close()
-
-
-def test_a_newer_schema_is_refused(path: Path) -> None:
-    open_store(path).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = ?", (SCHEMA_VERSION + 1,))
-    connection.close()
-    with pytest.raises(StoreUnusableError, match=f"version {SCHEMA_VERSION + 1}, this program knows version"):
-        open_store(path)
 
 
 def test_a_folder_that_does_not_exist_is_said(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -20,6 +21,14 @@ from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import TaskPlacement
 
+SEATS: Final = "seats"
+"""The file that says which GPU is which number."""
+
+
+def had_gpus(folder: Path) -> bool:
+    """Real GPUs were seen on this machine, whatever its driver shows now."""
+    return (folder / SEATS).exists()
+
 
 class NvmlGpus:
     """What a GPU has is read from the driver each time. Kept in the folder: which GPU is which number, and what came of orders.
@@ -29,7 +38,7 @@ class NvmlGpus:
 
     def __init__(self, folder: Path, driver: Driver) -> None:
         self._partitions = Partitions(folder)
-        self._seats_file = folder / "seats"
+        self._seats_file = folder / SEATS
         self._driver = driver
         self._vocabularies: dict[GpuUuid, Vocabulary] = {}
 

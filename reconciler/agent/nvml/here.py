@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from reconciler.agent.nvml.driver import Driver, DriverUnusableError
-from reconciler.agent.nvml.gpus import NvmlGpus
+from reconciler.agent.nvml.gpus import NvmlGpus, had_gpus
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 
 MODULE: Final = "pynvml"
 """Of the package nvidia-ml-py."""
@@ -31,3 +33,23 @@ def nvml_gpus(folder: Path) -> NvmlGpus:
             f"this machine shows no GPU of NVIDIA: {driver}. Declared GPUs can be simulated instead"
         )
     return NvmlGpus(folder, driver)
+
+
+def gpus_here(folder: Path) -> Gpus:
+    """Real ones where the driver shows any, else simulated ones. Raises DriverUnusableError where there were real ones before."""
+    driver = driver_here()
+    if not isinstance(driver, str) and (driver.gpus() or had_gpus(folder)):
+        return NvmlGpus(folder, driver)
+    if had_gpus(folder):
+        raise DriverUnusableError(
+            f"this machine had GPUs of NVIDIA, and shows none now ({driver}): none are simulated in their place. Repair its driver"
+        )
+    return DeclaredGpus(folder)
+
+
+GPUS: Final[Mapping[Literal["auto", "declared", "nvml"], Callable[[Path], Gpus]]] = {
+    "auto": gpus_here,
+    "declared": DeclaredGpus,
+    "nvml": nvml_gpus,
+}
+"""Whose word counts for a machine's GPUs; each is made of a folder to keep things in."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 from reconciler.backend import GrowGang, StartGang
 from reconciler.backends.local.folders import order_name, task_folder_name
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId
+from solver.world.cluster import DeviceId, NodeName
 from solver.world.document import Document, decode, encode
 from solver.world.quantities import Instant, Memory
 from solver.world.workload import JobName, JobSpec, TaskPlacement
@@ -69,16 +69,20 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Everything that was ordered of one attempt but the stop. It changes only when an order is accepted."""
+    """Everything that was ordered of one attempt but the stop. It changes only when an order is accepted.
+
+    `gang` has all its tasks, `lives` those that are run here.
+    """
 
     files: frozenset[str]
     accepted: dict[int, Accepted]
     leaves: dict[TaskKey, LeaveRequest]
+    gang: dict[TaskKey, Life]
     lives: dict[TaskKey, Life]
 
     @classmethod
-    def read(cls, attempt: Path) -> Orders:
-        """From the attempt's folder; nothing of an attempt that was stopped before it came."""
+    def read(cls, attempt: Path, here: NodeName | None = None) -> Orders:
+        """From the attempt's folder; nothing of an attempt that was stopped before it came. `here` None: every node is."""
         files = order_files(attempt)
         found = [read_document(attempt / name, Accepted) for name in sorted(files)]
         accepted = {known.growth: known for known in found if known}
@@ -86,12 +90,19 @@ class Orders:
         leaves: dict[TaskKey, LeaveRequest] = {}
         for leave in sorted(filter(None, asked), key=lambda leave: leave.growth):
             leaves[leave.group, leave.index] = leave
-        lives = {
+        gang = {
             (task.group, task.index): Life(known, task, life_folder(attempt, task, growth))
             for growth, known in sorted(accepted.items())
             for task in known.order.tasks
         }
-        return cls(files, accepted, leaves, lives)
+        # A task that came to another node later has had a life here all the same, and that one is still told of.
+        lives = {
+            (task.group, task.index): Life(known, task, life_folder(attempt, task, growth))
+            for growth, known in sorted(accepted.items())
+            for task in known.order.tasks
+            if here in (None, task.node)
+        }
+        return cls(files, accepted, leaves, gang, lives)
 
     def leave_of(self, life: Life) -> LeaveRequest | None:
         """What told a life to leave, if anything did: an order to an earlier life does not count."""

@@ -52,7 +52,7 @@ from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId, Node
+from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
@@ -69,8 +69,8 @@ class StateFolderError(BackendUnreachableError):
 class LocalBackend:
     """Runs tasks on this machine; implements Backend, Logs and Terminals. Threads may share it.
 
-    All it knows lies in `state`: a new object on the same folder finds every task again. Nodes are the
-    declared ones, and every one is reported ready, since all of them are this machine. `gpus`: made of a folder to keep things in.
+    All it knows lies in `state`: a new object on the same folder finds every task again. Nodes are the declared ones,
+    and ready, since all are this machine. Where `here` alone is, its tasks alone run. `gpus`: made of a folder to keep things in.
     """
 
     def __init__(
@@ -80,7 +80,9 @@ class LocalBackend:
         clock: Clock,
         gpus: Callable[[Path], Gpus] = DeclaredGpus,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
+        here: NodeName | None = None,
     ) -> None:
+        self._here = here
         self._declared = inventory
         self._clock = clock
         self._terms = terms
@@ -162,7 +164,7 @@ class LocalBackend:
             for life in orders.lives.values()
             if life.accepted.growth == accepted.growth and not orders.leave_of(life)
         ]
-        wanted = {device for task in accepted.order.tasks for device in task.devices}
+        wanted = {device for life in lives for device in life.task.devices}
         missing = sorted(wanted - accepted.device_index.keys())
         if missing:
             _refuse(attempt, lives, self._gpus.lacking(missing))
@@ -178,7 +180,8 @@ class LocalBackend:
         wanted = {device for task in order.tasks for device in task.devices}
         gpus = [gpu for node in self._inventory() for gpu in node.gpus]
         index, memory = self._gpus.called(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
-        port = known[0].master_port if 0 in known else free_port(self._ports())
+        port = order.meeting.port if order.meeting else 0
+        port = known[0].master_port if 0 in known else port or free_port(self._ports())
         accepted = Accepted(order, self._clock.now(), port, index, memory)
         write_accepted(attempt, accepted)
         self._orders.pop(attempt, None)
@@ -265,7 +268,7 @@ class LocalBackend:
         """What was ordered of an attempt, read once until something is added."""
         known = self._orders.get(attempt)
         if known is None or known.files != order_files(attempt):
-            known = self._orders[attempt] = Orders.read(attempt)
+            known = self._orders[attempt] = Orders.read(attempt, self._here)
         return known
 
     @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from reconciler.backend import GrowGang, StartGang
 from reconciler.backends.local.attempts import in_rank_order
 from reconciler.backends.local.folders import task_folder_name
-from reconciler.backends.local.gangfile import GANG, HOSTS
+from reconciler.backends.local.gangfile import GANG, HOSTS, address_of
 from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MILLI_PER_GPU, Memory
@@ -25,8 +25,6 @@ _WITH_TERMINAL = {"TERM": "xterm-256color"}
 
 IDLE = ("sleep", "infinity")
 """What a task does that has no command, until it is stopped."""
-
-MASTER_ADDRESS = "127.0.0.1"
 
 TASK_FOLDER = "QUORATE_TASK_FOLDER"
 """Marks every process of a task, wherever it moves, unless it clears its environment."""
@@ -56,7 +54,11 @@ def task_environments(
                 **(_WITH_TERMINAL if order.spec.terminal else {}),
                 **order.spec.env,
                 **order.environment,
-                **(_ranks(rank, local_rank, len(gang), master_port) if order.spec.launcher is None else {}),
+                **(
+                    _ranks(rank, local_rank, len(gang), address_of(order.meeting, gang[0].node), master_port)
+                    if order.spec.launcher is None
+                    else {}
+                ),
                 "CUDA_VISIBLE_DEVICES": _visible(order, task, device_index),
                 "QUORATE_JOB": order.job,
                 "QUORATE_ATTEMPT": str(order.attempt),
@@ -69,24 +71,25 @@ def task_environments(
         )
 
 
-def _ranks(rank: int, local_rank: int, world: int, master_port: int) -> dict[str, str]:
+def _ranks(rank: int, local_rank: int, world: int, master: str, master_port: int) -> dict[str, str]:
     """What torchrun and its like give; a launcher gives its own to what it starts, and these would only mislead that."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
         "WORLD_SIZE": str(world),
-        "MASTER_ADDR": MASTER_ADDRESS,
+        "MASTER_ADDR": master,
         "MASTER_PORT": str(master_port),
     }
 
 
 def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Mapping[DeviceId, int | str]) -> str:
-    """Its own devices; of a launcher those of the whole gang, since on one machine all ranks are its children."""
+    """Its own devices; of a launcher those that the gang has on its machine, since all ranks there are its children."""
     if task.mig:
         return str(device_index.get(task.devices[0], ""))
     launches = group_of(order, task).launcher
     gang = [each for each in ranked(order) if each.mig is None] if launches else [task]
-    return ",".join(dict.fromkeys(str(device_index[device]) for each in gang for device in each.devices))
+    here = (device for each in gang for device in each.devices if device in device_index)
+    return ",".join(dict.fromkeys(str(device_index[device]) for device in here))
 
 
 def file_variables(folder: Path, spec: JobSpec) -> dict[str, str]:
@@ -129,10 +132,12 @@ def command_of(order: StartGang | GrowGang, task: TaskPlacement) -> tuple[str, .
 
 
 def others_of(order: StartGang | GrowGang, task: TaskPlacement) -> list[str]:
-    """The folders, beside its own, of the tasks that must run before it begins: of a launcher all others."""
+    """The folders, beside its own, of the tasks that must run before it begins: of a launcher all others of its machine."""
     if not group_of(order, task).launcher:
         return []
-    return [task_folder_name(each.group, each.index) for each in ranked(order) if each != task]
+    others = (each for each in ranked(order) if each != task)
+    here = (each for each in others if order.meeting is None or each.node == task.node)
+    return [task_folder_name(each.group, each.index) for each in here]
 
 
 def group_of(order: StartGang | GrowGang, task: TaskPlacement) -> TaskGroup:

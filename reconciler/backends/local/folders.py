@@ -58,6 +58,10 @@ class StateFolders:
         with self.exclusive():
             return self._store("openings", self._number("openings") + 1)
 
+    def epoch(self) -> int:
+        """The newest epoch that was seen; 0: none."""
+        return self._number("epoch")
+
     def raise_epoch(self, epoch: int) -> bool:
         """Keep the newest epoch; False for one that is older. Call it while holding the folder."""
         newest = self._number("epoch")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from reconciler.backend import Meeting
 from reconciler.backends.local.attempts import Orders, in_rank_order
 from reconciler.supervisor.taskfiles import write_durably
 from solver.world.cluster import NodeName
@@ -40,26 +41,32 @@ def write_gang(attempt: Path, orders: Orders) -> None:
     if not orders.accepted:
         return
     path, newest = attempt / GANG, max(orders.accepted)
-    first = orders.accepted[min(orders.accepted)]
-    stay = [life.task for life in orders.lives.values() if orders.leave_of(life) is None]
+    first, meeting = orders.accepted[min(orders.accepted)], orders.accepted[newest].order.meeting
+    stay = [life.task for life in orders.gang.values() if orders.leave_of(life) is None]
     world = tuple(
         Member(task.group, task.index, rank, task.node)
         for rank, task in enumerate(in_rank_order(stay, first.order.spec))
     )
-    gang = Gang(first.order.attempt, newest, world, f"127.0.0.1:{first.master_port}")
+    master = address_of(meeting, world[0].node) if world else _THIS_MACHINE
+    gang = Gang(first.order.attempt, newest, world, f"{master}:{first.master_port}")
     _write_if_new(path, encode(gang).decode())
     launcher = first.order.spec.launcher
     if launcher is not None:
-        _write_if_new(attempt / HOSTS, hosts_of(member for member in world if member.group != launcher.name))
+        _write_if_new(attempt / HOSTS, hosts_of((member for member in world if member.group != launcher.name), meeting))
 
 
-def hosts_of(members: Iterable[Member]) -> str:
+def hosts_of(members: Iterable[Member], meeting: Meeting | None = None) -> str:
     """One line for each node, in the order of ranks, with how many tasks are there (mpirun(1), "Hostfiles").
 
-    Every node is this machine, and so has one name; Open MPI adds up the slots of lines with the same one.
+    Where every node is this machine, they have one name; Open MPI adds up the slots of lines with the same one.
     """
     slots = Counter(member.node for member in members)
-    return "".join(f"{_THIS_MACHINE} slots={number}\n" for number in slots.values())
+    return "".join(f"{address_of(meeting, node)} slots={number}\n" for node, number in slots.items())
+
+
+def address_of(meeting: Meeting | None, node: NodeName) -> str:
+    """Where a node of the gang can be reached from this one."""
+    return meeting.addresses.get(node, _THIS_MACHINE) if meeting else _THIS_MACHINE
 
 
 def _write_if_new(path: Path, text: str) -> None:

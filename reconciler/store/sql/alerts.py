@@ -11,7 +11,7 @@ from sqlalchemy import Row, delete, insert, select, update
 from reconciler.alerts.standing import Standing
 from reconciler.backend import Epoch
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import kept, leadership, webhooks
+from reconciler.store.sql.tables import kept, webhooks
 from solver.world.quantities import Instant
 
 _STORE_ID: Final = "store-id"
@@ -27,8 +27,6 @@ class SqlAlerts:
         """A UUID, made when it is asked for first."""
         wanted = select(kept.c.document).where(kept.c.what == _STORE_ID)
         with self._database.writing() as connection:
-            # Two that ask first, ask one after the other.
-            connection.execute(select(leadership.c.epoch).with_for_update())
             found: str | None = connection.execute(wanted).scalar_one_or_none()
             if found is None:
                 found = str(uuid.uuid4())

@@ -2,45 +2,61 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
-from sqlalchemy.engine import make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from reconciler.backend import Epoch, StaleEpochError
-from reconciler.store.protocols import StoreUnusableError
-from reconciler.store.sql.problems import explain
-from reconciler.store.sql.tables import SCHEMA_VERSION, leadership, metadata, schema_version
+from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
+from reconciler.store.sql.engines import postgresql_engine, postgresql_url, sqlite_engine
+from reconciler.store.sql.migrations import alone, bring_up_to_date
+from reconciler.store.sql.problems import explain, may_pass
+from reconciler.store.sql.tables import leadership
 from solver.world.document import decode
-
-BUSY_TIMEOUT_S = 10.0
-"""Transactions take milliseconds; who waits this long waits for something that is stuck."""
+from solver.world.quantities import Instant
 
 T = TypeVar("T")
+
+LeaseClock = Literal["caller", "database"]
 
 
 class Database:
     """One SQLite file (given as a path) or PostgreSQL database (given as a URL). Threads may share it.
 
-    Every method raises StoreUnusableError where the database can't do its work; what was committed is kept.
-    `failure` is the first of these, for whoever has to end what depends on the database.
+    Every method raises StoreUnusableError where the database can't do its work, StoreUnreachableError (one of these) where
+    that may pass; what was committed is kept, and after the second, what was being committed may be: read to learn it.
+    `failure` is the first that does not pass, for whoever has to end what depends on the database.
+
+    `lease_clock`: by whose clock leases run out. On one machine all have the same; of PostgreSQL's clients each has its
+    own, so there it is the database's.
     """
 
-    def __init__(self, where: Path | str) -> None:
+    def __init__(
+        self, where: Path | str, password_file: Path | None = None, lease_clock: LeaseClock | None = None
+    ) -> None:
         self.failure: StoreUnusableError | None = None
-        self.place = str(where) if isinstance(where, Path) else make_url(where).render_as_string(hide_password=True)
+        self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
+        url = postgresql_url(where) if isinstance(where, str) else None
+        self.place = str(where) if url is None else url.render_as_string(hide_password=True)
         with self._errors():
-            self.engine = _engine(where)
-            # The same connections; transactions begun here take the write lock at once, not at their first write.
-            self._writer = self.engine.execution_options(quorate_begin="BEGIN IMMEDIATE")
+            if url is None:
+                self.engine = sqlite_engine(Path(where))
+                self._reader: Engine = self.engine
+                # The same connections; transactions begun here take the write lock at once, not at their first write.
+                self._writer: Engine = self.engine.execution_options(quorate_begin="BEGIN IMMEDIATE")
+            else:
+                self.engine = postgresql_engine(url, password_file)
+                # Several statements of one transaction see one state, as they do in SQLite.
+                self._reader = self.engine.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+                self._writer = self.engine
             self._prepare()
 
     def close(self) -> None:
@@ -50,19 +66,36 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database and changes nothing."""
-        with self._errors(), self.engine.begin() as connection:
+        with self._errors(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self, epoch: Epoch | None = None) -> Iterator[Connection]:
         """A transaction that is committed whole at the end, or not at all; with an epoch, only if that one still leads.
 
-        Raises StaleEpochError. The leader's row stays locked until the end, so no epoch can end in between.
+        Raises StaleEpochError. Writers come one after the other, whoever they are: each locks the leader's row until its
+        end. So no epoch can end in between, what is read before it is written stays true, and numbers rise in the order
+        in which they are committed.
         """
         with self._errors(), self._writer.begin() as connection:
+            newest = connection.execute(select(leadership.c.epoch).with_for_update()).scalar_one()
             if epoch is not None:
-                check_epoch(connection, epoch)
+                check_epoch(epoch, newest)
             yield connection
+
+    @contextmanager
+    def changing_schema(self) -> Iterator[Connection]:
+        """A transaction in which nobody else changes the tables. Whoever writes meanwhile waits, or fails and tries again."""
+        with self._errors(), self._writer.begin() as connection:
+            alone(connection)
+            yield connection
+
+    def now(self, connection: Connection, caller: Instant) -> Instant:
+        """What time it is for leases. Of the database: as this is asked, which is after any wait for a lock."""
+        if self.lease_clock == "caller":
+            return caller
+        seconds = connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
+        return Instant(int(seconds * 1_000))
 
     def read_document(self, stored: str | bytes, kind: type[T]) -> T:
         """A document from a column: JSON, compressed if it is bytes."""
@@ -79,58 +112,26 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
-            cause = error.orig if isinstance(error, DBAPIError) else None
-            failure = StoreUnusableError(f"{self.place}: {explain(cause or error)}")
+            if may_pass(error):
+                # A host that was the primary may still answer, and refuse to write: the next connection finds the right one.
+                if isinstance(error, DBAPIError):
+                    self.engine.dispose()
+                raise StoreUnreachableError(f"{self.place}: {explain(error)}") from error
+            failure = StoreUnusableError(f"{self.place}: {explain(error)}")
             self.failure = self.failure or failure
             raise failure from error
 
     def _prepare(self) -> None:
-        with self._writer.begin() as connection:
-            if not inspect(connection).has_table(schema_version.name):
-                metadata.create_all(connection)
-                connection.execute(insert(schema_version).values(version=SCHEMA_VERSION))
-                connection.execute(insert(leadership).values(id=1, holder="", epoch=0, until=0))
-            found = connection.execute(select(schema_version.c.version)).scalar_one()
-        if found != SCHEMA_VERSION:
-            raise StoreUnusableError(
-                f"{self.place}: its schema has version {found}, this program knows version {SCHEMA_VERSION}. "
-                "Run the release of Quorate that wrote it, or a newer one."
-            )
+        with ExitStack() as undoing:
+            undoing.callback(self.engine.dispose)
+            with self.changing_schema() as connection:
+                problem = bring_up_to_date(connection)
+            if problem:
+                raise StoreUnusableError(f"{self.place}: {problem}")
+            undoing.pop_all()
 
 
-def check_epoch(connection: Connection, epoch: Epoch) -> None:
+def check_epoch(epoch: Epoch, newest: int) -> None:
     """Refuse a writer that does not lead any more; raises StaleEpochError."""
-    newest = connection.execute(select(leadership.c.epoch).with_for_update()).scalar_one()
     if epoch != newest:
         raise StaleEpochError(f"epoch {epoch} is over; epoch {newest} leads")
-
-
-def _engine(where: Path | str) -> Engine:
-    if isinstance(where, str):
-        return create_engine(where)
-    _create_private(where)
-    engine = create_engine(f"sqlite:///{where}", connect_args={"timeout": BUSY_TIMEOUT_S})
-    event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _create_private(path: Path) -> None:
-    """A job's environment may hold secrets: nobody else reads the file, nor what SQLite puts beside it."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise StoreUnusableError(
-            f"{path}: can't be opened ({error.strerror}). Check that its folder exists and that you may write there."
-        ) from error
-
-
-def _configure_sqlite(connection: DBAPIConnection, _: object) -> None:
-    # The driver would begin transactions by its own rules; SQLAlchemy begins them in `_begin_sqlite` instead.
-    connection.isolation_level = None
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.cursor().execute(f"PRAGMA {setting}")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("quorate_begin", "BEGIN"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from reconciler.backend import Epoch
 from reconciler.gitsource.record import Approval, Suspension
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import approvals, leadership, suspensions
+from reconciler.store.sql.tables import approvals, kept, suspensions
 from solver.world.quantities import Instant
+
+_IN_FORCE: Final = "policy-in-force"
 
 
 class SqlFollowing:
@@ -22,11 +25,10 @@ class SqlFollowing:
     def approve(self, asked: Approval) -> Approval:
         """Keep it under the next number, unless it is there."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             there = _unused(connection, asked.commit, asked.reason, asked.in_place_of)
             if there is not None:
                 return there
-            number = _kept(connection, approvals, asked)
+            number = _inserted(connection, approvals, asked)
         return msgspec.structs.replace(asked, number=number)
 
     def approval(self, commit: str, reason: str, in_place_of: str) -> Approval | None:
@@ -40,21 +42,31 @@ class SqlFollowing:
         with self._database.writing() as connection:
             connection.execute(update(approvals).where(*unused).values(used_at=at))
 
+    def put_in_force(self, epoch: Epoch, revision: str) -> None:
+        """In place of the one before."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(kept).where(kept.c.what == _IN_FORCE))
+            connection.execute(insert(kept).values(what=_IN_FORCE, document=revision))
+
+    def in_force(self) -> str:
+        """As the leader said last."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(kept.c.document).where(kept.c.what == _IN_FORCE)).scalar_one_or_none()
+        return stored or ""
+
     def suspend(self, asked: Suspension) -> Suspension:
         """Keep it under the next number, unless it is there."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             there = _suspension(connection, asked.at)
             if there is not None and (there.author, there.why, there.until) == (asked.author, asked.why, asked.until):
                 return there
             _end(connection, asked.at, asked.author)
-            number = _kept(connection, suspensions, asked)
+            number = _inserted(connection, suspensions, asked)
         return msgspec.structs.replace(asked, number=number)
 
     def resume(self, at: Instant, by: str) -> Suspension | None:
         """What is in force of it ends."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             there = _suspension(connection, at)
             if there is None:
                 return None
@@ -71,11 +83,6 @@ class SqlFollowing:
         newest = select(approvals).order_by(approvals.c.number.desc()).limit(limit)
         with self._database.reading() as connection:
             return tuple(map(_approval, connection.execute(newest)))
-
-
-def _one_at_a_time(connection: Connection) -> None:
-    """Two people who do the same at once come one after the other."""
-    connection.execute(select(leadership.c.epoch).with_for_update())
 
 
 def _unused(connection: Connection, commit: str, reason: str, in_place_of: str) -> Approval | None:
@@ -95,7 +102,7 @@ def _end(connection: Connection, at: Instant, by: str) -> None:
     connection.execute(update(suspensions).where(suspensions.c.ended_at.is_(None)).values(ended))
 
 
-def _kept(connection: Connection, table: Any, asked: Approval | Suspension) -> int:
+def _inserted(connection: Connection, table: Any, asked: Approval | Suspension) -> int:
     row = msgspec.structs.asdict(asked)
     del row["number"]
     added = connection.execute(insert(table).values(row))

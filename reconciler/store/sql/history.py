@@ -6,12 +6,12 @@ import zlib
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, func, insert, select
+from sqlalchemy import Select, delete, func, insert, select
 
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Event, KeptEvent, RoundRecord, RoundSummary, summarise
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import events, leadership, rounds
+from reconciler.store.sql.tables import events, rounds
 from solver.world.document import encode
 from solver.world.quantities import Instant
 
@@ -48,11 +48,17 @@ class SqlHistory:
             rows = connection.execute(wanted if before is None else wanted.where(rounds.c.number < before)).all()
         return tuple(RoundSummary(**{**row._asdict(), "time": Instant(row.time)}) for row in rows)
 
+    def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
+        """The oldest go first, so that what a crash leaves is a history without gaps."""
+        newest = select(func.max(rounds.c.number)).scalar_subquery()
+        old = select(rounds.c.number).where(rounds.c.time < before, rounds.c.number < newest)
+        with self._database.writing(epoch) as connection:
+            chosen = old.order_by(rounds.c.number).limit(limit)
+            return connection.execute(delete(rounds).where(rounds.c.number.in_(chosen))).rowcount
+
     def record_event(self, event: Event) -> None:
         """Append an event."""
         with self._database.writing() as connection:
-            # Numbers are given before they are committed: with this, writers come one after the other, in their order.
-            connection.execute(select(leadership.c.epoch).with_for_update())
             connection.execute(insert(events).values(**msgspec.structs.asdict(event)))
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.interventions.record import Ending, Intervention, InterventionKind, Subject
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import interventions, leadership
+from reconciler.store.sql.tables import interventions
 from solver.world.quantities import Instant
 
 _IN_FORCE = interventions.c.ended_at.is_(None)
@@ -25,7 +25,6 @@ class SqlInterventions:
     def begin(self, asked: Intervention) -> Intervention:
         """Keep it under the next number, unless it is there."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             same = _about(asked.kind, asked.subject)
             there = connection.execute(select(interventions).where(same)).one_or_none()
             if there is not None:
@@ -41,7 +40,6 @@ class SqlInterventions:
     def release(self, kind: InterventionKind, subject: Subject, at: Instant, by: str) -> Intervention | None:
         """What is in force of it ends."""
         with self._database.writing() as connection:
-            _one_at_a_time(connection)
             there = connection.execute(select(interventions).where(_about(kind, subject))).one_or_none()
             if there is None:
                 return None
@@ -68,11 +66,6 @@ class SqlInterventions:
     def _all(self, wanted: Select[Any]) -> tuple[Intervention, ...]:
         with self._database.reading() as connection:
             return tuple(map(_read, connection.execute(wanted).all()))
-
-
-def _one_at_a_time(connection: Connection) -> None:
-    """Two people who do the same at once come one after the other."""
-    connection.execute(select(leadership.c.epoch).with_for_update())
 
 
 def _about(kind: InterventionKind, subject: Subject) -> ColumnElement[bool]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import delete, insert, select
 
 from reconciler.backend import Epoch
 from reconciler.store.past_use import PastUse
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import kept
+from reconciler.store.sql.tables import kept, leadership
 from solver.world.document import encode
 from solver.world.inflight import ConvergenceClock
+
+TIED_TO: Final = "tied-to"
 
 
 class SqlKept:
@@ -26,6 +30,23 @@ class SqlKept:
         with self._database.reading() as connection:
             stored = connection.execute(select(kept.c.document).where(kept.c.what == "past-use")).scalar()
         return PastUse() if stored is None else self._database.read_document(stored, PastUse)
+
+    def tie(self, to: str) -> str:
+        """To what the store is tied for good: the first that was ever named."""
+        wanted = select(kept.c.document).where(kept.c.what == TIED_TO)
+        with self._database.writing() as connection:
+            first: str | None = connection.execute(wanted).scalar_one_or_none()
+            if first is None:
+                first = to
+                connection.execute(insert(kept).values(what=TIED_TO, document=to))
+        return first
+
+    def epoch_of(self, holder: str) -> Epoch | None:
+        """Under which somebody leads; None: somebody else does, or nobody. A lease that is over counts until it is taken."""
+        with self._database.reading() as connection:
+            led = select(leadership.c.epoch).where(leadership.c.holder == holder)
+            epoch = connection.execute(led).scalar_one_or_none()
+        return None if epoch is None else Epoch(epoch)
 
     def keep_clocks(self, epoch: Epoch, clocks: tuple[ConvergenceClock, ...]) -> None:
         """One document, written anew."""

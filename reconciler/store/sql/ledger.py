@@ -6,6 +6,7 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
 from reconciler.backend import Epoch
+from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
 from reconciler.store.sql.divided import refuse_divided
 from reconciler.store.sql.held import add_served, hold, refuse_held
@@ -37,12 +38,19 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks):
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
         with self._database.writing() as connection:
-            leader = connection.execute(select(leadership).with_for_update()).one()
+            leader, now = connection.execute(select(leadership)).one(), self._database.now(connection, now)
             if leader.holder != holder and leader.until > now:
                 raise NotLeaderError(leader.holder, Instant(leader.until))
             epoch = leader.epoch if leader.holder == holder else leader.epoch + 1
             connection.execute(update(leadership).values(holder=holder, epoch=epoch, until=now + lease))
             return Epoch(epoch)
+
+    def leader(self) -> str:
+        """Who leads now; "": nobody, or one whose lease is over."""
+        with self._database.reading() as connection:
+            leader = connection.execute(select(leadership)).one()
+            is_over = leader.until <= self._database.now(connection, SystemClock().now())
+        return "" if is_over else str(leader.holder)
 
     def resign(self, epoch: Epoch) -> None:
         """Give leadership up."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.store.sql.agents import SqlAgents
 from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
-from reconciler.store.sql.database import Database
+from reconciler.store.sql.database import Database, LeaseClock
 from reconciler.store.sql.following import SqlFollowing
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
@@ -29,15 +30,19 @@ class SqlStore:
     alerts: SqlAlerts
     following: SqlFollowing
     plans: SqlAcceptedPlans
+    agents: SqlAgents
 
     def close(self) -> None:
         """Close every connection."""
         self.database.close()
 
 
-def open_store(where: Path | str) -> SqlStore:
-    """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError."""
-    database = Database(where)
+def open_store(where: Path | str, password_file: Path | None = None, lease_clock: LeaseClock | None = None) -> SqlStore:
+    """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError.
+
+    `password_file`: of PostgreSQL; without one, libpq looks where it always does (PGPASSFILE).
+    """
+    database = Database(where, password_file, lease_clock)
     return SqlStore(
         database,
         SqlJobSource(database),
@@ -48,4 +53,5 @@ def open_store(where: Path | str) -> SqlStore:
         SqlAlerts(database),
         SqlFollowing(database),
         SqlAcceptedPlans(database),
+        SqlAgents(database),
     )

@@ -12,20 +12,37 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    String,
     Table,
-    Text,
 )
 
-SCHEMA_VERSION = 13
-"""Rises with every change below. A database that is newer than the program is not opened."""
+from reconciler.store.sql.columns import String, Text
+
+SCHEMA_VERSION = 14
+"""Rises with every release that changes what is below. What a version brought is marked with it (`since`), and by these marks
+databases are brought up to date and back (migrations.py). A table or column can only be added: every column that is added is
+nullable or has a server default, so that the release before still works."""
+
+READABLE_FROM = 14
+"""The oldest schema version whose programs can work on a database of this version."""
+
+
+def since(version: int) -> dict[str, int]:
+    """The mark of a table or column that came with a schema version: `info=since(14)`."""
+    return {"since": version}
+
 
 metadata = MetaData()
 
 _Number = BigInteger().with_variant(Integer, "sqlite")
 """SQLite numbers rows by itself only where the key is exactly INTEGER."""
 
-schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("version", Integer, primary_key=True),
+    # READABLE_FROM of the program that brought the database to its version
+    Column("readable_from", Integer, nullable=False, server_default="14", info=since(14)),
+)
 
 leadership = Table(
     "leadership",

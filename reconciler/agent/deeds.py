@@ -1,0 +1,101 @@
+"""What an agent does for a control plane, one message at a time, on its node's backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reconciler.agent.folder import AgentFolder, Epochs
+from reconciler.backend import BackendUnreachableError, Changes, Cursor, StaleEpochError
+from reconciler.backends.baremetal.wire import (
+    Answer,
+    Declare,
+    Do,
+    Done,
+    Failed,
+    Forget,
+    Lead,
+    LogRead,
+    Partition,
+    ReadLog,
+    Refused,
+    ToBeDone,
+    Welcome,
+)
+from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
+from reconciler.backends.local.terminals import LocalLine
+from reconciler.backends.local.terms import Terms
+from reconciler.clock import Clock
+from solver.world.cluster import Node, NodeName
+from solver.world.workload import JobName
+
+
+class NodeDeeds:
+    """One node: its tasks, and what is on its disk. Threads may share it."""
+
+    def __init__(
+        self,
+        node: NodeName,
+        folder: AgentFolder,
+        clock: Clock,
+        terms: Terms = Terms(),  # noqa: B008  (it is frozen)
+        gpus: Callable[[Path], Gpus] = DeclaredGpus,
+    ) -> None:
+        """`gpus`: made of a folder to keep things in. Raises StateFolderError, and what `gpus` raises."""
+        self.node = node
+        self._folder = folder
+        self._declared = folder.declared()
+        self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node)
+        self.epochs = Epochs(folder.tasks)
+
+    def changes(self, since: Cursor) -> Changes:
+        """What is new of the node and its tasks. Raises StateFolderError."""
+        return self._backend.changes(since)
+
+    def note(self, said: Welcome | Declare) -> None:
+        """Keep who leads, and what the node is."""
+        if isinstance(said, Welcome):
+            self.epochs.take(said.epoch)
+        elif said.node != self._declared:
+            self._folder.keep_declared(said.node)
+            self._declared = said.node
+
+    def do(self, order: ToBeDone) -> Answer:
+        """Do as told, unless somebody newer leads."""
+        try:
+            self._do(order)
+        except StaleEpochError:
+            return Refused(order.id, self.epochs.seen())
+        except BackendUnreachableError as error:
+            return Failed(order.id, str(error))
+        return Done(order.id)
+
+    def read_log(self, asked: ReadLog) -> Answer:
+        """A piece of a task's output."""
+        try:
+            piece = asked.job, asked.attempt, asked.group, asked.index, asked.offset, asked.limit
+            return LogRead(asked.id, self._backend.read_log(*piece))
+        except KeyError:
+            return LogRead(asked.id, None)
+        except BackendUnreachableError as error:
+            return Failed(asked.id, str(error))
+
+    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> LocalLine:
+        """Attach. Raises NoTerminalError."""
+        return self._backend.open_terminal(job, attempt, group, index)
+
+    def _do(self, order: ToBeDone) -> None:
+        match order:
+            case Lead(_, epoch):
+                if not self.epochs.take(epoch):
+                    raise StaleEpochError
+            case Do(_, epoch, asked):
+                self._backend.submit(asked, epoch)
+            case Partition(_, epoch, partition):
+                self._backend.partition(partition, epoch)
+            case Forget(_, epoch, job, attempt):
+                self._backend.forget(job, attempt, epoch)
+
+    def _inventory(self) -> tuple[Node, ...]:
+        return (self._declared,) if self._declared is not None and self._declared.name == self.node else ()

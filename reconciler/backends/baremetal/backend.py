@@ -1,0 +1,225 @@
+"""The backend whose tasks run on many machines: orders go to the agents of the nodes they are about, reports come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from reconciler.backend import (
+    BackendUnreachableError,
+    Changes,
+    Cursor,
+    Epoch,
+    GrowGang,
+    Meeting,
+    Order,
+    PartitionGpu,
+    StaleEpochError,
+    StartGang,
+    StopTasks,
+)
+from reconciler.backends.baremetal.door import Door, NotThereError
+from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.baremetal.merge import Patience, Stray
+from reconciler.backends.baremetal.terminals import AgentLine
+from reconciler.backends.baremetal.told import AttemptKey, TaskKey
+from reconciler.backends.baremetal.wire import (
+    Answer,
+    Do,
+    Done,
+    Failed,
+    Forget,
+    Lead,
+    LogRead,
+    Partition,
+    ReadLog,
+    ToAgent,
+    meeting_port,
+)
+from reconciler.store.protocols import Claim
+from reconciler.terminals import Line, NoTerminalError
+from solver.world.cluster import NodeName
+from solver.world.quantities import Duration
+from solver.world.workload import JobName, TaskPlacement
+
+ANSWERED_WITHIN_S: Final = 3.0
+"""An agent answers once its disk has what it must not forget; who takes longer is not waited for."""
+
+STRAY_GRACE: Final = Duration(30_000)
+_LOGS_REMEMBERED: Final = 10_000
+
+
+class BareMetalBackend:
+    """Implements Backend, Logs and Terminals; threads may share it.
+
+    `claims`: who holds what, by the ledger: which nodes have a part in an attempt is read from there. An order to a node whose
+    agent is not connected is not kept: it is sent again by a later pass, once the agent is back.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        fleet: Fleet,
+        claims: Callable[[], Iterable[Claim]],
+        patience: Callable[[], Patience] = Patience,
+    ) -> None:
+        self._door = door
+        self._fleet = fleet
+        self._claims = claims
+        self._patience = patience
+        self._held: dict[AttemptKey, Claim] = {}
+        self._announced = Epoch(0)
+        self._log_of = lru_cache(_LOGS_REMEMBERED)(self._find_log)
+
+    def changes(self, since: Cursor) -> Changes:
+        """What changed after `since`; for an earlier process's cursor, everything."""
+        self._door.declare()
+        held = self._read_claims()
+        changes, strays = self._fleet.look(since, held.values(), self._patience())
+        self._stop_strays(strays)
+        return changes
+
+    def submit(self, order: Order, epoch: Epoch) -> None:
+        """Send an order to the nodes it is about. Raises StaleEpochError."""
+        self._lead(epoch)
+        if isinstance(order, StartGang | GrowGang):
+            order = self._with_meeting(order)
+        self._door.send(self._nodes_about(order), lambda number: Do(number, epoch, order))
+
+    def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
+        """Send an order about a GPU to its node. Raises StaleEpochError."""
+        self._lead(epoch)
+        self._door.send([order.node], lambda number: Partition(number, epoch, order))
+
+    def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
+        """Have every agent forget an attempt that tells of it. Raises StaleEpochError, BackendUnreachableError."""
+        self._lead(epoch)
+        nodes = self._fleet.nodes_with(job, attempt) & self._fleet.nodes_there()
+        answers = self._asked(nodes, lambda number: Forget(number, epoch, job, attempt))
+        for node, answer in answers.items():
+            if isinstance(answer, Done):
+                self._fleet.forgot(node, job, attempt)
+        self._refuse_stale(epoch)
+        unknown = sorted(node for node, answer in answers.items() if not isinstance(answer, Done))
+        if unknown:
+            raise BackendUnreachableError(f"{', '.join(unknown)}: {_why(answers[unknown[0]])}")
+
+    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`, from the node that has it. Raises KeyError, BackendUnreachableError."""
+        node = self._node_of(job, attempt, group, index) or self._log_of((job, attempt, group, index))
+        answer = self._one_answer(node, lambda number: ReadLog(number, job, attempt, group, index, offset, limit))
+        if isinstance(answer, LogRead) and answer.content is not None:
+            return answer.content
+        if isinstance(answer, LogRead):
+            raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job} on {node}")
+        raise BackendUnreachableError(f"{node}: {_why(answer)}")
+
+    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> Line:
+        """Attach to the terminal of a task, through its node's agent. Raises NoTerminalError."""
+        node = self._node_of(job, attempt, group, index)
+        if node is None:
+            raise NoTerminalError(f"nothing is known of task {group}/{index} of attempt {attempt} of {job}")
+        return AgentLine.attached(self._door, node, (job, attempt, group, index), ANSWERED_WITHIN_S)
+
+    def _read_claims(self) -> dict[AttemptKey, Claim]:
+        self._held = {(claim.job, claim.attempt): claim for claim in self._claims()}
+        return self._held
+
+    def _claim(self, job: JobName, attempt: int) -> Claim | None:
+        """What the ledger says; it is read again for an attempt that it did not have at the last look."""
+        return self._held.get((job, attempt)) or self._read_claims().get((job, attempt))
+
+    def _nodes_about(self, order: Order) -> set[NodeName]:
+        """A start goes to all whose tasks are in it; what ends or tells, to all that may have a part in the attempt."""
+        if isinstance(order, StartGang):
+            return {task.node for task in order.tasks}
+        if isinstance(order, GrowGang):
+            return {task.node for task in (*order.tasks, *order.beside)}
+        claim = self._claim(order.job, order.attempt)
+        claimed = {task.node for task in claim.tasks} if claim else set()
+        return claimed | self._fleet.nodes_with(order.job, order.attempt) or self._fleet.nodes_there()
+
+    def _with_meeting(self, order: StartGang | GrowGang) -> StartGang | GrowGang:
+        meeting = Meeting(self._fleet.addresses(self._nodes_about(order)), meeting_port(order.job, order.attempt))
+        return msgspec.structs.replace(order, meeting=meeting)
+
+    def _lead(self, epoch: Epoch) -> None:
+        """Under a new epoch, first have every agent that is there refuse older ones: only then is anything done."""
+        self._fleet.saw_epoch(epoch)
+        self._refuse_stale(epoch)
+        if epoch > self._announced:
+            self._asked(self._fleet.nodes_there(), lambda number: Lead(number, epoch))
+            self._refuse_stale(epoch)
+            self._announced = epoch
+
+    def _refuse_stale(self, epoch: Epoch) -> None:
+        if epoch < self._fleet.epoch:
+            raise StaleEpochError(
+                f"epoch {epoch} is not the newest: agents have seen {self._fleet.epoch}, so somebody else leads now"
+            )
+
+    def _stop_strays(self, strays: Iterable[Stray]) -> None:
+        """Tasks that a gang which goes on has given up: nobody else would end them. Of attempts that are over the loop does."""
+        for stray in strays:
+            status, epoch = stray.status, self._announced
+            if stray.claimed and epoch:
+                task = TaskPlacement(status.group, status.index, stray.node)
+                order = StopTasks(status.job, status.attempt, status.growth, (task,), STRAY_GRACE)
+                self._door.send([stray.node], _doing(epoch, order))
+
+    def _asked(
+        self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]
+    ) -> dict[NodeName, Answer | NotThereError | None]:
+        """What each node answers; None: nothing in time."""
+        asked: dict[NodeName, Future[Answer]] = {node: self._door.ask(node, message) for node in nodes}
+        wait(asked.values(), ANSWERED_WITHIN_S)
+        return {node: _answered(future) for node, future in asked.items()}
+
+    def _one_answer(self, node: NodeName, message: Callable[[int], ToAgent]) -> Answer | NotThereError | None:
+        return self._asked([node], message)[node]
+
+    def _node_of(self, job: JobName, attempt: int, group: str, index: int) -> NodeName | None:
+        """Where a task is, or was last, as long as anybody tells of it."""
+        told = self._fleet.node_of((job, attempt, group, index))
+        if told is not None:
+            return told
+        claim = self._claim(job, attempt)
+        tasks = claim.tasks if claim else ()
+        return next((task.node for task in tasks if (task.group, task.index) == (group, index)), None)
+
+    def _find_log(self, task: TaskKey) -> NodeName:
+        """Which agent has the log of a task that nobody tells of any more. Raises KeyError."""
+        answers = self._asked(self._fleet.nodes_there(), lambda number: ReadLog(number, *task, 0, 1))
+        having = {node: answer.content for node, answer in answers.items() if isinstance(answer, LogRead)}
+        known = sorted(node for node, content in having.items() if content is not None)
+        if not known:
+            job, attempt, group, index = task
+            raise KeyError(f"no node that is connected has task {group}/{index} of attempt {attempt} of job {job}")
+        # A node that was told of a task which was never there has an empty folder of it.
+        return next((node for node in known if having[node]), known[0])
+
+
+def _doing(epoch: Epoch, order: Order) -> Callable[[int], ToAgent]:
+    return lambda number: Do(number, epoch, order)
+
+
+def _answered(asked: Future[Answer]) -> Answer | NotThereError | None:
+    if not asked.done():
+        asked.cancel()
+        return None
+    failure = asked.exception()
+    if failure is None:
+        return asked.result()
+    if isinstance(failure, NotThereError):
+        return failure
+    raise failure
+
+
+def _why(answer: Answer | NotThereError | None) -> str:
+    if isinstance(answer, Failed):
+        return answer.why
+    return str(answer) if isinstance(answer, NotThereError) else f"no answer in {ANSWERED_WITHIN_S:g} s"

@@ -1,0 +1,311 @@
+"""The door: where agents connect. A thread with an event loop of its own carries messages between them and the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from http import HTTPStatus
+from itertools import count
+from typing import Final
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from reconciler.backends.baremetal.authority import Authority, UntrustedError
+from reconciler.backends.baremetal.certificates import NodeIdentity
+from reconciler.backends.baremetal.fleet import TICK_S, Fleet
+from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
+from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
+from reconciler.backends.baremetal.line import Line
+from reconciler.backends.baremetal.wire import (
+    AGENT_PATH,
+    BAD_HELLO,
+    MESSAGE_BYTES_MAX,
+    NOT_LEADING,
+    PROTOCOL,
+    REPLACED,
+    Answer,
+    Beat,
+    FromAgent,
+    Hello,
+    Refused,
+    Report,
+    ToAgent,
+    Welcome,
+)
+from solver.world.cluster import Node, NodeName
+from solver.world.document import decode
+
+HELLO_WITHIN_S: Final = 10.0
+CLOSED_WITHIN_S: Final = 1.0
+_REASON_MAX: Final = 100
+"""Bytes of a close frame's reason (RFC 6455, 5.5.1: 123)."""
+REVOCATIONS_EVERY_S: Final = 5.0
+"""How often the store is asked whether those who are connected are still trusted."""
+
+
+class DoorError(Exception):
+    """The agents' address can't be listened on: a person must act."""
+
+
+class NotThereError(Exception):
+    """The agent of a node is not connected."""
+
+
+class Door:
+    """`open` it, and `close` it in the end. All other methods may be called by any thread.
+
+    Nodes join and renew their certificates here too, whether this control plane leads or not. `declared`: what Git says a node
+    is. `leads`: whether this control plane does; while it does not, agents are sent away. `told`: called when there is news of
+    tasks.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        authority: Authority,
+        joining: Joining,
+        fleet: Fleet,
+        declared: Callable[[NodeName], Node | None],
+        leads: Callable[[], bool],
+        told: Callable[[], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._address = address
+        self._authority = authority
+        self._joining = joining
+        self._fleet = fleet
+        self._declared = declared
+        self._leads = leads
+        self._told = told
+        self._log = log
+        self._lines: dict[NodeName, Line] = {}
+        self._answers: dict[int, Callable[[Answer | None], None]] = {}
+        self._asked: dict[NodeName, set[int]] = {}
+        self._ids = count(1)
+        self._opened: Future[int] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="agents", daemon=True)
+
+    def open(self) -> int:
+        """Listen; returns the port. Raises DoorError."""
+        self._thread.start()
+        try:
+            return self._opened.result()
+        except OSError as error:
+            host, port = self._address
+            raise DoorError(f"{host}:{port}: {error.strerror}. Choose another --agents-listen") from error
+
+    def close(self) -> None:
+        """Let go of every agent. Their tasks go on."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join()
+
+    def send(self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]) -> None:
+        """Send to each that is connected; who is not is told by a later order, or by what it reports then."""
+        self._do(lambda: self._send(nodes, message))
+
+    def ask(self, node: NodeName, message: Callable[[int], ToAgent]) -> Future[Answer]:
+        """Send, and have its answer. The future raises NotThereError where there is no connection, or it ends first."""
+        asked: Future[Answer] = Future()
+        number = next(self._ids)
+
+        def hear(answer: Answer | None) -> None:
+            self._drop(node, number)
+            if not asked.set_running_or_notify_cancel():
+                return
+            if answer is None:
+                asked.set_exception(NotThereError(f"the agent of {node} is not connected"))
+            else:
+                asked.set_result(answer)
+
+        def send() -> None:
+            line = self._lines.get(node)
+            if line is None:
+                return hear(None)
+            self._answers[number] = hear
+            self._asked.setdefault(node, set()).add(number)
+            return line.send(message(number))
+
+        if not self._do(send):
+            asked.set_exception(NotThereError("the door is closed"))
+        return asked
+
+    def listen(self, node: NodeName, hear: Callable[[Answer | None], None]) -> int:
+        """A number under which an agent may say more than one thing; `hear` is called in the door's thread, at last with None."""
+        number = next(self._ids)
+
+        def register() -> None:
+            if node not in self._lines:
+                return hear(None)
+            self._answers[number] = hear
+            self._asked.setdefault(node, set()).add(number)
+            return None
+
+        self._do(register)
+        return number
+
+    def no_more(self, node: NodeName, number: int) -> None:
+        """Nobody listens to that number now."""
+        self._do(lambda: self._drop(node, number))
+
+    def declare(self) -> None:
+        """Tell each agent what Git says of its node, if that has changed."""
+        self._do(self._declare_all)
+
+    def _do(self, work: Callable[[], object]) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:  # It is closed.
+            return False
+        return True
+
+    def _send(self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]) -> None:
+        for node in nodes:
+            if node in self._lines:
+                self._lines[node].send(message(next(self._ids)))
+
+    def _drop(self, node: NodeName, number: int) -> None:
+        self._answers.pop(number, None)
+        self._asked.get(node, set()).discard(number)
+
+    def _declare_all(self) -> None:
+        for line in self._lines.values():
+            line.declare(self._declared(line.node))
+
+    async def _serve(self) -> None:
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            server = await serve(
+                self._receive,
+                *self._address,
+                ssl=self._authority.server_context(),
+                process_request=self._route,
+                compression=None,
+                ping_interval=None,  # Agents ping, and beat.
+                max_size=MESSAGE_BYTES_MAX,
+                close_timeout=CLOSED_WITHIN_S,
+            )
+        except OSError as error:
+            self._opened.set_exception(error)
+            return
+        self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
+        async with server:
+            for tick in count():
+                self._fleet.tick()
+                await self._send_away(tick)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await self._closing.wait()
+                        return
+
+    async def _send_away(self, tick: int) -> None:
+        """All, where another control plane leads; else those whose certificates count no more."""
+        lines = tuple(self._lines.values())
+        if not self._leads():
+            for line in lines:
+                await line.close(NOT_LEADING, "another control plane leads")
+        elif lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
+            untrusted = await asyncio.to_thread(self._authority.no_longer, [line.identity for line in lines])
+            for line in lines:
+                if line.identity in untrusted:
+                    self._log.warning("agent-refused", node=line.node, message=untrusted[line.identity])
+                    await line.close(BAD_HELLO, untrusted[line.identity][:_REASON_MAX])
+
+    def _route(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.path == ROOTS_PATH:
+            return roots_response(connection, self._joining)
+        if request.path in (AGENT_PATH, JOIN_PATH):
+            return None
+        return connection.respond(HTTPStatus.NOT_FOUND, "Agents connect here, and nobody else.\n")
+
+    async def _receive(self, connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            if connection.request is not None and connection.request.path == JOIN_PATH:
+                return await serve_joining(connection, self._joining)
+            line = await self._welcomed(connection)
+            if line is None:
+                return None
+            carrying = asyncio.create_task(line.carry())
+            try:
+                async for message in connection:
+                    self._hear(line.node, message)
+            except msgspec.MsgspecError as error:
+                self._log.warning("agent-not-understood", node=line.node, message=str(error))
+            finally:
+                carrying.cancel()
+                self._gone(line)
+        return None
+
+    async def _welcomed(self, connection: ServerConnection) -> Line | None:
+        """The agent's line, once it has said who it is and that agrees with its certificate."""
+        try:
+            identity, hello = await self._hello(connection)
+        except (UntrustedError, msgspec.MsgspecError, TimeoutError) as error:
+            self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
+            await connection.close(BAD_HELLO, str(error)[:_REASON_MAX])
+            return None
+        if not self._leads():
+            await connection.close(NOT_LEADING, "this control plane does not lead")
+            return None
+        before, line = self._lines.get(hello.node), Line(identity, connection)
+        if before is not None:
+            self._gone(before)
+            await before.close(REPLACED, "the same node has connected once more")
+        self._fleet.saw_epoch(hello.epoch_seen)
+        self._fleet.connected(hello.node, hello.address or str(connection.remote_address[0]))
+        self._lines[hello.node] = line
+        line.send(Welcome(self._fleet.epoch))
+        line.declare(self._declared(hello.node))
+        self._log.info("agent-connected", node=hello.node, address=hello.address)
+        return line
+
+    async def _hello(self, connection: ServerConnection) -> tuple[NodeIdentity, Hello]:
+        certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        if certificate is None:
+            raise UntrustedError("it shows no certificate")
+        identity = await asyncio.to_thread(self._authority.identity_of, certificate)
+        async with asyncio.timeout(HELLO_WITHIN_S):
+            hello = decode(await connection.recv(), Hello)
+        if hello.protocol != PROTOCOL:
+            raise UntrustedError(f"it speaks protocol {hello.protocol}, and this control plane {PROTOCOL}")
+        if hello.node != identity.node:
+            raise UntrustedError(f"its certificate is that of {identity.node}, and it says that it is {hello.node}")
+        return identity, hello
+
+    def _hear(self, node: NodeName, message: str | bytes) -> None:
+        self._fleet.heard(node)
+        heard: FromAgent = decode(message, FromAgent)  # type: ignore[arg-type]
+        match heard:
+            case Beat():
+                return
+            case Report(changes, whole):
+                self._fleet.told(node, changes, whole)
+                self._told()
+            case Hello():
+                self._log.warning("agent-not-understood", node=node, message="a second hello")
+            case _:
+                self._answer(node, heard)
+
+    def _answer(self, node: NodeName, answer: Answer) -> None:
+        if isinstance(answer, Refused):
+            self._fleet.saw_epoch(answer.epoch_seen)
+        hear = self._answers.get(answer.id) if answer.id in self._asked.get(node, ()) else None
+        if hear is not None:
+            hear(answer)
+
+    def _gone(self, line: Line) -> None:
+        """Unless the node has connected once more since."""
+        if self._lines.get(line.node) is not line:
+            return
+        del self._lines[line.node]
+        self._fleet.disconnected(line.node)
+        for number in self._asked.pop(line.node, set()):
+            self._answers.pop(number)(None)
+        self._log.info("agent-disconnected", node=line.node)

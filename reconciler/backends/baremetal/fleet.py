@@ -1,0 +1,122 @@
+"""Keeps what every agent told, and when it was heard of: filled by the door's thread, read by the loop's and the API's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+from reconciler.backend import Changes, Cursor, Epoch
+from reconciler.backends.baremetal.merge import Cluster, Patience, Stray
+from reconciler.backends.baremetal.numbered import Numbered
+from reconciler.backends.baremetal.told import Heard, TaskKey, Told
+from reconciler.clock import Clock
+from reconciler.store.protocols import Claim
+from solver.world.cluster import NodeName
+from solver.world.workload import JobName
+
+TICK_S = 1.0
+_TICK_MAX_S = 3 * TICK_S
+"""A listener that was paused for longer than that heard nobody because it did not listen."""
+
+
+class Fleet:
+    """Silence is counted by `tick`, which the door calls as long as it listens: a control plane that was paused, or whose machine
+    slept, finds every node as silent as before, and not lost.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._nodes: dict[NodeName, Heard] = {}
+        self._listened_s = 0.0
+        self._ticked_s = clock.monotonic_s()
+        self._began = clock.now()
+        self._numbered = Numbered(self._began)
+        self._epoch = Epoch(0)
+
+    @property
+    def epoch(self) -> Epoch:
+        """The newest epoch that anybody has seen."""
+        return self._epoch
+
+    def saw_epoch(self, epoch: Epoch) -> None:
+        """An order came, or an agent says that it has seen this one."""
+        with self._lock:
+            self._epoch = max(self._epoch, epoch)
+
+    def tick(self) -> None:
+        """Somebody listens."""
+        with self._lock:
+            now_s = self._clock.monotonic_s()
+            self._listened_s += min(now_s - self._ticked_s, _TICK_MAX_S)
+            self._ticked_s = now_s
+
+    def connected(self, node: NodeName, address: str) -> None:
+        """Its agent is there, and has told nothing yet on this connection."""
+        with self._lock:
+            heard = self._heard(node)
+            heard.connected, heard.whole, heard.address = True, False, address
+
+    def disconnected(self, node: NodeName) -> None:
+        """It is gone, for now."""
+        with self._lock:
+            self._heard(node).connected = False
+
+    def heard(self, node: NodeName) -> None:
+        """A message came from its agent."""
+        with self._lock:
+            heard = self._heard(node)
+            heard.last_s, heard.at = self._listened_s, self._clock.now()
+
+    def told(self, node: NodeName, changes: Changes, whole: bool) -> None:
+        """A report came."""
+        with self._lock:
+            heard = self._heard(node)
+            if whole:
+                heard.told, heard.whole = Told(), True
+            heard.told.add(changes)
+
+    def forgot(self, node: NodeName, job: JobName, attempt: int) -> None:
+        """An agent has forgotten an attempt."""
+        with self._lock:
+            self._heard(node).told.drop(job, attempt)
+
+    def look(self, since: Cursor, claims: Iterable[Claim], patience: Patience) -> tuple[Changes, tuple[Stray, ...]]:
+        """What changed since a cursor, and what runs where it should not."""
+        with self._lock:
+            claims = tuple(claims)
+            for claim in claims:
+                for task in claim.tasks:
+                    self._heard(task.node)
+            cluster = Cluster(self._nodes, claims, self._listened_s, patience)
+            return self._numbered.after(cluster.changes(), since), tuple(cluster.strays())
+
+    def nodes_with(self, job: JobName, attempt: int) -> set[NodeName]:
+        """Those that have told of an attempt."""
+        return self._those(lambda heard: (job, attempt) in heard.told.attempts)
+
+    def node_of(self, task: TaskKey) -> NodeName | None:
+        """Where a task is, or was last; None: nobody tells of it."""
+        with self._lock:
+            told = [(name, heard.told.tasks[task]) for name, heard in self._nodes.items() if task in heard.told.tasks]
+        return max(told, key=lambda one: one[1].growth)[0] if told else None
+
+    def nodes_there(self) -> set[NodeName]:
+        """Those whose agent is connected."""
+        return self._those(lambda heard: heard.connected)
+
+    def addresses(self, nodes: Iterable[NodeName]) -> dict[NodeName, str]:
+        """Where nodes can be reached; those that were never heard of are left out."""
+        with self._lock:
+            known = {node: self._nodes[node].address for node in sorted(set(nodes)) if node in self._nodes}
+            return {node: address for node, address in known.items() if address}
+
+    def _those(self, wanted: Callable[[Heard], bool]) -> set[NodeName]:
+        with self._lock:
+            return {name for name, heard in self._nodes.items() if wanted(heard)}
+
+    def _heard(self, node: NodeName) -> Heard:
+        """How a node stands; one that was never heard of has been silent since listening began."""
+        if node not in self._nodes:
+            self._nodes[node] = Heard(0.0, self._began)
+        return self._nodes[node]

@@ -1,0 +1,96 @@
+"""`quorate agent`: runs the tasks of one node."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from reconciler.cli.output import CommandFailedError
+from reconciler.cli.params import Address, AddressParam
+
+if TYPE_CHECKING:
+    from reconciler.agent.agent import Agent
+
+
+@click.command(short_help="Run the tasks of one node.")
+@click.option(
+    "--server",
+    "servers",
+    type=AddressParam(),
+    multiple=True,
+    required=True,
+    help="Where a control plane listens for agents; repeatable: whichever of them leads is served.",
+)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("/var/lib/quorate"),
+    show_default=True,
+    help="The folder for what must not be lost: tasks, their logs, the newest epoch.",
+)
+@click.option(
+    "--identity",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Who the node is, as `quorate agents join` wrote it.  [default: identity.pem in --state]",
+)
+@click.option(
+    "--address",
+    default="",
+    help="Where tasks on other nodes reach this one.  [default: where the control plane sees it come from]",
+)
+@click.option(
+    "--gpus",
+    type=click.Choice(["auto", "declared", "nvml"]),
+    default="auto",
+    show_default=True,
+    help="Whose word counts for this node's GPUs: that of Git alone, or of NVIDIA's driver too; auto: of a driver that has any.",
+)
+def agent(
+    servers: tuple[Address, ...],
+    state: Path,
+    identity: Path | None,
+    address: str,
+    gpus: Literal["auto", "declared", "nvml"],
+) -> None:
+    """Serve whichever control plane leads, and keep this node's tasks running while none does.
+
+    Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
+    """
+    from reconciler.agent.agent import Agent
+    from reconciler.agent.deeds import NodeDeeds
+    from reconciler.agent.folder import AgentFolder, AgentFolderError
+    from reconciler.agent.identity import read_identity
+    from reconciler.agent.nvml.driver import DriverUnusableError
+    from reconciler.agent.nvml.here import GPUS
+    from reconciler.backends.baremetal.key_files import KeyFileError
+    from reconciler.backends.local import StateFolderError
+    from reconciler.clock import SystemClock
+    from reconciler.server.logs import configure_logs, logger
+
+    folder, clock = AgentFolder(state.absolute()), SystemClock()
+    configure_logs()
+    try:
+        with folder.locked():
+            who = read_identity(identity.absolute() if identity else folder.identity)
+            log = logger().bind(node=who.node)
+            deeds = NodeDeeds(who.node, folder, clock, gpus=GPUS[gpus])
+            asyncio.run(
+                _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
+            )
+    except (AgentFolderError, DriverUnusableError, KeyFileError, StateFolderError) as failure:
+        raise CommandFailedError(str(failure)) from failure
+
+
+async def _until_told(served: Agent) -> None:
+    """Until SIGTERM or SIGINT."""
+    running = asyncio.ensure_future(served.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    with suppress(asyncio.CancelledError):
+        await running

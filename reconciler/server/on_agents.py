@@ -1,0 +1,82 @@
+"""The part of a control plane whose tasks run on many machines: the door to their agents, and who may come through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backend import Unstartable
+from reconciler.backends.baremetal.authority import Authority
+from reconciler.backends.baremetal.authority_file import AuthorityFile
+from reconciler.backends.baremetal.backend import BareMetalBackend
+from reconciler.backends.baremetal.desk import AgentDesk
+from reconciler.backends.baremetal.door import Door
+from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.baremetal.joining import Joining
+from reconciler.backends.baremetal.merge import Patience
+from reconciler.clock import Clock
+from reconciler.control import NoPolicyError, PolicySource
+from reconciler.server.place import Place
+from reconciler.server.settings import AgentsSettings, Settings
+from reconciler.store.sql.store import SqlStore
+from solver.world.cluster import Node, NodeName
+from solver.world.workload import JobSpec
+
+
+def on_agents(
+    settings: Settings,
+    on: AgentsSettings,
+    store: SqlStore,
+    policies: PolicySource,
+    leads: Callable[[], bool],
+    wake: Callable[[], None],
+    clock: Clock,
+    log: FilteringBoundLogger,
+    closing: ExitStack,
+) -> Place:
+    """Put it together. Raises KeyFileError; its `begin` raises DoorError."""
+    file = AuthorityFile(on.authority or settings.folder.path / "agents" / "authority.pem")
+    if on.authority is None:
+        file.make(clock.now())
+    authority, fleet = Authority(file, store.agents, clock), Fleet(clock)
+    joining = Joining(authority, store.agents, store.history, clock)
+    door = Door((on.host, on.port), authority, joining, fleet, _declared_in(policies), leads, wake, log)
+
+    def begin() -> None:
+        port = door.open()
+        closing.callback(door.close)
+        log.info("listening-for-agents", host=on.host, port=port)
+
+    patience = Patience(lost_after=on.node_lost_after)
+    return Place(
+        BareMetalBackend(door, fleet, store.ledger.claims, lambda: patience),
+        _unstartable,
+        AgentDesk(store.agents, authority),
+        begin,
+        "they go on; agents keep them, and find whoever leads next",
+    )
+
+
+def _declared_in(policies: PolicySource) -> Callable[[NodeName], Node | None]:
+    known: dict[str, dict[NodeName, Node]] = {}
+
+    def declared(name: NodeName) -> Node | None:
+        try:
+            current = policies.current()
+        except NoPolicyError:
+            return None
+        if current.revision not in known:
+            known.clear()
+            known[current.revision] = {node.name: node for node in current.nodes}
+        return known[current.revision].get(name)
+
+    return declared
+
+
+def _unstartable(spec: JobSpec, _: str) -> Unstartable | None:
+    if spec.secrets:
+        message = "it needs secrets, which agents are not given"
+        return Unstartable("no-secrets", message, "Have the job read them from where its node can reach them.")
+    return None

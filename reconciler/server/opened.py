@@ -1,0 +1,51 @@
+"""Opens the store of a control plane, and says who this process is to it."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from reconciler.server.settings import Settings, identity_of_this_process
+from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.token_file import read_or_make_token
+
+SOLE_HOLDER: Final = "control-plane"
+"""SQLite lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""
+
+
+class Opened(NamedTuple):
+    """`holder`: this process in the lease. `is_shared`: others may lead the same store."""
+
+    store: SqlStore
+    holder: str
+    is_shared: bool
+
+
+def opened_store(settings: Settings, closing: ExitStack) -> Opened:
+    """The database of `--store`, else SQLite in the state folder. Raises StoreUnusableError."""
+    if settings.store is None:
+        found = Opened(open_store(settings.folder.database), SOLE_HOLDER, is_shared=False)
+    else:
+        store = open_store(settings.store, settings.store_password_file)
+        found = Opened(store, identity_of_this_process(), is_shared=True)
+    closing.callback(found.store.close)
+    return found
+
+
+def tie_to_tasks(store: SqlStore, tasks: Path) -> None:
+    """See to it that a store's jobs run below one folder of tasks, whichever control plane leads.
+
+    One that saw only its own folder would take tasks in another for lost, and start them again beside themselves.
+    Raises StoreUnusableError, TokenFileError.
+    """
+    identity = read_or_make_token(tasks / "identity", "identity")
+    place = f"{socket.gethostname()}:{tasks}"
+    first = store.ledger.tie(f"{place} {identity}")
+    if first.rpartition(" ")[2] != identity:
+        raise StoreUnusableError(
+            f"{store.database.place}: its jobs run as processes of {first.rpartition(' ')[0]}, not of {place}. Start this control "
+            "plane there, with --tasks and that folder, or give it a database of its own with --store."
+        )

@@ -1,0 +1,143 @@
+"""Two agents and a control plane's side under the conformance suite: TLS on loopback, and real processes on each node."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import structlog
+
+from reconciler.agent.agent import Agent
+from reconciler.agent.deeds import NodeDeeds
+from reconciler.agent.folder import AgentFolder
+from reconciler.agent.join import join
+from reconciler.agent.pace import Pace
+from reconciler.backend import Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
+from reconciler.backends.baremetal.backend import BareMetalBackend
+from reconciler.backends.baremetal.door import Door
+from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.local.gpus import Gpus
+from reconciler.clock import SystemClock
+from reconciler.store.protocols import Claim
+from solver.world.cluster import Node
+from solver.world.quantities import Instant
+from solver.world.workload import JobName
+from tests.backends.baremetal.trust import Trust, trust_in
+from tests.contracts.local_worlds import LocalWorld, eventually
+from tests.contracts.simulated_worlds import NODES
+
+QUICK = Pace(look_s=0.03, rest_first_s=0.01, rest_max_s=0.02)
+LOG = structlog.get_logger("quorate.test")
+
+
+class Agents:
+    """Both, in one thread: each with a folder of its own, on disk like everything that outlives them."""
+
+    def __init__(self, state: Path, trust: Trust, port: int, gpus: Callable[[Path], Gpus]) -> None:
+        self._agents = [self._agent(node, state, trust, port, gpus) for node in NODES]
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread.start()
+        self._begun.wait()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._running.cancel)
+        self._thread.join()
+
+    def _agent(self, node: Node, state: Path, trust: Trust, port: int, gpus: Callable[[Path], Gpus]) -> Agent:
+        folder = AgentFolder(state / node.name)
+        deeds = NodeDeeds(node.name, folder, SystemClock(), gpus=gpus)
+        identity = join("127.0.0.1", port, trust.token(node.name), folder.identity)
+        servers, address = [("127.0.0.1", port)], f"{node.name}.example"
+        return Agent(deeds, servers, identity, SystemClock(), LOG, address, QUICK)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._running = asyncio.ensure_future(asyncio.gather(*(agent.run() for agent in self._agents)))
+        self._begun.set()
+        with suppress(asyncio.CancelledError):
+            await self._running
+        # A TLS transport that was closed ends some turns of the loop later.
+        await asyncio.sleep(0.05)
+
+
+class Recorded:
+    """A backend with what the loop does around it: before a gang is ordered anywhere, its claim is in the ledger."""
+
+    def __init__(self, backend: BareMetalBackend, claims: dict[tuple[JobName, int], Claim]) -> None:
+        self._backend = backend
+        self._claims = claims
+
+    def changes(self, since: Cursor) -> Changes:
+        return self._backend.changes(since)
+
+    def submit(self, order: Order, epoch: Epoch) -> None:
+        if isinstance(order, StartGang | GrowGang):
+            known = self._claims.get((order.job, order.attempt))
+            growth = order.growth if isinstance(order, GrowGang) else 0
+            if known is None or growth > known.growth:
+                before = {(task.group, task.index): task for task in (known.tasks if known else ())}
+                tasks = before | {(task.group, task.index): task for task in order.tasks}
+                claim = Claim(order.job, order.attempt, tuple(tasks.values()), Instant(0), growth=growth)
+                self._claims[order.job, order.attempt] = claim
+        self._backend.submit(order, epoch)
+
+    def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
+        self._backend.partition(order, epoch)
+
+    def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
+        self._backend.forget(job, attempt, epoch)
+        self._claims.pop((job, attempt), None)
+
+
+class BareMetalWorld(LocalWorld):
+    """Implements BackendWorld. The agents go on while the control plane's side is made anew."""
+
+    attempts = "*/tasks/*"
+
+    def __init__(self, folder: Path, trust: Trust) -> None:
+        self._trust = trust
+        self._agents: Agents | None = None
+        self._door: Door | None = None
+        self._port = 0
+        self._claims: dict[tuple[JobName, int], Claim] = {}
+        super().__init__(folder)
+
+    def restart(self) -> None:
+        if self._door is not None:
+            self._door.close()
+        self.fleet = Fleet(SystemClock())
+        declared = {node.name: node for node in NODES}
+        address, trust = ("127.0.0.1", self._port), self._trust
+        self._door = Door(
+            address, trust.authority, trust.joining, self.fleet, declared.get, lambda: True, lambda: None, LOG
+        )
+        self._port = self._door.open()
+        self.inner = BareMetalBackend(self._door, self.fleet, lambda: tuple(self._claims.values()))
+        self.backend = Recorded(self.inner, self._claims)
+        if self._agents is None:
+            self._agents = Agents(self.state, self._trust, self._port, self.gpus)
+        eventually(lambda: sum(node.ready for node in self.backend.changes(Cursor(0)).nodes) == len(NODES))
+
+    def close(self) -> None:
+        assert self._door is not None
+        assert self._agents is not None
+        try:
+            super().close()
+        finally:
+            self._agents.close()
+            self._door.close()
+
+
+@contextmanager
+def baremetal_world(folder: Path) -> Iterator[BareMetalWorld]:
+    """Real processes behind real connections; nothing is left running at the end."""
+    with trust_in(folder) as trust:
+        world = BareMetalWorld(folder, trust)
+        try:
+            yield world
+        finally:
+            world.close()

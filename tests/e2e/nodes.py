@@ -1,0 +1,84 @@
+"""A real `quorate agent` as a process of its own, with a folder of its own, behind a wire that can be cut."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from reconciler.agent.join import join
+from reconciler.backends.baremetal.join_token import read_token
+from reconciler.client import Client
+from tests.e2e.control_plane import ControlPlane, until
+from tests.e2e.wire_between import Wire
+
+
+class AgentProcess:
+    """The agent of one node; `start` it as often as you like."""
+
+    def __init__(self, node: str, folder: Path, port: int) -> None:
+        self.node = node
+        self.folder = folder / node
+        self.wire = Wire(port)
+        self._log = folder / f"{node}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def join(self, client: Client) -> None:
+        """Become the node's agent, with a token that an admin made."""
+        self.folder.mkdir(mode=0o700)
+        token = read_token(client.agents.token(self.node, "1h").token)
+        join("127.0.0.1", self.wire.port, token, self.folder / "identity.pem")
+
+    def start(self) -> AgentProcess:
+        command = ["agent", "--server", f"127.0.0.1:{self.wire.port}", "--state", str(self.folder)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "reconciler.cli.main", *command, "--address", "127.0.0.1"],
+                stdout=log,
+                stderr=log,
+            )
+        return self
+
+    def kill(self, with_tasks: bool = False) -> None:
+        """As kill -9 does; with its tasks, as a machine that loses power."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        for pid in self.tasks() if with_tasks else ():
+            os.kill(pid, signal.SIGKILL)
+        if with_tasks:
+            until("nothing of it runs", lambda: not self.tasks())
+
+    def tasks(self) -> list[int]:
+        """The processes of its tasks and their supervisors."""
+        mark = f"{self.folder}/tasks/".encode()
+        return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _mentions(pid, mark)]
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def end(self) -> None:
+        """After a test: nothing of it stays behind."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill(with_tasks=True)
+        self.wire.close()
+
+
+def three_nodes(plane: ControlPlane, client: Client, folder: Path) -> dict[str, AgentProcess]:
+    """Agents of n1, n2 and n3, joined and started."""
+    port = plane.logged("listening-for-agents")[-1]["port"]
+    made = {node: AgentProcess(node, folder, port) for node in ("n1", "n2", "n3")}
+    for agent in made.values():
+        agent.join(client)
+        agent.start()
+    return made
+
+
+def _mentions(pid: int, mark: bytes) -> bool:
+    try:
+        process = Path(f"/proc/{pid}")
+        return pid != os.getpid() and mark in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,212 @@
+"""Databases of earlier schemas are brought up to date and can be taken back, with what lives in them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, inspect, text
+
+from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.sql import migrations
+from reconciler.store.sql.migrations import BASELINE, DowngradeRefusedError, downgrade
+from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.sql.tables import SCHEMA_VERSION, metadata
+from solver.world.document import encode
+from solver.world.workload import JobName
+from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema
+
+SCHEMA_13 = (Path(__file__).parent / "schema_13.sql").read_text()
+
+
+@contextmanager
+def file_of(folder: Path) -> Iterator[Path | str]:
+    yield folder / "quorate.db"
+
+
+@contextmanager
+def schema_of(_: Path) -> Iterator[Path | str]:
+    with postgresql_schema() as url:
+        yield url
+
+
+@pytest.fixture(params=[file_of, pytest.param(schema_of, marks=pytest.mark.postgresql)], ids=["sqlite", "postgresql"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
+    with request.param(tmp_path) as made:
+        yield made
+
+
+def shape_of(engine: Engine) -> dict[str, Any]:
+    """Every table as the database describes it."""
+    found = inspect(engine)
+    return {
+        name: {
+            "columns": {
+                column["name"]: (str(column["type"]), column["nullable"], str(column["default"]))
+                for column in found.get_columns(name)
+            },
+            "keys": found.get_pk_constraint(name)["constrained_columns"],
+            "indexes": sorted((index["name"] or "", str(index["column_names"])) for index in found.get_indexes(name)),
+            "foreign": sorted(str(key["referred_table"]) for key in found.get_foreign_keys(name)),
+        }
+        for name in found.get_table_names()
+    }
+
+
+def with_live_job(store: SqlStore) -> None:
+    store.jobs.submit(JobName("a"), SPEC, "ada", NOW, "key")
+    epoch = store.ledger.lead("first", NOW, LEASE)
+    claim = claim_of("a", "n1/0", "n1/1")
+    store.ledger.claim(epoch, claim, intent_of(claim))
+
+
+def taken_back(where: Path | str) -> None:
+    store = open_store(where)
+    with store.database.engine.begin() as connection:
+        assert downgrade(connection) == SCHEMA_VERSION - 1
+    store.close()
+
+
+def test_the_baseline_is_what_carries_no_mark(tmp_path: Path) -> None:
+    """Whoever changes a table without marking the change (`info=since(VERSION)`) leaves databases behind that lack it."""
+    old = sqlite3.connect(tmp_path / "old.db")
+    old.executescript(SCHEMA_13)
+    was = {
+        name: {row[1] for row in old.execute(f"PRAGMA table_info({name})")}
+        for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
+    old.close()
+    unmarked = {
+        table.name: {column.name for column in table.columns if "since" not in column.info}
+        for table in metadata.sorted_tables
+        if "since" not in table.info
+    }
+    assert unmarked == was
+
+
+def test_what_was_added_lets_the_release_before_go_on_writing() -> None:
+    added = [
+        column
+        for table in metadata.sorted_tables
+        if "since" not in table.info
+        for column in table.columns
+        if "since" in column.info
+    ]
+    assert [str(column) for column in added if not column.nullable and column.server_default is None] == []
+    assert {column.info["since"] for column in added} <= set(range(BASELINE + 1, SCHEMA_VERSION + 1))
+
+
+def test_a_database_of_the_release_before_is_brought_up_to_date_with_its_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "quorate.db"
+    old = sqlite3.connect(path)
+    old.executescript(SCHEMA_13)
+    old.execute(
+        "INSERT INTO jobs (name, spec, user, submitted_at, idempotency_key) VALUES ('a', ?, 'ada', ?, 'key')",
+        (encode(SPEC).decode(), NOW),
+    )
+    old.commit()
+    old.close()
+    store, fresh = open_store(path), open_store(tmp_path / "fresh.db")
+    assert shape_of(store.database.engine) == shape_of(fresh.database.engine)
+    assert [job.spec for job in store.jobs.live_jobs()] == [SPEC]
+    store.close()
+    fresh.close()
+
+
+def test_back_and_up_again_keeps_what_lives(where: Path | str) -> None:
+    store = open_store(where)
+    with_live_job(store)
+    before, claims = shape_of(store.database.engine), store.ledger.claims()
+    store.close()
+    taken_back(where)
+    again = open_store(where)
+    assert shape_of(again.database.engine) == before
+    assert again.ledger.claims() == claims
+    assert [job.name for job in again.jobs.live_jobs()] == ["a"]
+    again.close()
+
+
+def test_taken_back_it_is_what_the_release_before_made(tmp_path: Path) -> None:
+    path = tmp_path / "quorate.db"
+    taken_back(path)
+    old = sqlite3.connect(tmp_path / "old.db")
+    old.executescript(SCHEMA_13)
+
+    def described(database: sqlite3.Connection) -> dict[str, list[Any]]:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: sorted(database.execute(f"PRAGMA table_info({name})")) for name in tables}
+
+    found = sqlite3.connect(path)
+    assert described(found) == described(old)
+    assert found.execute("SELECT version FROM schema_version").fetchall() == [(13,)]
+    found.close()
+    old.close()
+
+
+def test_many_that_start_at_once_change_the_schema_once(where: Path | str) -> None:
+    taken_back(where)
+    with ThreadPoolExecutor(4) as threads:
+        for store in list(threads.map(open_store, [where] * 4)):
+            assert store.jobs.live_jobs() == ()
+            store.close()
+
+
+def set_version(where: Path | str, version: int, readable_from: int) -> None:
+    store = open_store(where)
+    with store.database.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE schema_version SET version = :v, readable_from = :r"), {"v": version, "r": readable_from}
+        )
+    store.close()
+
+
+def test_a_newer_schema_is_used_where_its_program_said_so(where: Path | str) -> None:
+    """One that it wrote with a table and a column more."""
+    set_version(where, SCHEMA_VERSION + 1, SCHEMA_VERSION)
+    store = open_store(where)
+    with store.database.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE later (x INTEGER)"))
+        connection.execute(text("ALTER TABLE jobs ADD COLUMN later TEXT NOT NULL DEFAULT ''"))
+    with_live_job(store)
+    store.close()
+    again = open_store(where)
+    assert [claim.job for claim in again.ledger.claims()] == ["a"]
+    with again.database.engine.begin() as connection, pytest.raises(DowngradeRefusedError, match="takes back only"):
+        downgrade(connection)
+    again.close()
+
+
+def test_a_newer_schema_that_this_program_can_not_read_is_refused(where: Path | str) -> None:
+    set_version(where, SCHEMA_VERSION + 1, SCHEMA_VERSION + 1)
+    with pytest.raises(StoreUnusableError, match=f"version {SCHEMA_VERSION + 1}, this program knows .*store downgrade"):
+        open_store(where)
+
+
+def test_one_that_is_too_old_is_refused(where: Path | str) -> None:
+    set_version(where, BASELINE - 1, 0)
+    with pytest.raises(StoreUnusableError, match=r"too old.*release that knows version 13"):
+        open_store(where)
+
+
+def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "quorate.db"
+    taken_back(path)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the power goes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "update", fail)
+        with pytest.raises(RuntimeError):
+            open_store(path)
+    with sqlite3.connect(path) as found:
+        assert found.execute("SELECT version FROM schema_version").fetchall() == [(13,)]
+        assert "readable_from" not in {row[1] for row in found.execute("PRAGMA table_info(schema_version)")}
+    found.close()
+    store = open_store(path)
+    store.close()
