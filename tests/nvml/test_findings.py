@@ -65,12 +65,14 @@ def findings(gpus: NvmlGpus, driver: NvmlDriver, watch: XidWatch, tmp_path: Path
 
 def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, library: Library) -> None:
     sick = library.cards[1]
-    sick.uncorrectable, sick.remapped, sick.temperature = 3, (0, 2, 1, 1), 91
+    sick.uncorrectable, sick.remapped, sick.temperature = 3, (0, 2, 0, 1), 91
     sick.reasons = pynvml.nvmlClocksEventReasonHwThermalSlowdown | pynvml.nvmlClocksEventReasonSwPowerCap
+    library.cards[2].remapped = (3, 0, 1, 0)
     sick.pids, sick.used = [(7, None), (7, None), (5, None)], 2**30
     facts = findings.read(AT)
     assert (facts.node, facts.at) == ("n1", AT)
-    well, reported, _ = facts.gpus
+    well, reported, waiting = facts.gpus
+    assert (waiting.remap_pending, waiting.remap_failed) == (True, False)
     assert well == GpuFacts(
         DeviceId("n1/0"),
         library.cards[0].uuid,
@@ -85,7 +87,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, li
         sick.uuid,
         uncorrectable_errors=3,
         remap_failed=True,
-        remap_pending=True,
+        remap_pending=False,
         throttle_reasons=("hardware-thermal", "power-cap"),
         temperature_c=91,
         processes=(5, 7),
