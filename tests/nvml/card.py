@@ -58,6 +58,7 @@ class Card:
     pending: bool = False
     parts: list[Part] = field(default_factory=list)
     pids: list[tuple[int, int | None]] = field(default_factory=list)
+    slot: int | None = None
     held_open: bool = False
     lost: bool = False
     temperature: int | None = 41
@@ -79,7 +80,7 @@ class Card:
     @property
     def bus(self) -> str:
         """Its slot."""
-        return f"00000000:{self.number + 0x10:02X}:00.0"
+        return f"00000000:{(self.number if self.slot is None else self.slot) + 0x10:02X}:00.0"
 
     @property
     def model(self) -> MigModel:

@@ -60,7 +60,7 @@ def watch(driver: NvmlDriver) -> XidWatch:
 
 @pytest.fixture
 def findings(gpus: NvmlGpus, driver: NvmlDriver, watch: XidWatch, tmp_path: Path) -> Findings:
-    return Findings(gpus, driver, watch, lambda: NODE, tmp_path / "sys")
+    return Findings(gpus, driver, watch, lambda: (NODE,), tmp_path / "sys")
 
 
 def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, library: Library) -> None:
@@ -69,7 +69,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, li
     sick.reasons = pynvml.nvmlClocksEventReasonHwThermalSlowdown | pynvml.nvmlClocksEventReasonSwPowerCap
     library.cards[2].remapped = (3, 0, 1, 0)
     sick.pids, sick.used = [(7, None), (7, None), (5, None)], 2**30
-    facts = findings.read(AT)
+    (facts,) = findings.read(AT)
     assert (facts.node, facts.at) == ("n1", AT)
     well, reported, waiting = facts.gpus
     assert (waiting.remap_pending, waiting.remap_failed) == (True, False)
@@ -101,7 +101,7 @@ def test_a_lost_gpu_is_reported_as_such_with_the_errors_before_it(
     findings.read(AT)
     watch._note(NvmlDriver().gpus()[1], 79)
     library.cards[1].lost = True
-    assert findings.read(AT).gpus[1] == GpuFacts(
+    assert findings.read(AT)[0].gpus[1] == GpuFacts(
         DeviceId("n1/1"), library.cards[1].uuid, lost=True, xids=(Xid(79, Instant(1)),)
     )
 
@@ -109,15 +109,15 @@ def test_a_lost_gpu_is_reported_as_such_with_the_errors_before_it(
 def test_a_gpu_that_was_never_there_is_lost_too(
     gpus: NvmlGpus, driver: NvmlDriver, watch: XidWatch, tmp_path: Path
 ) -> None:
-    facts = Findings(gpus, driver, watch, lambda: node_of(4), tmp_path).read(AT)
+    facts = Findings(gpus, driver, watch, lambda: (node_of(4),), tmp_path).read(AT)[0]
     assert facts.gpus[3] == GpuFacts(DeviceId("n1/3"), lost=True)
 
 
 def test_what_a_card_has_not_is_not_zero(install: Install, tmp_path: Path) -> None:
     install(Library([workstation()]))
     driver = NvmlDriver()
-    findings = Findings(NvmlGpus(tmp_path, driver), driver, XidWatch(driver, Ticking()), lambda: node_of(1))
-    (facts,) = findings.read(AT).gpus
+    findings = Findings(NvmlGpus(tmp_path, driver), driver, XidWatch(driver, Ticking()), lambda: (node_of(1),))
+    ((facts,),) = (told.gpus for told in findings.read(AT))
     assert (facts.uncorrectable_errors, facts.remap_failed, facts.temperature_c) == (None, None, None)
 
 
@@ -183,7 +183,7 @@ def test_a_device_is_free_when_nobody_is_in_it(gpus: NvmlGpus, driver: NvmlDrive
 
 def test_a_device_that_can_not_be_asked_is_not_free(gpus: NvmlGpus, driver: NvmlDriver, library: Library) -> None:
     use = DeviceUse(gpus, driver, lambda: (NODE,))
-    with pytest.raises(KeyError):
+    with pytest.raises(DriverError, match="shows no such device"):
         use.processes(DeviceId("n1/0/1g.10gb@0"))
     use.processes(GPU)
     library.cards[0].lost = True

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.agent.nvml.driver import DriverError
 from reconciler.agent.nvml.gpus import NvmlGpus
 from reconciler.agent.nvml.here import nvml_gpus
 from reconciler.backend import ENDED, Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
@@ -144,6 +145,38 @@ def test_a_lost_gpu_is_not_healthy_and_nobody_gets_its_number(
     after_a_restart = opened()
     assert after_a_restart.called([whole("n1/1")], now(after_a_restart)) == {"n1/1": cards[1].uuid}
     assert [gpu.healthy for gpu in now(after_a_restart)] == [False, True, True]
+
+
+def test_boards_that_changed_places_stay_who_they_are(opened: Open, install: Install, cards: list[Card]) -> None:
+    opened().seats()
+    cards[0].slot, cards[1].slot = 1, 0
+    install(Library([cards[1], cards[0], cards[2]]))
+    gpus = opened()
+    assert gpus.called([whole("n1/0", "n1/1")], now(gpus)) == {"n1/0": cards[0].uuid, "n1/1": cards[1].uuid}
+    install(Library([cards[1], card_of("H100-80GB", 7), cards[2]])).cards[1].slot = 1
+    replaced = opened()
+    assert replaced.called([whole("n1/0")], now(replaced)) == {"n1/0": card_of("H100-80GB", 7).uuid}
+
+
+def test_a_gpu_that_is_lost_from_the_first_does_not_hide_the_others(opened: Open, cards: list[Card]) -> None:
+    cards[0].lost = True
+    gpus = opened()
+    assert [gpu.healthy for gpu in now(gpus)] == [True, True, False], "it has no name yet, so it is the last"
+    cards[0].lost = False
+    assert [seat.uuid for seat in gpus.seats()] == [cards[1].uuid, cards[2].uuid, cards[0].uuid]
+
+
+def test_a_driver_that_does_not_answer_shows_no_healthy_gpu(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = opened()
+    gpus.seats()
+    monkeypatch.setattr(gpus._driver, "gpus", failing)
+    monkeypatch.setattr(gpus._driver, "mig", failing)
+    assert [gpu.healthy for gpu in now(gpus)] == [False] * 3
+    assert len(gpus.seats()) == 3
+
+
+def failing(*_: object) -> None:
+    raise DriverError("NVIDIA's driver: Unknown Error")
 
 
 def test_an_order_for_a_lost_gpu_is_refused_with_what_it_was(opened: Open, cards: list[Card]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from reconciler.agent.nics import SYS, read_nics
@@ -15,10 +15,15 @@ from solver.world.quantities import Instant, Memory
 
 
 class Findings:
-    """Of one node, whose `declared` GPUs have numbers that NvmlGpus knows."""
+    """Of the `declared` nodes that this machine is, whose GPUs have numbers that NvmlGpus knows."""
 
     def __init__(
-        self, gpus: NvmlGpus, driver: Driver, watch: XidWatch, declared: Callable[[], Node], sys: Path = SYS
+        self,
+        gpus: NvmlGpus,
+        driver: Driver,
+        watch: XidWatch,
+        declared: Callable[[], Iterable[Node]],
+        sys: Path = SYS,
     ) -> None:
         self._gpus = gpus
         self._driver = driver
@@ -26,11 +31,15 @@ class Findings:
         self._declared = declared
         self._sys = sys
 
-    def read(self, at: Instant) -> NodeFacts:
-        """All of it, as it is now."""
-        node = self._declared()
-        gpus = sorted((self._of_gpu(gpu) for gpu in node.gpus), key=lambda facts: facts.id)
-        return NodeFacts(node.name, at, tuple(gpus), read_nics(self._sys))
+    def read(self, at: Instant) -> tuple[NodeFacts, ...]:
+        """All of it, as it is now. Raises OSError where the numbers of GPUs can't be read or kept."""
+        nics = read_nics(self._sys)
+        return tuple(
+            NodeFacts(
+                node.name, at, tuple(sorted((self._of_gpu(gpu) for gpu in node.gpus), key=lambda facts: facts.id)), nics
+            )
+            for node in self._declared()
+        )
 
     def _of_gpu(self, gpu: Gpu) -> GpuFacts:
         seats = self._gpus.seats()
@@ -59,10 +68,10 @@ class Findings:
 class DeviceUse:
     """Who uses a device and how much of its memory: whether it is free again once its tasks have ended.
 
-    Raises KeyError for a device that is not there, and DriverError where it can't be asked; neither means that it is free.
+    Raises DriverError for a device that is not there or can't be asked, which does not mean that it is free.
     """
 
-    def __init__(self, gpus: NvmlGpus, driver: Driver, declared: Callable[[], tuple[Node, ...]]) -> None:
+    def __init__(self, gpus: NvmlGpus, driver: Driver, declared: Callable[[], Iterable[Node]]) -> None:
         self._gpus = gpus
         self._driver = driver
         self._declared = declared
@@ -89,9 +98,11 @@ class DeviceUse:
                 for instance in gpu.instances or ():
                     if uuid and instance.id_on(gpu.id) == device:
                         return uuid, instance
-        raise KeyError(device)
+        raise DriverError(f"{device}: the driver shows no such device")
 
     def _instance(self, uuid: GpuUuid, wanted: MigInstance) -> tuple[int, str]:
         mig, words = self._gpus.mig(uuid)
-        found = words.usable(mig.instances if mig else ())[wanted]
+        found = words.usable(mig.instances if mig else ()).get(wanted)
+        if found is None:
+            raise DriverError(f"{wanted.profile}@{wanted.start} of {uuid}: it has just gone")
         return found.id, found.uuid

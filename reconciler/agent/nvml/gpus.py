@@ -41,6 +41,7 @@ class NvmlGpus:
         self._seats_file = folder / SEATS
         self._driver = driver
         self._vocabularies: dict[GpuUuid, Vocabulary] = {}
+        self._slots: dict[GpuUuid, BusId] = {}
 
     def reports(self) -> tuple[GpuPartitioned, ...]:
         """Every order that was done or refused, the last one of each GPU."""
@@ -90,11 +91,7 @@ class NvmlGpus:
     def seats(self) -> Seats:
         """Who is which number, those included that are here for the first time. Raises OSError."""
         known = read_document(self._seats_file, Seats) or ()
-        try:
-            now = seated(known, {uuid: self._bus_of(uuid, known) for uuid in self._driver.gpus()})
-        except DriverError:
-            # The driver does not answer: whoever asks it of one of them next hears so, and says it of that GPU.
-            return known
+        now = seated(known, self._found())
         if now != known:
             taskfiles.write_durably(str(self._seats_file), encode(now).decode())
         return now
@@ -105,8 +102,21 @@ class NvmlGpus:
             self._vocabularies[uuid] = vocabulary_of(self._driver.card(uuid).product, self._driver.profiles(uuid))
         return self._driver.mig(uuid), self._vocabularies[uuid]
 
-    def _bus_of(self, uuid: GpuUuid, known: Seats) -> BusId:
-        return next((seat.bus for seat in known if seat.uuid == uuid), None) or self._driver.card(uuid).bus
+    def _found(self) -> dict[GpuUuid, BusId]:
+        """Those that answer, with their slots, which are asked for once: nobody moves a board while this runs."""
+        try:
+            gpus = self._driver.gpus()
+        except DriverError:
+            # Whoever asks of one of them next hears so, and says it of that GPU.
+            return {}
+        for uuid in gpus:
+            if uuid not in self._slots:
+                try:
+                    self._slots[uuid] = self._driver.card(uuid).bus
+                except DriverError:
+                    # It is lost; it keeps its seat, if it has one.
+                    continue
+        return {uuid: self._slots[uuid] for uuid in gpus if uuid in self._slots}
 
     def _as_it_is(self, gpu: Gpu, seats: Seats) -> Gpu:
         last = self._partitions.last(gpu.id)
