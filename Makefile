@@ -12,7 +12,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3
 
 test-thorough: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 -m thorough
+	$(BIN)/python -m pytest -n 3 -m "thorough and not long"
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes" --all-worlds
@@ -20,7 +20,7 @@ test-long: $(VENV)/.installed-dev
 # Gets etcd and a kube-apiserver first, into the user's cache: docs/kubernetes-development.md.
 test-kubernetes: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.kubernetes
-	$(BIN)/python -m pytest -m "kubernetes and not long" tests/kubernetes
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "kubernetes and not long" tests/kubernetes
 
 # Starts a PostgreSQL of its own, from what the system has installed: docs/store.md.
 test-postgresql: $(VENV)/.installed-dev

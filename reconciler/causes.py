@@ -22,6 +22,8 @@ def names_of(tasks: Iterable[TaskPlacement]) -> str:
 
 def why_evicted(step: Evict | Shrink) -> str:
     """What a job gives up, for whom, and what that throws away."""
+    if step.means == "overdue":
+        return f"{count(len(step.tasks), 'task')} that joined it did not become ready in time"
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"
     if step.means == "move":
         return f"it moves with {count(step.gpus.number, 'GPU')}, so that {step.beneficiary} fits; {lost}"

@@ -47,8 +47,8 @@ LEASE = Duration(4_000)
 TOLD_EVERY = 5
 """In so many seeds gangs are told things: it takes from the world's chance, and the others have more of what else can go wrong."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
-PASSES_MAX = 400
-"""Once faults stop, everything ends within a hundred passes; three times that is `never`."""
+PASSES_MAX = 200
+"""Faults last for sixty passes, and once they stop everything ends within a hundred: this is `never`."""
 
 Fate = Callable[[int, str, Moment], str]
 """What befalls the control plane at the n-th gate: `pass`, `kill` or `pause`."""

@@ -81,14 +81,14 @@ Bind = Callable[[Client, Sequence[GangBinding]], Awaitable[int]]
 
 async def by_a_bare_loop(client: Client, gangs: Sequence[GangBinding]) -> int:
     """As many workers as connections, each of which sends the next Binding; how many were bound."""
-    left = [(pod, gang.attempt) for gang in reversed(gangs) for pod in reversed(gang.pods)]
+    left = [(pod, gang) for gang in reversed(gangs) for pod in reversed(gang.pods)]
     bound = 0
 
     async def work() -> None:
         nonlocal bound
         while left:
-            pod, attempt = left.pop()
-            body = msgspec.json.encode(binding_of(pod, {**held(pod, attempt), **LEADER.stamp}))
+            pod, gang = left.pop()
+            body = msgspec.json.encode(binding_of(pod, {**held(pod, gang), **LEADER.stamp}))
             url = client.server + PODS.path(pod.namespace, pod.name, "binding")
             async with client.bare.post(url, data=body) as response:
                 await response.read()

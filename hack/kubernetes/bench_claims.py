@@ -1,33 +1,30 @@
-"""Pods with MIG claims on nodes that publish every placement: pods a second, on a real API server.
+"""Pods with MIG claims on nodes that publish every placement: `python -m hack.bench_kubernetes --case mig-claims`.
 
-`python -m hack.kubernetes.bench_claims [--nodes 100] [--pods 1000] [--profiles 1g.10gb] [-o json]`. Nodes, slices, claims and pods
-are made first. Measured is from reading them until the last pod is bound: for each pod devices are searched, its claim is written
-(finalizer, then devices) and the pod bound. Before that, as many pods more are given devices and bound by a bare loop, which sends
-the same three requests for each and does nothing else. In the end a checker that knows only what is written judges all claims.
+Nodes, slices, claims and pods are made first, with the fence in force. Measured is from reading them until the last pod is bound:
+for each pod devices are searched, its claim is written (finalizer, then devices) and the pod bound. Before that, as many pods more
+are given devices and bound by a bare loop, which sends the same three requests for each and does nothing else. In the end a checker
+that knows only what is written judges all claims.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
 
+import click
 import msgspec
 
 from hack.kubernetes import devices
-from hack.kubernetes.cluster import Cluster, running
-from hack.kubernetes.components import found, place
+from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.fence import QUORATE, install, lead
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.api import AT_ONCE_MAX, Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding
+from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding, binding_of
 from reconciler.backends.kubernetes.dra.allocator import NoRoom
 from reconciler.backends.kubernetes.dra.check import violations
 from reconciler.backends.kubernetes.dra.claims import Claims
@@ -54,6 +51,21 @@ from solver.world.workload import JobName
 T = TypeVar("T")
 NAMESPACE = "default"
 PAGE = "1000"
+ADMINS = ("system:masters",)
+CLOCK = SystemClock()
+LEADER = Leadership("bench", Epoch(1), float("inf"))
+
+
+class NotMeasuredError(click.ClickException):
+    """Not all that was asked for was bound, so that its time would say nothing."""
+
+
+class Case(NamedTuple):
+    """How many nodes of 8 GPUs, and pods that ask for one of these MIG profiles in turn."""
+
+    nodes: int = 100
+    pods: int = 1_000
+    profiles: tuple[str, ...] = ("1g.10gb",)
 
 
 class Figures(NamedTuple):
@@ -62,6 +74,7 @@ class Figures(NamedTuple):
     `ready_s`: until all is read and put together. `bare_per_s`: pods that a bare loop binds in a second.
     """
 
+    case: str
     nodes: int
     devices: int
     pods: int
@@ -92,18 +105,18 @@ class Decision(NamedTuple):
     allotments: tuple[Allotment, ...]
 
 
-async def measured(cluster: Cluster, nodes: int, pods: int, profiles: Sequence[str]) -> Figures:
-    """The run itself."""
-    clock = SystemClock()
-    credentials = from_kubeconfig(cluster.kubeconfig("bench", ("system:masters",)), clock)
-    async with Api(credentials, Pace(100_000, 100_000, clock), Random(1)) as api:
-        await _made(api, nodes, 0, pods, profiles)
+async def measured(cluster: Cluster, case: Case) -> Figures:
+    """The run itself. Raises NotMeasuredError."""
+    async with _session(cluster, QUORATE) as api, _session(cluster, "bench-admin") as admin:
+        await install(admin, api)
+        await lead(admin, api, LEADER)
+        await _made(admin, case.nodes, range(case.pods), case.profiles)
         stock, waiting = await _read(api)
         before = list(_decided(stock, waiting))
         start_s = time.perf_counter()
         await _at_once(before, lambda decision: _bare(api, decision))
         bare_s = time.perf_counter() - start_s
-        await _made(api, 0, pods, 2 * pods, profiles)
+        await _made(admin, 0, range(case.pods, 2 * case.pods), case.profiles)
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         stock, waiting = await _read(api)
         ready_s = time.perf_counter() - start_s
@@ -112,36 +125,45 @@ async def measured(cluster: Cluster, nodes: int, pods: int, profiles: Sequence[s
         claims, slices = await _listed(api, CLAIMS, ResourceClaim), await _listed(api, SLICES, ResourceSlice)
         unbound = sum(not pod.spec.node_name for pod in await _listed(api, PODS, Pod))
     if unbound:
-        raise SystemExit(f"{unbound} of {2 * pods} pods have no place: ask for fewer pods, or for more nodes")
+        raise NotMeasuredError(
+            f"{unbound} of {2 * case.pods} pods have no place: ask for fewer pods, or for more nodes"
+        )
     return Figures(
-        nodes=nodes,
+        case="mig-claims",
+        nodes=case.nodes,
         devices=sum(len(part.spec.devices) for part in slices),
-        pods=pods,
-        profiles="+".join(profiles),
+        pods=case.pods,
+        profiles="+".join(case.profiles),
         ready_s=round(ready_s, 3),
         bound_s=round(bound_s, 3),
         cpu_s=round(cpu_s, 3),
         searches=stock.searches,
         violations=len(violations(claims, slices)),
-        pods_per_s=round(pods / bound_s, 1),
-        bare_per_s=round(pods / bare_s, 1),
+        pods_per_s=round(case.pods / bound_s, 1),
+        bare_per_s=round(case.pods / bare_s, 1),
     )
+
+
+def _session(cluster: Cluster, user: str) -> Api:
+    return Api(from_kubeconfig(cluster.kubeconfig(user, ADMINS), CLOCK), Pace(100_000, 100_000, CLOCK), Random(1))
 
 
 async def _bare(api: Api, decision: Decision) -> None:
-    (wanted,), meta = decision.allotments, decision.pod.metadata
-    claim = wanted.claim
+    (wanted,), pod = decision.allotments, _binding(decision)
+    path, manager = CLAIMS.path(*wanted.claim.key), quote(LEADER.field_manager, safe="")
     status = {"allocation": wanted.allocation, "reservedFor": [msgspec.to_builtins(wanted.pod)]}
-    await api.patch(CLAIMS.path(*claim.key), {"metadata": {"finalizers": [FINALIZER]}})
-    await api.patch(CLAIMS.path(*claim.key, "status"), {"status": status})
-    target = {"kind": "Node", "name": decision.node}
-    await api.create(
-        PODS.path(meta.namespace, meta.name, "binding"), {"metadata": {"name": meta.name}, "target": target}
-    )
+    await api.patch(path, {"metadata": {"finalizers": [FINALIZER], "annotations": LEADER.stamp}})
+    await api.patch(f"{CLAIMS.path(*wanted.claim.key, 'status')}?fieldManager={manager}", {"status": status})
+    await api.create(PODS.path(pod.namespace, pod.name, "binding"), binding_of(pod, LEADER.stamp))
 
 
-async def _made(api: Api, nodes: int, first: int, last: int, profiles: Sequence[str]) -> None:
-    """Nodes with their devices, and the pods from `first` on with their claims."""
+def _binding(decision: Decision) -> PodBinding:
+    meta = decision.pod.metadata
+    return PodBinding(meta.namespace, meta.name, meta.uid, meta.resource_version, decision.node)
+
+
+async def _made(api: Api, nodes: int, pods: Iterable[int], profiles: Sequence[str]) -> None:
+    """So many nodes with their devices, and pods of these numbers with their claims."""
     if nodes:
         await _at_once(devices.classes(), lambda known: api.create(CLASSES.path(), known))
     names = [f"node-{number:05}" for number in range(nodes)]
@@ -149,7 +171,7 @@ async def _made(api: Api, nodes: int, first: int, last: int, profiles: Sequence[
     await _at_once(names, lambda name: api.create(NODES.path(), {"metadata": {"name": name}, "status": ready}))
     slices = [part for name in names for part in devices.mig_slices(name)]
     await _at_once(slices, lambda part: api.create(SLICES.path(), part))
-    wanted = [(f"p{number:06}", profiles[number % len(profiles)]) for number in range(first, last)]
+    wanted = [(f"p{number:06}", profiles[number % len(profiles)]) for number in pods]
     await _at_once(wanted, lambda one: api.create(CLAIMS.path(NAMESPACE), devices.an_instance(*one)))
     await _at_once(wanted, lambda one: api.create(PODS.path(NAMESPACE), _pod(one[0])))
 
@@ -196,7 +218,7 @@ def _decided(stock: Stock, pods: Iterable[Pod]) -> Iterator[Decision]:
     for pod in pods:
         needs = stock.needs(pod)
         if not isinstance(needs, Needs):
-            raise SystemExit(f"pod {pod.metadata.name}: {needs}")
+            raise NotMeasuredError(f"pod {pod.metadata.name}: {needs}")
         wish = needs.wanted[0].signature
         for number in range(first.get(wish, 0), len(nodes)):
             now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -208,19 +230,17 @@ def _decided(stock: Stock, pods: Iterable[Pod]) -> Iterator[Decision]:
 
 
 async def _written(api: Api, decisions: Iterable[Decision]) -> None:
-    lead = Leadership("bench", Epoch(1), float("inf"))
-    claims = Claims(api, lambda: lead)
-    binder = Binder(api, lambda: lead, SystemClock())
+    claims = Claims(api, lambda: LEADER)
+    binder = Binder(api, lambda: LEADER, CLOCK)
 
     async def done(decision: Decision) -> None:
         for outcome in await claims.allot_all(decision.allotments):
             if outcome.answer != "done":
-                raise SystemExit(f"claim {outcome.key}: {outcome.answer}: {outcome.why}")
-        meta = decision.pod.metadata
-        pod = PodBinding(meta.namespace, meta.name, meta.uid, meta.resource_version, decision.node)
-        (gang,) = await binder.bind([GangBinding(JobName(meta.name), 1, (pod,))])
+                raise NotMeasuredError(f"claim {outcome.key}: {outcome.answer}: {outcome.why}")
+        pod = _binding(decision)
+        (gang,) = await binder.bind([GangBinding(JobName(pod.name), 1, (pod,))])
         if not gang.is_whole:
-            raise SystemExit(f"pod {meta.name}: {gang.pods[0].why}")
+            raise NotMeasuredError(f"pod {pod.name}: {gang.pods[0].why}")
 
     await _at_once(decisions, done)
 
@@ -236,25 +256,3 @@ async def _at_once(items: Iterable[T], deed: Callable[[T], Awaitable[object]]) -
     async with asyncio.TaskGroup() as workers:
         for _ in range(AT_ONCE_MAX):
             workers.create_task(work())
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=100)
-    parser.add_argument("--pods", type=int, default=1000)
-    parser.add_argument("--profiles", default="1g.10gb", help="joined by commas: pods ask for them in turn")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
-    chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, running(found(place()), Path(folder), audited=False) as cluster:
-        figures = asyncio.run(measured(cluster, chosen.nodes, chosen.pods, chosen.profiles.split(",")))
-    said = figures._asdict()
-    sys.stdout.write(
-        json.dumps(said) + "\n"
-        if chosen.output == "json"
-        else "".join(f"{name:>11}  {value}\n" for name, value in said.items())
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ import ssl
 import tempfile
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from aiohttp import web
 from hack.kubernetes.certificates import LOOPBACK
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_BINDINGS, OF_LISTS, OF_WATCHES, Draw, Drawn, Profile
+from reconciler.backends.kubernetes.connections import Sockets
 
 LISTED: Final = ("/api/v1/pods", "/api/v1/nodes")
 """Of these it keeps what they were, to say it again later."""
@@ -81,6 +82,7 @@ class FaultyProxy:
         self._lists: dict[str, deque[bytes]] = {path: deque(maxlen=OLDEST_LISTS) for path in LISTED}
         self._late: set[asyncio.Task[Any]] = set()
         self._handling: set[asyncio.Task[Any]] = set()
+        self._remembers = asyncio.Event()
         self._draw = Draw(0, 0.0)
         self.profile = HONEST
         self.on_binding: Callable[[str], object] = lambda _: None
@@ -103,6 +105,10 @@ class FaultyProxy:
         self.cut_off.clear()
         self.deaf.clear()
 
+    async def remembers(self) -> None:
+        """Return once it has old lists to tell."""
+        await self._remembers.wait()
+
     async def settled(self) -> None:
         """Return once what was to arrive late has."""
         await asyncio.gather(*self._late)
@@ -122,9 +128,12 @@ class FaultyProxy:
         loop = asyncio.get_running_loop()
         # What a process has sent is on its way, also when that is killed: nothing is taken back (`handler_cancellation`).
         handling = web.Server(self._handled)
-        connector = aiohttp.TCPConnector(ssl=self._client_tls, limit=0)
+        sockets = Sockets()
+        connector = aiohttp.TCPConnector(ssl=self._client_tls, limit=0, socket_factory=sockets)
+        # Answers are passed on as they come, to who did not ask for compressed ones.
+        plain = {"Accept-Encoding": "identity"}
         async with aiohttp.ClientSession(
-            connector=connector, auto_decompress=False, timeout=_NO_LIMITS
+            connector=connector, headers=plain, auto_decompress=False, timeout=_NO_LIMITS
         ) as self._session:
             server = await loop.create_server(handling, LOOPBACK, 0, ssl=self._server_tls)
             self.url = f"https://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
@@ -137,14 +146,20 @@ class FaultyProxy:
                 for task in (remembering, *self._handling):
                     task.cancel()
                 await asyncio.gather(remembering, *self._handling, return_exceptions=True)
-                await handling.shutdown(timeout=0.1)
+                await _broken_off(handling)
+                await connector.close()
+                await sockets.ended()
 
     async def _remember(self) -> None:
         """What lists are now, for those who are to be told later."""
         while True:
             for path, kept in self._lists.items():
-                answer = await self._forwarded(_Asked("proxy", "GET", f"{path}?limit=1000", {}, b""))
-                kept.append(answer.body if isinstance(answer.body, bytes) else b"")
+                with suppress(aiohttp.ClientError):  # it is asked again soon
+                    answer = await self._forwarded(_Asked("proxy", "GET", f"{path}?limit=1000", {}, b""))
+                    if answer.status == 200 and isinstance(answer.body, bytes):
+                        kept.append(answer.body)
+            if all(self._lists.values()):
+                self._remembers.set()
             await asyncio.sleep(LISTED_EVERY_S)
 
     async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -260,6 +275,16 @@ class FaultyProxy:
     def _sent(self, asked: _Asked) -> aiohttp.client._RequestContextManager:
         url = yarl.URL(self._cluster.server + asked.target, encoded=True)
         return self._session.request(asked.method, url, headers=asked.headers, data=asked.body or None)
+
+
+async def _broken_off(handling: web.Server) -> None:
+    """Every connection is gone: a polite end of TLS waits for whoever is at the other end, who may be gone already."""
+    for connection in handling.connections:
+        if connection.transport:
+            connection.transport.abort()
+    await handling.shutdown(timeout=0.1)
+    for _ in range(2):  # the socket goes a turn of the event loop after its TLS
+        await asyncio.sleep(0)
 
 
 def _refused(code: int) -> web.Response:

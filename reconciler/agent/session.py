@@ -111,9 +111,10 @@ class Session:
             cursor, whole = changes.cursor, False
 
     async def _beat(self) -> None:
+        await asyncio.sleep(self._pace.until_first_beat_s(self._chance.random()))
         while True:
-            await asyncio.sleep(self._pace.until_beat_s(self._chance.random()))
             await self._say(Beat())
+            await asyncio.sleep(self._pace.until_beat_s(self._chance.random()))
 
     async def _read(self, asked: ReadLog) -> None:
         await self._say(await asyncio.to_thread(self._deeds.read_log, asked))

@@ -8,6 +8,7 @@ from reconciler.backend import Activity, Epoch
 from reconciler.broken_limits import BrokenLimit
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.documents.problem import Problem
+from reconciler.followed import FollowedKind
 from reconciler.gitsource.status import Drift
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.eligible import Block
@@ -168,6 +169,12 @@ class PolicyView(Payload, frozen=True, kw_only=True):
 SUSPENDED: Final = "Suspended"
 """The condition that says whether a person has stopped the following of Git."""
 
+BEHIND: Final = "Behind"
+"""The condition that says whether what is known of a cluster is old, where jobs are pods."""
+
+NOT_KEPT: Final = "NotKept"
+"""The condition that says what the policy asks for that nobody keeps where jobs are pods; left out where there is nothing."""
+
 LEADING: Final = "Leading"
 """The condition that says whether this server's loop decides rounds."""
 
@@ -202,6 +209,7 @@ class Status(Payload, frozen=True, kw_only=True):
     `by_hand`: what is in force beside what Git says, the oldest first; of jobs, those that the caller may see.
     `drift`: what the revision that is held would do beside what was accepted of it, where that is why.
     `broken_limits`: those of the policy that are below what their queues hold, as the last round saw it.
+    `followed`: where jobs are pods, how far each kind of the API server's objects is followed.
     """
 
     conditions: tuple[Condition, ...]
@@ -214,6 +222,7 @@ class Status(Payload, frozen=True, kw_only=True):
     looked_at: Instant | None = None
     drift: tuple[Drift, ...] = ()
     broken_limits: tuple[BrokenLimit, ...] = ()
+    followed: tuple[FollowedKind, ...] = ()
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.cli.wording import short_list, short_revision
+from reconciler.followed import FollowedKind
 
 
 @click.command(short_help="Say how the control plane stands.")
@@ -22,7 +23,7 @@ def status(output: str, server: str | None) -> None:
     """Say who leads, which policy revision is in force, how following Git goes, and how many jobs are live.
 
     Limits that were lowered below what their queues hold stand below, with the time by which they are to be kept again; and what
-    people have put in force by hand, and Git does not say.
+    people have put in force by hand, and Git does not say. Where jobs are pods, how far each kind of objects is followed.
     """
     with connected(server) as client:
         found, url = client.status(), client.server
@@ -44,6 +45,10 @@ def status(output: str, server: str | None) -> None:
         click.echo("\nLimits that are to be kept again:")
         headings = "QUEUE", "GPU TYPE", "HELD", "MAX", "UNTIL", "EVICTED THEN"
         print_table(headings, map(_limit, found.broken_limits), right=("HELD", "MAX"))
+    kinds = [kind for kind in found.followed if not kind.is_absent]
+    if kinds:
+        click.echo("\nWhat is followed of the cluster:")
+        print_table(("KIND", "VERSION", "OBJECTS", "BREAKS", "STATE"), map(_kind, kinds), right=("OBJECTS", "BREAKS"))
     if found.by_hand:
         click.echo("\nBy hand, beside what Git says:")
         by_hand = (
@@ -61,6 +66,10 @@ def _fields(found: Status, url: str) -> Iterator[tuple[str, str]]:
     if found.looked_at is not None:
         yield "Git looked at", local(found.looked_at)
     yield "Jobs", ", ".join(f"{number} {state}" for state, number in found.live_jobs.items()) or "none live"
+
+
+def _kind(kind: FollowedKind) -> tuple[str, ...]:
+    return kind.kind, kind.version, str(kind.objects), str(kind.breaks), kind.state
 
 
 def _limit(broken: BrokenLimit) -> tuple[str, ...]:

@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from random import Random
-
-from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.binding import Binder
@@ -25,15 +22,12 @@ from reconciler.backends.kubernetes.resource import LEASES
 from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.backends.kubernetes.telling.teller import Teller
 from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
-from reconciler.clock import Clock
-from reconciler.control import PolicySource, Solve
 from reconciler.pods.devices import Devices
 from reconciler.pods.hands import Hands
-from reconciler.pods.memory import Memory
 from reconciler.pods.partitioner import MIG_CONFIGS, Partitioner
-from reconciler.pods.plane import PodPlane
+from reconciler.pods.plane import Handed, PodPlane
+from reconciler.pods.standing import say_what_is_behind
 from reconciler.pods.writes import PodWrites
-from reconciler.store.interventions import Interventions
 
 LEASE_QPS = 10.0, 20
 """Renewals have a session and a pace of their own, so that they never wait behind thousands of bindings."""
@@ -63,19 +57,9 @@ class Cluster:
 
 
 @asynccontextmanager
-async def connected(
-    where: Cluster,
-    memory: Memory,
-    interventions: Interventions,
-    policies: PolicySource,
-    solve: Solve,
-    clock: Clock,
-    chance: Random,
-    stalled: Callable[[], str],
-    log: FilteringBoundLogger,
-    beside: Sequence[Beside] = (),
-) -> AsyncIterator[PodPlane]:
+async def connected(where: Cluster, handed: Handed, beside: Sequence[Beside] = ()) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
+    memory, clock, chance, log = handed.memory, handed.clock, handed.chance, handed.log
     pace = Pace(where.qps, where.burst, clock)
     async with (
         PodWrites(where.credentials, pace, chance) as api,
@@ -105,10 +89,13 @@ async def connected(
                 mirror,
                 memory,
                 teller.happened,
+                clock,
                 log,
             )
-            async with alongside(election.run(), teller.run(), *(each(api, election) for each in beside)):
-                yield PodPlane(mirror, hands, teller, stalled, memory, interventions, policies, solve, clock)
+            async with alongside(
+                election.run(), teller.run(), say_what_is_behind(mirror, log), *(each(api, election) for each in beside)
+            ):
+                yield PodPlane(mirror, handed, hands, teller)
 
 
 @asynccontextmanager

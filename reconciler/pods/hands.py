@@ -14,6 +14,7 @@ from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.binding import Binder, GangOutcome, Leads, PodOutcome
 from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
 from reconciler.backends.kubernetes.finishing import Finisher
+from reconciler.backends.kubernetes.leaving import TimeUp
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
@@ -23,13 +24,16 @@ from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bindings, of_evictions, of_releases
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
+from reconciler.clock import Clock
 from reconciler.pods.devices import Devices
+from reconciler.pods.limits import times_up
 from reconciler.pods.memory import EVICTED, Memory
 from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
 from reconciler.pods.writes import PodWrites
 from solver.plan.plan import Evict, Nominate, Plan, Release, Reserve, Shrink, Unreserve, Withdraw
+from solver.rules.policy import Policy
 from solver.world.cluster import NodeName
 from solver.world.workload import JobName
 
@@ -59,6 +63,7 @@ class Hands:
     mirror: Mirror
     memory: Memory
     happened: Happened
+    clock: Clock
     log: FilteringBoundLogger
     _unseen: dict[Key, str] = field(default_factory=dict)
     """Pods that were bound and are not seen to be, with their uids."""
@@ -94,8 +99,8 @@ class Hands:
             await asyncio.sleep(LOOK_EVERY_S)
         raise UnreachableError(f"the watches have not shown for {BEHIND_S:.0f} s what was written to pods and nodes")
 
-    async def go_on(self, sight: Sight) -> int:
-        """Finish or give up what is neither bound whole nor gone whole; how much was done."""
+    async def go_on(self, sight: Sight, policy: Policy) -> int:
+        """Finish or give up what is neither bound whole nor gone whole, and end what has run for its time; how much was done."""
         finished = await self.finisher.finish(sight.pods.values(), {node.name for node in sight.cluster.nodes})
         for _, again in finished.again:
             self._watch_for(again)
@@ -105,13 +110,16 @@ class Hands:
         for found in finished.unreadable:
             self.log.warning("journal-unreadable", pod="/".join(found.pod), reason=found.why)
         outcomes = await self.evictor.advance(_known(sight))
+        over = list(times_up(sight, policy, self.clock.now()))
+        outcomes += await self.evictor.begin(over, _known(sight))
+        self._note_near(over, {one.job for one in outcomes if one.event == "limit-near"})
         self._tell_leaving(outcomes, sight)
         freed = await self.devices.give_back(sight.pods)
         return (
             freed
             + len(finished.again)
             + len(finished.released)
-            + sum(one.event in ("evicting", "called-off") for one in outcomes)
+            + sum(one.event in ("evicting", "limit-over", "called-off") for one in outcomes)
         )
 
     async def act(self, plan: Plan, sight: Sight) -> int:
@@ -150,11 +158,22 @@ class Hands:
                     cause = "it did not become ready in time"
                     self.memory.note(EVICTED, step.job, cause, state="stopping", attempt=step.attempt)
 
+    def _note_near(self, steps: Iterable[TimeUp], told: Collection[JobName]) -> None:
+        for step in steps:
+            if step.job in told:
+                cause = f"its time limit of {step.limit} is over at {step.over_at}; its tasks are told"
+                self.memory.note("time-limit-near", step.job, cause, attempt=step.attempt)
+
     def _tell_leaving(self, outcomes: Collection[Outcome], sight: Sight) -> None:
         self.happened(of_evictions(outcomes, sight.gangs))
         for outcome in outcomes:
             if outcome.event in ("refused", "failed", "called-off"):
                 self.memory.note(f"eviction-{outcome.event}", outcome.job, outcome.why)
+            if outcome.event == "called-off" and not outcome.only:
+                self.memory.call_off(outcome.job)
+            if outcome.event == "limit-over":
+                job = sight.gangs[outcome.job].job
+                self.memory.note(EVICTED, outcome.job, outcome.why, state="stopping", attempt=job.attempt if job else 0)
 
     def _tell_bound(self, outcomes: Iterable[GangOutcome]) -> None:
         for outcome in outcomes:

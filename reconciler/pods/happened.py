@@ -11,7 +11,7 @@ from reconciler.backends.kubernetes.intents import Pods
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backtest.recorded import Attempt, RecordedJob
-from reconciler.pods.signs import controllers_of, ended_as, ended_at, is_evicted, ran_from
+from reconciler.pods.signs import all_run_since, controllers_of, ended_as, ended_at, is_evicted, ran_from
 from solver.world.inflight import StopPurpose
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import Job, JobName, JobSpec
@@ -34,16 +34,18 @@ class _Known(NamedTuple):
 class Happened:
     """Shown every look, it knows of each gang when it came, ran, was sent away and ended, as far as pods say it.
 
-    `jobs` is what was recorded `until` then. Gangs that are there at the very first look count from then on. A job that comes back
-    under its name after it was evicted or failed, or from the same controller, is in its next attempt; any other is another job,
-    `NAME#2`.
+    `jobs` is what was recorded `until` then. Gangs that are there at the very first look count from then on, or from
+    `since` on. A job that comes back under its name after it was evicted or failed, or from the same controller, is in its next
+    attempt; any other is another job, `NAME#2`.
     """
 
-    def __init__(self, jobs: Iterable[RecordedJob] = (), until: Instant | None = None) -> None:
+    def __init__(
+        self, jobs: Iterable[RecordedJob] = (), until: Instant | None = None, since: Instant | None = None
+    ) -> None:
         self._jobs = {job.name: job for job in jobs}
         # In the order in which they came, so that the last of a name is the newest.
         self._newest = {_gang_of(name): name for name in self._jobs}
-        self._since = min((job.submitted_at for job in self._jobs.values()), default=None)
+        self._since = min((job.submitted_at for job in self._jobs.values()), default=since)
         self._until = until
         self._there = {name: _Known(Gang(name, (), 0, None)) for name in self._newest if not self._record(name).is_over}
         self._gone: dict[JobName, frozenset[str]] = {}
@@ -51,6 +53,7 @@ class Happened:
         self._makers: set[str] = set()
         """All controllers whose gangs are in the record."""
         self._changed = False
+        self._ended: list[JobName] = []
 
     def jobs(self) -> tuple[RecordedJob, ...]:
         """Every job, in the order in which they came."""
@@ -67,6 +70,11 @@ class Happened:
         for name in self._there.keys() - gangs.keys():
             self._end(now, self._there.pop(name), pods)
         return self._changed
+
+    def take_ended(self) -> tuple[RecordedJob, ...]:
+        """Those that were found to have ended since this was asked last, as they are now; some may be there again."""
+        ended, self._ended = self._ended, []
+        return tuple(job for name in ended if (job := self._jobs.get(name)) and job.is_over)
 
     def forget(self, now: Instant) -> None:
         """Let go of what ended long ago."""
@@ -95,7 +103,7 @@ class Happened:
         else:
             return  # it is not whole yet, or refused: no round can be asked about it
         if gang.job is not None:
-            self._put(_carried_on(self._record(gang.name), gang, gang.job, now))
+            self._put(_carried_on(self._record(gang.name), gang, gang.job, all_run_since(here) or now))
         self._makers |= seen.controllers
         self._there[gang.name] = seen._replace(
             evicted=seen.evicted or bool(known and known.evicted and not _runs(gang)),
@@ -134,6 +142,7 @@ class Happened:
         how = None if not last else "failed" if is_evicted_now else ended_as(last)
         self._put(msgspec.structs.replace(record, ended_at=max(at, _free_from(record)), ended_as=how))
         self._gone[known.gang.name] = known.controllers
+        self._ended.append(record.name)
 
     def _arrived(self, job: Job, controllers: frozenset[str], here: Iterable[Pod]) -> RecordedJob:
         """The record of a gang that was not there at the last look: a new one, or one that goes on."""
@@ -175,15 +184,17 @@ def _runs(gang: Gang) -> bool:
     return gang.job is not None and gang.job.phase == "running" and gang.missing is None
 
 
-def _carried_on(record: RecordedJob, gang: Gang, job: Job, now: Instant) -> RecordedJob:
-    """The gang as it is now: its full size, since tasks that have ended are not asked for any more, and an attempt if it runs."""
+def _carried_on(record: RecordedJob, gang: Gang, job: Job, since: Instant) -> RecordedJob:
+    """The gang as it is now: its full size, since tasks that have ended are not asked for any more; and an attempt if it runs.
+
+    `since`: when that began, if it does.
+    """
     told = _told(job.spec)
     if told.tasks > record.spec.tasks:
         record = msgspec.structs.replace(record, spec=told)
     if not _runs(gang) or record.is_running:
         return record
-    started_at = max(now if job.started_at is None else job.started_at, _free_from(record))
-    return msgspec.structs.replace(record, attempts=(*record.attempts, Attempt(started_at)))
+    return msgspec.structs.replace(record, attempts=(*record.attempts, Attempt(max(since, _free_from(record)))))
 
 
 def _free_from(record: RecordedJob) -> Instant:

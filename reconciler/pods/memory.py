@@ -1,12 +1,12 @@
-"""What no object of the cluster says, kept in the state folder's store: evictions, past use, the clocks of lowered limits, rounds.
+"""What no object of the cluster says, kept in the state folder's store: evictions, lengths of jobs, past use, clocks, rounds.
 
-A successor with another state folder begins without it: then shares of past use, the least rest between evictions and the clocks
-of lowered limits start anew; nothing that runs depends on it.
+A successor with another state folder begins without it: then shares of past use, the least rest between evictions, the clocks of
+lowered limits and what is expected of jobs without a limit start anew; nothing that runs depends on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,11 +14,15 @@ import msgspec
 from reconciler.backend import Epoch
 from reconciler.clock import Clock
 from reconciler.passes import accrue, record_news
-from reconciler.pods.sight import Remembered
+from reconciler.pods.lengths import Lengths
+from reconciler.pods.sight import Remembered, Sight
+from reconciler.store.gone_pods import GonePods
 from reconciler.store.protocols import Claim, Event, History, Ledger, RoundRecord
 from solver.rules.departures import clocks_of
+from solver.rules.durations import HISTORY_JOBS
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
+from solver.world.inflight import Ended
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -26,8 +30,8 @@ from solver.world.workload import JobName, QueueName
 NO_EPOCH = Epoch(0)
 EVICTED = "asked-to-stop"
 """The event of a gang that is asked to leave."""
-EVENTS_READ = 10_000
-"""So far back are evictions looked for at the start."""
+FORGOTTEN_AFTER = Duration(86_400_000)
+"""A gang that is gone for so long does not come back from its last eviction. Limits of evictions look back a day."""
 
 
 @dataclass
@@ -36,11 +40,16 @@ class Memory:
 
     ledger: Ledger
     history: History
+    gone_pods: GonePods
     clock: Clock
     holder: str
     lease: Duration
     _epoch: Epoch = field(default=NO_EPOCH)
+    _led: Epoch | None = None
+    """The epoch of the cluster in which it was looked last."""
     _evictions: dict[JobName, tuple[Instant, ...]] = field(default_factory=dict)
+    _ended: dict[tuple[JobName, Instant], Ended] = field(default_factory=dict)
+    _lengths: Lengths = field(default_factory=Lengths)
     _is_read: bool = False
     _revision: str = ""
 
@@ -53,7 +62,8 @@ class Memory:
         """Be sure of the store, before a pass. Raises NotLeaderError, StoreUnusableError."""
         self._epoch = self.ledger.lead(self.holder, self.clock.now(), self.lease)
         if not self._is_read:
-            self._read_evictions()
+            self._evictions = self.gone_pods.evictions()
+            self._keep_ended(self.gone_pods.ended())
             self._is_read = True
 
     def is_new(self, revision: str) -> bool:
@@ -61,9 +71,29 @@ class Memory:
         before, self._revision = self._revision, revision
         return before != revision
 
+    def look(self, epoch: Epoch, sight: Sight) -> None:
+        """Learn from what is there: who has ended, who was asked to leave and is not on record, who is gone for good.
+
+        `epoch`: in which the cluster is led. What went on while others led is not known, and not guessed.
+        """
+        now, gangs = self.clock.now(), sight.gangs
+        if epoch != self._led:
+            self._led, self._lengths = epoch, Lengths()
+        ended = self._lengths.look(now, gangs, sight.pods)
+        if ended:
+            self.gone_pods.keep_ended(self._epoch, ended)
+            self._keep_ended(ended)
+        for intent in sight.intents:
+            if intent.kind == "stop" and intent.evicts and not self._knows(intent.job, intent.asked_at):
+                # Who asked it died before that was on record.
+                why = f"it was asked to leave at {intent.asked_at}, as its pods say"
+                self.note(EVICTED, intent.job, why, state="checkpointing", attempt=intent.attempt, purpose="evict")
+        self._forget({job for job in self._evictions if job not in gangs}, now)
+
     def remembered(self) -> Remembered:
         """For the next snapshot."""
-        return Remembered(dict(self._evictions), self.ledger.past_use().usage, self.ledger.clocks())
+        ended = tuple(self._ended.values())
+        return Remembered(dict(self._evictions), self.ledger.past_use().usage, self.ledger.clocks(), ended)
 
     def accrue(
         self, policy: Policy, claims: Iterable[Claim], queues: dict[JobName, QueueName], nodes: Iterable[Node]
@@ -91,12 +121,30 @@ class Memory:
         self.history.record_event(Event(now, kind, subject, cause, self.holder, state, attempt, **why))
         if kind == EVICTED and why.get("purpose") == "evict":
             job = JobName(subject)
+            self.gone_pods.keep_eviction(self._epoch, job, now)
             self._evictions[job] = (*self._evictions.get(job, ()), now)
 
-    def _read_evictions(self) -> None:
-        newest = self.history.newest_event()
-        for kept in self.history.events_since(max(0, newest - EVENTS_READ), limit=EVENTS_READ):
-            event = kept.event
-            if event.kind == EVICTED and event.purpose == "evict":
-                job = JobName(event.subject)
-                self._evictions[job] = (*self._evictions.get(job, ()), event.time)
+    def call_off(self, job: JobName) -> None:
+        """Its last eviction did not come to be."""
+        *before, last = self._evictions.get(job, (None,))
+        if last is None:
+            return
+        self.gone_pods.call_off(self._epoch, job, last)
+        self._evictions.pop(job)
+        if before:
+            self._evictions[job] = tuple(before)
+
+    def _knows(self, job: JobName, asked_at: Instant) -> bool:
+        return any(at >= asked_at for at in self._evictions.get(job, ()))
+
+    def _forget(self, gone: Collection[JobName], now: Instant) -> None:
+        old = {job for job in gone if self._evictions[job][-1].after(FORGOTTEN_AFTER) < now}
+        if old:
+            self.gone_pods.forget(self._epoch, old)
+            self._evictions = {job: times for job, times in self._evictions.items() if job not in old}
+
+    def _keep_ended(self, ended: Iterable[Ended]) -> None:
+        """The last submitted of them, as the store does."""
+        known = self._ended | {(one.job, one.submitted_at): one for one in ended}
+        newest = sorted(known.values(), key=lambda one: (-one.submitted_at, one.job))[:HISTORY_JOBS]
+        self._ended = {(one.job, one.submitted_at): one for one in newest}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
+
+from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.telling.teller import Teller
@@ -16,19 +19,28 @@ from reconciler.store.interventions import Interventions
 
 
 @dataclass(frozen=True, slots=True)
-class PodPlane:
-    """`hands` and `teller` None: it only looks, and its `observer` says what it would have done.
+class Handed:
+    """What every plane is handed, whatever it does in its cluster.
 
     `stalled`: why a newer policy is not in force; "" where there is none.
     """
 
-    mirror: Mirror
-    hands: Hands | None
-    teller: Teller | None
-    stalled: Callable[[], str]
     memory: Memory
     interventions: Interventions
     policies: PolicySource
     solve: Solve
     clock: Clock
+    chance: Random
+    stalled: Callable[[], str]
+    log: FilteringBoundLogger
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlane:
+    """`hands` and `teller` None: it only looks, and its `observer` says what it would have done."""
+
+    mirror: Mirror
+    handed: Handed
+    hands: Hands | None = None
+    teller: Teller | None = None
     observer: Observer | None = None

@@ -29,37 +29,38 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     Raises NotLeaderError (another leads: stand by), NoPolicyError or KubernetesError (try again), PlanRefusedError (report it),
     StoreUnusableError (a person must act). It may be killed anywhere and called again.
     """
-    laps = Laps(plane.clock)
+    laps = Laps(plane.handed.clock)
     epoch = plane.hands.lead() if plane.hands else Epoch(0)
-    plane.memory.open()
-    revision, policy, declared, _ = plane.policies.current()
-    if plane.memory.is_new(revision):
+    plane.handed.memory.open()
+    revision, policy, declared, _ = plane.handed.policies.current()
+    if plane.handed.memory.is_new(revision):
         plane.mirror.declare(declared)
     if plane.hands:
         await plane.hands.caught_up()
     pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
     budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
-    sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline)
+    sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline, plane.handed.clock.now())
     policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
     if plane.hands:
         sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
     sight = await _with_geometry(plane, policy, sight)
     laps.end("sight")
-    settled = await plane.hands.go_on(sight) if plane.hands else 0
+    settled = await plane.hands.go_on(sight, policy) if plane.hands else 0
     laps.end("settle")
-    by_hand = plane.interventions.in_force()
-    plane.memory.accrue(policy, claims_of(sight), sight.queues, sight.cluster.nodes)
-    snapshot = snapshot_from(plane.clock.now(), sight, policy, by_hand, plane.memory.remembered())
-    snapshot = plane.memory.wind(snapshot, policy, revision)
+    plane.handed.memory.look(epoch, sight)
+    by_hand = plane.handed.interventions.in_force()
+    plane.handed.memory.accrue(policy, claims_of(sight), sight.queues, sight.cluster.nodes)
+    snapshot = snapshot_from(plane.handed.clock.now(), sight, policy, by_hand, plane.handed.memory.remembered())
+    snapshot = plane.handed.memory.wind(snapshot, policy, revision)
     laps.end("observe")
     # Off the event loop: watches go on, and the lease is renewed, while it is solved.
-    plan, solution = await asyncio.to_thread(plane.solve, snapshot, policy)
+    plan, solution = await asyncio.to_thread(plane.handed.solve, snapshot, policy)
     laps.end("solve")
     await asyncio.to_thread(refuse_unsafe, snapshot, policy, plan)
     laps.end("check")
     # The record comes before the deed, so that no deed is ever without one.
     record = RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution)
-    number = (plane.observer or plane.memory).keep_round(record)
+    number = (plane.observer or plane.handed.memory).keep_round(record)
     refused = await plane.hands.act(plan, sight) if plane.hands else 0
     laps.end("act")
     if plane.observer:
@@ -78,10 +79,10 @@ async def _with_geometry(plane: PodPlane, policy: Policy, sight: Sight) -> Sight
     nodes = [node for _, node in plane.mirror.nodes.items()]
     if plane.hands:
         return await plane.hands.partitioner.looked(policy, sight, nodes)
-    now = plane.clock.now()
+    now = plane.handed.clock.now()
     return with_geometry(sight, geometry_of(policy, sight, nodes, now), now)
 
 
 def _standing(plane: PodPlane, revision: str, by_hand: Iterable[Intervention]) -> Standing:
-    holds = about(by_hand, "hold", "queue", plane.clock.now())
-    return Standing(revision, plane.stalled(), {QueueName(name): str(hold) for name, hold in holds.items()})
+    holds = about(by_hand, "hold", "queue", plane.handed.clock.now())
+    return Standing(revision, plane.handed.stalled(), {QueueName(name): str(hold) for name, hold in holds.items()})

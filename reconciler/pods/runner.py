@@ -8,13 +8,16 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from typing import Final
 
+from reconciler.backends.kubernetes.mirror import Mirror
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError
+from reconciler.followed import FollowedKind
 from reconciler.passes import PlanRefusedError
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.rounds import one_pass
 from reconciler.pods.sight import NOTHING_SEEN, Sight
+from reconciler.pods.standing import followed_in
 from reconciler.runner import LoopStatus, Pace
 from reconciler.store.protocols import NotLeaderError, StoreUnusableError
 
@@ -23,7 +26,7 @@ PACE: Final = Pace(debounce_s=0.05, apart_s=0.1, poll_s=2.0)
 
 
 class PodRunner:
-    """Call `run` in a thread of its own; `wake`, `stop`, `status` and `sight` from any.
+    """Call `run` in a thread of its own; `wake`, `stop`, `status`, `sight` and `followed` from any.
 
     `connect` gives the plane with everything that works beside the passes: watches, the election, what is told.
     """
@@ -44,6 +47,11 @@ class PodRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._woken = asyncio.Event()
+        self._mirror: Mirror | None = None
+
+    def followed(self) -> tuple[FollowedKind, ...]:
+        """How far each kind of its objects is followed; none before it has begun."""
+        return followed_in(self._mirror) if self._mirror else ()
 
     def wake(self) -> None:
         """Something happened that a pass should see soon: a commit, a word by hand."""
@@ -63,6 +71,7 @@ class PodRunner:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         async with self._connect() as plane:
+            self._mirror = plane.mirror
             async for _ in self._due(plane):
                 self.status = await self._one_pass(plane)
                 self._report(self.status)

@@ -19,8 +19,10 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.pods.starts import starts_of
 from reconciler.store.protocols import Claim
+from solver.rules.costs import near
+from solver.rules.durations import quantiles
 from solver.rules.policy import Policy
-from solver.world.inflight import ConvergenceClock, InFlight, Intent, Repartitioning, Reservation, Usage
+from solver.world.inflight import ConvergenceClock, Ended, InFlight, Intent, Repartitioning, Reservation, Usage
 from solver.world.inflight import Counter as Tally
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -55,18 +57,21 @@ NOTHING_SEEN = Sight(Cluster((), (), ()), {}, {})
 """Before the first look."""
 
 
-def seen(cluster: Cluster, pods: Pods, budgets: Budgets, start_deadline: Duration) -> Sight:
+def seen(cluster: Cluster, pods: Pods, budgets: Budgets, start_deadline: Duration, now: Instant) -> Sight:
     """One look. `start_deadline`: how long a gang may take from its bindings until it runs."""
-    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline))
+    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline, now))
     return Sight(cluster, pods, budgets, flight.intents, flight.reservations)
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What no object of the cluster says: when gangs were evicted, what queues have used, which lowered limits tick."""
+    """What no object of the cluster says: when gangs were evicted, what queues have used, which lowered limits tick, and how long
+    gangs ran that have `ended`.
+    """
 
     evictions: Mapping[JobName, tuple[Instant, ...]] = {}
     usage: tuple[Usage, ...] = ()
     clocks: tuple[ConvergenceClock, ...] = ()
+    ended: tuple[Ended, ...] = ()
 
 
 def snapshot_from(
@@ -80,15 +85,19 @@ def snapshot_from(
     )
     short = _short(sight, now)
     intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
+    jobs = tuple(_jobs(now, sight, policy, by_hand, past, short))
+    quantile = policy.scheduling.duration_quantile
+    endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     in_flight = InFlight(
         intents=intents,
         reservations=sight.reservations,
         usage=past.usage,
         counters=sight.counters,
+        durations=quantiles(past.ended, quantile) if endless else (),
+        history=near(past.ended, jobs) if policy.goes_by_history else (),
         convergence=past.clocks,
         repartitions=sight.repartitions,
     )
-    jobs = _jobs(now, sight, policy, by_hand, past, short)
     return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
 
 
@@ -99,25 +108,25 @@ def records_of(sight: Sight) -> tuple[JobRecord, ...]:
 
 def claims_of(sight: Sight) -> tuple[Claim, ...]:
     """What every gang holds, sorted by name."""
-    asked = {intent.job: intent for intent in sight.intents if intent.kind == "start"}
+    asked = {intent.job: intent for intent in sight.intents if intent.kind in ("start", "grow")}
     return tuple(_claim(job, asked.get(job.name)) for job in sight.cluster.jobs if job.placement or job.name in asked)
 
 
-def _claim(job: Job, start: Intent | None) -> Claim:
+def _claim(job: Job, asked: Intent | None) -> Claim:
     return Claim(
         job.name,
         job.attempt,
-        _whole(job, start),
-        since=start.asked_at if start else job.started_at or job.submitted_at,
+        _whole(job, asked),
+        since=asked.asked_at if asked and asked.kind == "start" else job.started_at or job.submitted_at,
         running_since=job.started_at,
         time_limit=job.time_limit,
     )
 
 
-def _whole(job: Job, start: Intent | None) -> tuple[TaskPlacement, ...]:
+def _whole(job: Job, asked: Intent | None) -> tuple[TaskPlacement, ...]:
     """Where its tasks are, and where those will be whose bindings are on their way."""
     there = {(task.group, task.index) for task in job.placement}
-    coming = start.tasks if start else ()
+    coming = asked.tasks if asked else ()
     both = (*job.placement, *(task for task in coming if (task.group, task.index) not in there))
     return tuple(sorted(both, key=lambda task: (task.group, task.index)))
 

@@ -53,6 +53,12 @@ def ran_from(pods: Collection[Pod | None]) -> Instant | None:
     return max(map(Instant.parse, started)) if started and len(started) == len(pods) else None
 
 
+def all_run_since(pods: Iterable[Pod]) -> Instant | None:
+    """When the last of those that are on nodes was started; None: nobody says it."""
+    started = (pod.status.start_time for pod in pods if pod.holds)
+    return max((Instant.parse(time) for time in started if time), default=None)
+
+
 def controllers_of(pods: Iterable[Pod]) -> frozenset[str]:
     """Who made them and will make them anew, by uid."""
     return frozenset(owner.uid for pod in pods for owner in pod.metadata.owner_references if owner.controller)

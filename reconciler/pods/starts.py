@@ -15,7 +15,10 @@ from solver.plan.plan import Bind, Grow, Step
 from solver.world.cluster import Node, NodeName
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
+
+_Task = tuple[str, int]
+"""Its group, and its number there."""
 
 
 def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, Gang]) -> tuple[GangBinding, ...]:
@@ -25,7 +28,10 @@ def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, Gang]) -> tuple[G
         if isinstance(step, Bind | Grow):
             members = {(one.group, one.task_index): one for one in gangs[step.job].members}
             pods = tuple(_binding(members[task.group, task.index], task) for task in step.tasks)
-            found.append(GangBinding(step.job, step.attempt, pods))
+            job = gangs[step.job].job
+            # What joins a gang that runs ends with it, also where those that were there first are gone by then.
+            limit = step.time_limit if isinstance(step, Bind) else job.time_limit if job else None
+            found.append(GangBinding(step.job, step.attempt, pods, limit))
     return tuple(found)
 
 
@@ -43,23 +49,48 @@ def _binding(member: Member, task: TaskPlacement) -> PodBinding:
     )
 
 
-def starts_of(cluster: Cluster, pods: Pods, deadline: Duration) -> Iterator[Intent]:
-    """Of every gang that holds nodes and does not run whole, where all of it will be.
+def starts_of(cluster: Cluster, pods: Pods, deadline: Duration, now: Instant) -> Iterator[Intent]:
+    """Of every gang that holds nodes and does not run yet, where all of it will be; of one that runs, what joins it.
 
     It is to run `deadline` after the newest of its pods came, or was bound: a pod that takes the place of one that is gone has as
-    long as the first.
+    long as the first. Of what joins, each pod has so long for itself, and those that took longer are told apart: they alone leave.
     """
     nodes = {node.name: node for node in cluster.nodes}
     for gang in cluster.gangs:
         job = gang.job
-        if job is None or not job.placement or job.phase != "starting":
+        if job is None or not job.placement or not (job.phase == "starting" or is_elastic(job)):
             continue
         there = dict(members_of(gang, pods))
+        if job.phase != "starting":
+            yield from _growth_of(job, there, _coming(there, nodes), now, deadline)
+            continue
         at = max(_came_at(pod, job.submitted_at) for pod in there.values())
         placed = {(task.group, task.index): task for task in job.placement}
         coming = _coming(there, nodes)
         tasks = tuple(task for _, task in sorted((coming | placed).items()))
         yield Intent("start", job.name, job.attempt, at, at.after(deadline), tasks)
+
+
+def is_elastic(job: Job) -> bool:
+    """It runs on fewer tasks than it has."""
+    return any(group.least < group.replicas for group in job.spec.task_groups)
+
+
+def _growth_of(
+    job: Job, there: Mapping[Member, Pod], coming: Mapping[_Task, TaskPlacement], now: Instant, deadline: Duration
+) -> Iterator[Intent]:
+    """What was bound and has not begun, or is about to be bound: those alone that took too long, if there are any."""
+    placed = {**coming, **{(task.group, task.index): task for task in job.placement}}
+    joining = {
+        (one.group, one.task_index): _came_at(pod, job.submitted_at)
+        for one, pod in there.items()
+        if pod.status.phase == "Pending" and (one.group, one.task_index) in placed
+    }
+    late = {task: at for task, at in joining.items() if at.after(deadline) <= now}
+    if due := late or joining:
+        at = min(due.values())
+        tasks = tuple(placed[task] for task in sorted(due))
+        yield Intent("grow", job.name, job.attempt, at, at.after(deadline), tasks)
 
 
 def _coming(there: Mapping[Member, Pod], nodes: Mapping[NodeName, Node]) -> dict[tuple[str, int], TaskPlacement]:
@@ -89,9 +120,9 @@ def _placement(member: Member, binding: PodBinding, node: Node) -> TaskPlacement
 
 
 def _came_at(pod: Pod, otherwise: Instant) -> Instant:
-    """When it was bound, as the API server has noted; of one that is not, when it was made."""
+    """When it was bound, as the API server has noted, or its kubelet began it; of one that is not, when it was made."""
     noted = next((known for known in pod.status.conditions if known.type == "PodScheduled"), None)
     if noted and noted.status == "True" and noted.last_transition_time:
         return Instant.parse(noted.last_transition_time)
-    made = pod.metadata.creation_timestamp
-    return Instant.parse(made) if made and not pod.spec.node_name else otherwise
+    told = pod.status.start_time if pod.spec.node_name else pod.metadata.creation_timestamp
+    return Instant.parse(told) if told else otherwise

@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import LEASE, PolicySource
+from reconciler.followed import FollowedFigures
 from reconciler.gitsource.mirror import Mirror
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.metrics import Metrics
@@ -27,13 +28,14 @@ from reconciler.pods.connected import Beside, Cluster, connected
 from reconciler.pods.memory import Memory
 from reconciler.pods.observer import ObservedFiles, Observer
 from reconciler.pods.observing import observing
-from reconciler.pods.plane import PodPlane
+from reconciler.pods.plane import Handed, PodPlane
 from reconciler.pods.runner import PodRunner
 from reconciler.pods.shown import ShownPolicy
 from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.server.alerts import alerting
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.parts import Member, Parts
+from reconciler.server.pod_standing import PodStanding
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
@@ -87,25 +89,29 @@ def parts_on_kubernetes(
 
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, woken, log)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
-    memory = Memory(store.ledger, history, clock, HOLDER, LEASE)
+    memory = Memory(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     beside = _showing(settings, on, git.standing, log)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         solve, chance, stalled = solver_with(optimiser), SystemRandom(), partial(_stalled, git.standing)
-        parts = memory, store.interventions, git.standing, solve, clock, chance, stalled, log
-        return observing(cluster, observer, *parts) if observer else connected(cluster, *parts, beside)
+        handed = Handed(memory, store.interventions, git.standing, solve, clock, chance, stalled, log)
+        return observing(cluster, handed, observer) if observer else connected(cluster, handed, beside)
 
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
     runner = PodRunner(connect, clock, Reporter(metrics, log).hear)
+    metrics.add(FollowedFigures(runner))
+    standing = PodStanding(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, store.checkpoints, store.interventions)
     desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     pruning = Pruning(history, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")
     return Parts(
-        services_of(plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None),
+        services_of(
+            plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None, cluster=standing
+        ),
         (
             Member("loop", lambda: _decide(optimiser, runner, on), runner.stop),
             Member("policy", git.follower.run, git.follower.stop),

@@ -16,6 +16,7 @@ from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.broken_limits import BrokenLimit, broken_limits
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicyInForce
+from reconciler.followed import FollowedKind
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
@@ -80,6 +81,16 @@ class Plane(Protocol):
         """The way to tasks that have one."""
 
 
+class ClusterStanding(Protocol):
+    """What is followed of a cluster whose objects others keep, and what is said of that."""
+
+    def followed(self) -> tuple[FollowedKind, ...]:
+        """How far each kind is."""
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Whether that is far enough, and what of the policy is not kept there."""
+
+
 class Loop(Protocol):
     """Whatever takes its passes."""
 
@@ -101,9 +112,10 @@ def services_of(
     alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
     agents: AgentDesk | None = None,
+    cluster: ClusterStanding | None = None,
 ) -> Services:
-    """Everything the API needs."""
-    watch = Watch(plane, standing, runner, following)
+    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
+    watch = Watch(plane, standing, runner, following, cluster)
     return Services(
         plane.jobs,
         plane.ledger,
@@ -134,7 +146,15 @@ def services_of(
 class Watch:
     """Looks at the parts of a control plane while they work. Any thread may ask."""
 
-    def __init__(self, plane: Plane, standing: StandingPolicy, runner: Loop, following: Following) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        standing: StandingPolicy,
+        runner: Loop,
+        following: Following,
+        cluster: ClusterStanding | None = None,
+    ) -> None:
+        self._cluster = cluster
         self._plane = plane
         self._standing = standing
         self._runner = runner
@@ -190,6 +210,8 @@ class Watch:
         suspension = self._following.decisions.suspension(self._plane.clock.now())
         if suspension is not None:
             conditions.append(Condition(SUSPENDED, status=True, reason="SuspendedByHand", message=str(suspension)))
+        if self._cluster is not None:
+            conditions += self._cluster.conditions()
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
             conditions=(*conditions, leading),
@@ -200,6 +222,7 @@ class Watch:
             looked_at=self._following.looked_at(),
             drift=policy.drift,
             broken_limits=self._broken_limits(loop.last),
+            followed=self._cluster.followed() if self._cluster else (),
         )
 
     def _broken_limits(self, last: Pass | None) -> tuple[BrokenLimit, ...]:

@@ -26,6 +26,7 @@ from reconciler.broken_limits import BrokenLimit
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.control import PolicyInForce
+from reconciler.followed import FollowedKind
 from reconciler.gitsource.status import Condition as Told
 from reconciler.gitsource.status import PolicyStatus
 from reconciler.jobs.sighted import Sighted
@@ -87,6 +88,7 @@ class Site:
     webhook_secret: bytes = WEBHOOK_SECRET
     planned: Review | None = None
     broken_limits: tuple[BrokenLimit, ...] = ()
+    followed: tuple[FollowedKind, ...] = ()
 
     @cached_property
     def agents(self) -> AgentDesk:
@@ -119,6 +121,7 @@ class Site:
                 epoch=self.epoch(),
                 holder="test",
                 broken_limits=self.broken_limits,
+                followed=self.followed,
             ),
             wake=self.wake,
             checkpoints=self.store.checkpoints,

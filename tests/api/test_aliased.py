@@ -19,6 +19,7 @@ from solver.world.inflight import AgingBand, Counter, Ended, InFlight, Intent, R
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
+from tests.drawn import worlds
 from tests.solver.declared_worlds import declared_worlds
 from tests.solver.reserved_worlds import reserved_worlds
 from tests.solver.worlds import job, node, policies, snapshots, with_sets
@@ -66,14 +67,14 @@ def test_it_decides_the_same(world: Snapshot, policy: Policy) -> None:
 
 
 @pytest.mark.thorough
-@settings(max_examples=60, deadline=None)
+@worlds(60)
 @given(reserved_worlds())
 def test_it_decides_the_same_where_something_is_reserved(known: tuple[Snapshot, Policy]) -> None:
     same_decision(*known)
 
 
 @pytest.mark.thorough
-@settings(max_examples=60, deadline=None)
+@worlds(60)
 @given(declared_worlds())
 def test_it_decides_the_same_where_documents_reserve(known: tuple[Snapshot, Policy]) -> None:
     same_decision(*known)

@@ -28,8 +28,9 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("policy", GOLDEN)
+@pytest.mark.parametrize(
+    "policy", [pytest.param("srtf", marks=pytest.mark.thorough), pytest.param("default", marks=pytest.mark.long)]
+)
 def test_figures_of_a_small_trace(policy: str, trace: Path) -> None:
     ran = CliRunner().invoke(main, ["--trace", str(trace), "--policy", policy, "-o", "json"], catch_exceptions=False)
     assert ran.exit_code == 0

@@ -14,6 +14,7 @@ from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.nodes import parts_of, state_of
 from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table
+from reconciler.followed import FollowedKind
 from solver.solve import solve
 from solver.world.cluster import MigInstance, Node
 from solver.world.document import decode
@@ -65,6 +66,14 @@ other  H100         5    2                              nobody
 """
 
 
+FOLLOWED = """
+What is followed of the cluster:
+KIND   VERSION  OBJECTS  BREAKS  STATE
+nodes  v1             3       2  followed
+pods   v1            40       0  behind: nothing heard for 200 s; no answer
+"""
+
+
 @pytest.fixture(autouse=True)
 def two_jobs(site: Site, at_server: ApiServer, now: Now) -> None:
     """One that borrows, one that waits."""
@@ -100,6 +109,18 @@ def test_limits_that_are_to_be_kept_again_stand_below_the_status(
     assert quorate("status") == (0, STATUS.format(url=at_server.url) + LIMITS, "")
     (first, *_) = json.loads(quorate("status", "-o", "json").out)["brokenLimits"]
     assert (first["queue"], first["deadline"]) == ("team", "2023-11-14T23:13:20Z")
+
+
+def test_how_far_the_objects_of_a_cluster_are_followed_stands_below_the_status(
+    quorate: Quorate, at_server: ApiServer, site: Site
+) -> None:
+    site.followed = (
+        FollowedKind("nodes", "v1", True, 3, NOW, 1.5, 2),
+        FollowedKind("pods", "v1", True, 40, NOW, 200.4, problem="no answer"),
+        FollowedKind("jobsets", "v1alpha2", False, 0, is_absent=True),
+    )
+    assert quorate("status") == (0, STATUS.format(url=at_server.url) + FOLLOWED, "")
+    assert len(json.loads(quorate("status", "-o", "json").out)["followed"]) == 3
 
 
 @pytest.mark.parametrize("command", ["queues", "nodes", "rounds"])

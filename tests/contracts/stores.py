@@ -17,6 +17,7 @@ from reconciler.store.agents import Agents
 from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.following import FollowingDecisions
+from reconciler.store.gone_pods import GonePods
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.plans import AcceptedPlans
@@ -69,6 +70,10 @@ class Stores(Protocol):
         """Plans that people accepted."""
 
     @property
+    def gone_pods(self) -> GonePods:
+        """What pods took with them."""
+
+    @property
     def interventions(self) -> Interventions:
         """What people did by hand."""
 
@@ -94,6 +99,10 @@ class SqlStores:
     @property
     def ledger(self) -> Ledger:
         return self._store.ledger
+
+    @property
+    def gone_pods(self) -> GonePods:
+        return self._store.gone_pods
 
     @property
     def history(self) -> History:

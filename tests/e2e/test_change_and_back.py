@@ -72,7 +72,7 @@ def test_a_limit_is_lowered_and_taken_back(desk: Desk, tmp_path: Path) -> None:
     assert (desk.attempt("train"), len(processes.read_text().splitlines())) == (("succeeded", 2), 2)
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_what_does_more_than_may_be_is_held(desk: Desk, tmp_path: Path) -> None:
     """By a guardrail until it is taken back, and beyond an accepted plan until a person accepts what it does now."""
     processes, release = tmp_path / "processes", tmp_path / "release"

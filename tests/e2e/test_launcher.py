@@ -75,6 +75,7 @@ def test_ranks_are_started_by_the_launcher_and_it_says_how_they_did(
         assert client.log("mpi", "worker", 0) == b""
 
 
+@pytest.mark.long
 def test_its_exit_code_is_that_of_the_job(client: Client, mpirun: tuple[str, ...]) -> None:
     with client:
         client.submit(JobName("mpi"), mpi(*mpirun, "sh", "-c", "exit $((MY_RANK + 3))"))
@@ -84,6 +85,7 @@ def test_its_exit_code_is_that_of_the_job(client: Client, mpirun: tuple[str, ...
         assert "launcher/0" in outcome.message
 
 
+@pytest.mark.long
 def test_it_begins_once_all_others_run(client: Client, plane: ControlPlane) -> None:
     look = 'for i in 0 1; do test -e "$QUORATE_TASK_FOLDER/../worker.$i/started" && echo there; done'
     with client:

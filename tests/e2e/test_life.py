@@ -137,7 +137,7 @@ def test_evicted_for_a_latency_critical_job_it_saves_its_work_and_comes_to_the_s
     print(f"lost with a checkpoint: {lost} GPU-seconds")
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_without_checkpoints_an_eviction_loses_everything(running: Client) -> None:
     lost = evicted_after_a_while(running, spec(interval_s=None))
     assert "of which nothing is saved" in " ".join(causes(running, "released"))
@@ -187,7 +187,7 @@ def has_come_to(client: Client, step: int) -> bool:
     return step_of(client) >= step
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_out_of_memory_is_told_with_advice(running: Client) -> None:
     hog = msgspec.structs.replace(
         spec(None), command=(sys.executable, "-c", "held = bytearray(600 * 2**20); import time; time.sleep(60)")

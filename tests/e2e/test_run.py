@@ -47,7 +47,7 @@ def test_killed_in_the_middle_it_finishes_everything_and_starts_nothing_twice(
     assert plane.signal(signal.SIGTERM) == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_at_its_time_limit_a_real_job_is_stopped_and_says_so(plane: ControlPlane) -> None:
     """It traps SIGTERM and ends well: that is what a limit is for, and not success."""
     plane.start().until_ready()
@@ -60,7 +60,7 @@ def test_at_its_time_limit_a_real_job_is_stopped_and_says_so(plane: ControlPlane
     assert (outcome.state, outcome.message) == ("failed", "it ran longer than its time limit of 300ms")
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_real_job_that_does_nothing_is_ended_and_one_that_works_is_not(plane: ControlPlane) -> None:
     """The control plane is killed and starts again meanwhile; what the supervisors saw is kept."""
     plane.start().until_ready()
@@ -81,8 +81,10 @@ def test_a_real_job_that_does_nothing_is_ended_and_one_that_works_is_not(plane: 
     assert works.state == "running"
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGTERM, marks=pytest.mark.thorough), pytest.param(signal.SIGINT, marks=pytest.mark.long)],
+)
 def test_stopped_in_order_its_tasks_go_on_and_are_found_again(
     plane: ControlPlane, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -115,7 +117,7 @@ def test_a_second_one_on_the_same_state_is_refused(plane: ControlPlane, origin: 
         assert client.status().holder == "control-plane"
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_before_there_is_a_policy_it_serves_and_says_so(plane: ControlPlane, tmp_path: Path) -> None:
     empty = Origin(tmp_path / "empty")
     waiting = ControlPlane(empty.folder, tmp_path / "waiting")

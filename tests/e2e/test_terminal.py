@@ -55,6 +55,7 @@ def test_a_session_from_beginning_to_end(person: Person, plane: ControlPlane) ->
     assert [event.actor for event in plane.events("shell") if event.kind == "attached"] != []
 
 
+@pytest.mark.long
 def test_detach_and_come_back(person: Person) -> None:
     person.runs(*SUBMIT)
     person.sees("attached to shell")
@@ -104,6 +105,7 @@ def test_a_killed_server_gives_the_terminal_back_and_the_task_goes_on(person: Pe
         assert (again.exit_code(), again.settings()) == (Exit.SERVER_UNREACHABLE, again.before)
 
 
+@pytest.mark.long
 def test_a_signal_gives_the_terminal_back(person: Person) -> None:
     person.runs(*SUBMIT)
     until("the keys go to the task", lambda: person.looks() and person.settings() != person.before)
@@ -111,6 +113,7 @@ def test_a_signal_gives_the_terminal_back(person: Person) -> None:
     assert (person.exit_code(), person.settings()) == (128 + signal.SIGTERM, person.before)
 
 
+@pytest.mark.long
 def test_whoever_interrupts_the_waiting_cancels_the_job(person: Person, plane: ControlPlane) -> None:
     with plane.client() as client:
         client.submit(JobName("other"), sh("sleep 600"))
@@ -122,6 +125,7 @@ def test_whoever_interrupts_the_waiting_cancels_the_job(person: Person, plane: C
         until("it is cancelled", lambda: client.job("shell").state == "cancelled")
 
 
+@pytest.mark.long
 def test_an_untouched_terminal_is_ended_and_one_that_is_typed_to_is_not(person: Person, plane: ControlPlane) -> None:
     script = "stty -echo; echo ready; exec cat >/dev/null"
     spec = msgspec.structs.replace(sh(script, gpus=0), type="interactive", terminal=True, idle_limit=LIMIT)

@@ -26,7 +26,7 @@ def test_documents_are_read_or_refused_at_their_place() -> None:
     assert figures.placed == figures.refused > 30
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_documents_by_the_thousand() -> None:
     figures = documents.try_documents(2, 1_500)
     assert (figures.tracebacks, figures.signals, figures.placed) == (0, 0, figures.refused)
@@ -64,7 +64,7 @@ def test_a_revert_restores_the_policy_byte_for_byte(tmp_path: Path) -> None:
     assert figures.changed >= 10
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_so_do_thirty_reverts(tmp_path: Path) -> None:
     figures = reverts.try_reverts(tmp_path, 2, 30)
     assert figures.identical == figures.tried

@@ -25,6 +25,7 @@ from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.refusals import ConflictError, RefusedError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.clock import SystemClock
+from tests.kubernetes.standing import standing
 
 CLOCK = SystemClock()
 LOG = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
@@ -98,16 +99,16 @@ async def bind(what: Bind) -> None:
 async def stand(what: Stand) -> None:
     async with api_of(what.kubeconfig) as api, api_of(what.kubeconfig) as for_lease:
         election = Election(for_lease, what.holder, CLOCK, LOG, what.timing)
-        running = asyncio.create_task(election.run())
-        once = await election.elected()
-        print(once.epoch, flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-        outcomes = await Binder(api, election.leadership, CLOCK).bind([what.gang])
-        told = Told(CLOCK.monotonic_s() < once.until_s, [pod.answer for pod in outcomes[0].pods], 0, 0, 0)
-        for _ in range(what.rounds):
-            await asyncio.gather(*(tried(api, what.gang, number, once, told) for number in range(len(what.gang.pods))))
-        print(msgspec.json.encode(told).decode(), flush=True)
-        running.cancel()
+        async with standing(election):
+            once = await election.elected()
+            print(once.epoch, flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+            outcomes = await Binder(api, election.leadership, CLOCK).bind([what.gang])
+            told = Told(CLOCK.monotonic_s() < once.until_s, [pod.answer for pod in outcomes[0].pods], 0, 0, 0)
+            for _ in range(what.rounds):
+                each = range(len(what.gang.pods))
+                await asyncio.gather(*(tried(api, what.gang, number, once, told) for number in each))
+            print(msgspec.json.encode(told).decode(), flush=True)
 
 
 async def tried(api: Api, gang: GangBinding, number: int, once: Leadership, told: Told) -> None:
@@ -115,7 +116,7 @@ async def tried(api: Api, gang: GangBinding, number: int, once: Leadership, told
     pod = gang.pods[number]
     now = await api.get(PODS.path(pod.namespace, pod.name), Pod)
     fresh = pod._replace(uid=now.metadata.uid, resource_version=now.metadata.resource_version)
-    body = binding_of(fresh, {**held(pod, gang.attempt), **once.stamp})
+    body = binding_of(fresh, {**held(pod, gang), **once.stamp})
     try:
         await api.create(PODS.path(pod.namespace, pod.name, "binding"), body)
     except ConflictError:

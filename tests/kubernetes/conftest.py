@@ -1,4 +1,4 @@
-"""Real API servers for all tests of a run: one with nothing in it, one where Quorate is installed."""
+"""Real API servers for all tests of a process: one with nothing in it, two where Quorate is installed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,23 @@ import pytest
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
 from tests.kubernetes.shipping import install
+from tests.kubernetes.together import folder_of_all, tell_end
 
 LOGS = pytest.StashKey[Path]()
+LONGEST = (
+    "test_seeds_of_faults.py",
+    "test_run_mig.py",
+    "test_finishing.py",
+    "test_run_eviction.py",
+    "test_taken_over.py",
+)
+"""Begun first, so that no process is left with one of them while the others have nothing to do."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _told_at_the_end(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    tell_end(folder_of_all(tmp_path_factory), request.session.testsfailed)
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +57,9 @@ def _with_everything(folder: Path) -> Iterator[Cluster]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What looks back on all others comes last."""
-    items.sort(key=lambda item: item.path.name == "test_rights.py")
+    """What takes longest comes first, and last what looks back on all others."""
+    places = {name: number for number, name in enumerate(LONGEST)} | {"test_rights.py": len(LONGEST) + 1}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:

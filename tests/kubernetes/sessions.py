@@ -20,11 +20,7 @@ from reconciler.backends.kubernetes.pace import Pace, Sleep
 from reconciler.backends.kubernetes.resource import Resource
 from reconciler.clock import SystemClock
 
-REAL = [
-    pytest.mark.kubernetes,
-    # A request that is cut off leaves a connection that takes leave of the server for a moment, also after its session is over.
-    pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning"),
-]
+REAL = [pytest.mark.kubernetes]
 """Marks of tests that need the server."""
 ADMINS = ("system:masters",)
 NAMESPACES = Resource("v1", "namespaces")

@@ -9,7 +9,6 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest import mock
 
-import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
@@ -29,11 +28,7 @@ from reconciler.pods.writes import PodWrites
 from tests.kubernetes.mirrored import mirrored, seen
 from tests.kubernetes.sessions import ADMINS, REAL, a_namespace, a_pod, session
 
-pytestmark = [
-    *REAL,
-    # The proxy breaks connections off; what is left of one goes a turn of the event loop later than its test.
-    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),
-]
+pytestmark = REAL
 CLOCK = SystemClock()
 
 
@@ -66,7 +61,7 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
         unused: Any = mock.Mock()
         no_nodes: Any = mock.Mock(follow=mock.AsyncMock(), is_seen=lambda _: True)
         parts = (unused, unused, unused, unused, unused, no_nodes)
-        hands = Hands(writes, lambda: lead, *parts, mirror, unused, unused, structlog.get_logger())
+        hands = Hands(writes, lambda: lead, *parts, mirror, unused, unused, CLOCK, structlog.get_logger())
         yield Scene(hands, mirror, proxy, straight, pod, made["metadata"]["uid"])
 
 

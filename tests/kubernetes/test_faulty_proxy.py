@@ -11,7 +11,7 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.faults.profile import Profile
-from hack.kubernetes.faulty_proxy import LISTED_EVERY_S, FaultyProxy
+from hack.kubernetes.faulty_proxy import FaultyProxy
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.refusals import (
     ConflictError,
@@ -24,11 +24,7 @@ from reconciler.backends.kubernetes.refusals import (
 from reconciler.backends.kubernetes.resource import PODS
 from tests.kubernetes.sessions import ADMINS, CONFIG_MAPS, REAL, SOON_S, a_config_map, a_namespace, a_pod, session
 
-pytestmark = [
-    *REAL,
-    # The proxy breaks connections off; what is left of one goes a turn of the event loop later than its test.
-    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),
-]
+pytestmark = REAL
 LASTS_S = 0.3
 
 
@@ -101,7 +97,7 @@ def test_a_write_that_is_late_is_done_when_nobody_expects_it_any_more(cluster: C
 def test_a_stale_list_is_what_was_with_its_old_version(cluster: Cluster) -> None:
     async def story() -> None:
         async with faulty(cluster) as (proxy, through, straight, space):
-            await asyncio.sleep(2 * LISTED_EVERY_S)
+            await proxy.remembers()
             await straight.create(PODS.path(space), a_pod("new"))
             proxy.worsen(Profile("p", stale=100), 1, LASTS_S)
             old = await through.get(PODS.path(), dict[str, Any])

@@ -152,6 +152,7 @@ RESERVED = [
     "release",
     "promise",
     "evict",
+    "limit",
     "checkpoint-by",
     "epoch",
     "leader",

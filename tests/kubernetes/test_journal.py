@@ -27,7 +27,7 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.pods import task_of
 from reconciler.backends.kubernetes.objects.wire import Container, Meta, Pod, PodSpec
 from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Instant, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName
 from tests.drawn import worlds
 
@@ -44,9 +44,11 @@ def bindings(draw: st.DrawFn) -> PodBinding:
 
 
 @worlds(100)
-@given(st.lists(bindings(), min_size=1, max_size=40), st.integers(1, 9))
-def test_what_is_written_is_read_again_whole(pods: list[PodBinding], attempt: int) -> None:
-    gang = GangBinding(JobName("ns.gang.a"), attempt, tuple(pods))
+@given(
+    st.lists(bindings(), min_size=1, max_size=40), st.integers(1, 9), st.none() | st.integers(0, 10**12).map(Duration)
+)
+def test_what_is_written_is_read_again_whole(pods: list[PodBinding], attempt: int, limit: Duration | None) -> None:
+    gang = GangBinding(JobName("ns.gang.a"), attempt, tuple(pods), limit)
     journal = journal_of(gang, Instant(1_700_000_000_123))
     assert read(written(journal)) == journal
     assert [pod._replace(resource_version="17") for pod in read(written(journal)).pods] == pods
@@ -96,6 +98,6 @@ def test_what_is_no_journal_is_said_and_takes_no_memory(text: str) -> None:
 
 def test_what_a_binding_says_of_devices_is_read_by_the_mapping_of_pods() -> None:
     binding = PodBinding("ns", "p", "u", "1", NodeName("n1"), (DeviceId("n1/0"),), MilliGpu(250), "mps")
-    meta = Meta("p", "ns", annotations=held(binding, 3))
+    meta = Meta("p", "ns", annotations=held(binding, GangBinding(JobName("j"), 3, (binding,))))
     task = task_of(Pod(meta, PodSpec((Container("main"),), node_name="n1")))
     assert (task.devices, task.share, task.sharing, task.attempt) == (("n1/0",), 250, "mps", 3)

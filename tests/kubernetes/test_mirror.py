@@ -17,6 +17,7 @@ from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.backends.kubernetes.watching import Key
 from tests.backends.kubernetes import samples
 from tests.kubernetes.mirrored import CRDS, a_definition, a_mirror, mirrored, seen
+from tests.kubernetes.proxied import cuttable
 from tests.kubernetes.sessions import REAL, a_namespace, session, until
 
 pytestmark = REAL
@@ -162,13 +163,19 @@ def test_without_the_right_to_read_what_is_needed_it_ends_and_without_others_it_
 
 def test_how_far_each_kind_is_followed_is_said(cluster: Cluster) -> None:
     async def story() -> None:
-        async with session(cluster) as api, mirrored(api) as mirror:
-            pods = next(each for each in mirror.standing() if each.resource == PODS)
-            assert pods.needed
+        async with (
+            cuttable(cluster) as way,
+            session(cluster, kubeconfig=way.kubeconfig) as api,
+            mirrored(api) as mirror,
+        ):
+            pods = mirror.pods.standing()
+            assert PODS in [each.resource for each in mirror.standing()]
+            assert (pods.resource, pods.needed, pods.problem, pods.absent) == (PODS, True, "", False)
             assert pods.objects == len(list(mirror.pods.items()))
             assert pods.listed_at is not None
             assert pods.revision
             assert pods.silent_s is not None
-            assert (pods.breaks, pods.problem) == (0, "")
+            way.cut()  # others may have broken before: the server breaks watches off when a kind becomes known to it
+            await until(lambda: mirror.pods.standing().breaks > pods.breaks)
 
     asyncio.run(story())

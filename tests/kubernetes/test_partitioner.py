@@ -71,7 +71,7 @@ class Site(NamedTuple):
         known = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in pods)}
         wires = {one.metadata.name: one for one in (read(sent, Node) for sent in nodes)}
         assert part.is_seen(wires.get)
-        sight = seen(cluster_of(nodes, pods), known, {}, Duration(300_000))
+        sight = seen(cluster_of(nodes, pods), known, {}, Duration(300_000), CLOCK.now())
         return await part.looked(policy(), sight, wires.values())
 
     async def round(self, part: Partitioner, sight: Sight | None = None) -> list[str]:

@@ -150,3 +150,20 @@ def test_what_has_to_be_so_is_looked_at_before_each_try_and_a_connection_made_so
 
     assert asyncio.run(story()) == TRIES_MAX - 2
     assert looked == TRIES_MAX - 1
+
+
+@pytest.mark.parametrize(
+    "deed", [lambda api: api.get("/x", dict[str, Any]), lambda api: api.patch("/x", {})], ids=["read", "write"]
+)
+def test_a_session_that_is_over_sends_nothing_and_says_so_at_once(tmp_path: Path, deed: Deed) -> None:
+    server = Fickle(1)
+
+    async def story() -> None:
+        async with server.session(tmp_path) as api:
+            pass
+        with pytest.raises(UnreachableError, match="the session is over") as error:
+            await deed(api)
+        assert not error.value.sent
+
+    asyncio.run(story())
+    assert (server.read, server.rests) == ([], 0)

@@ -20,6 +20,7 @@ from reconciler.clock import SystemClock
 from tests.kubernetes.candidate import Stand, Told
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, session
+from tests.kubernetes.standing import standing
 from tests.kubernetes.test_binding import a_gang, bindings_sent
 
 pytestmark = REAL
@@ -46,18 +47,17 @@ def test_of_a_thousand_writes_of_a_leader_that_was_paused_none_is_accepted(fence
             epoch = int(await old.stdout.readline())
             os.kill(old.pid, signal.SIGSTOP)
             election = Election(for_lease, "new", SystemClock(), structlog.get_logger(), TIMING)
-            running = asyncio.create_task(election.run())
-            lead = await election.elected()
-            assert lead.epoch == epoch + 1
-            os.kill(old.pid, signal.SIGCONT)
-            old.stdin.write(b"go\n")
-            told = msgspec.json.decode(await old.stdout.readline(), type=Told)
-            await old.wait()
-            assert told == Told(False, ["stale-leader"] * PODS, 0, PODS * ROUNDS, 0)
-            assert len(bindings_sent(fenced, space)) == PODS * ROUNDS, "its own clock had let nothing leave before that"
-            (outcome,) = await Binder(api, election.leadership, SystemClock()).bind([gang])
-            assert outcome.is_whole
-            running.cancel()
-            await asyncio.wait([running])
+            async with standing(election):
+                lead = await election.elected()
+                assert lead.epoch == epoch + 1
+                os.kill(old.pid, signal.SIGCONT)
+                old.stdin.write(b"go\n")
+                told = msgspec.json.decode(await old.stdout.readline(), type=Told)
+                await old.wait()
+                assert told == Told(False, ["stale-leader"] * PODS, 0, PODS * ROUNDS, 0)
+                sent = len(bindings_sent(fenced, space))
+                assert sent == PODS * ROUNDS, "its own clock had let nothing leave before that"
+                (outcome,) = await Binder(api, election.leadership, SystemClock()).bind([gang])
+                assert outcome.is_whole
 
     asyncio.run(story())

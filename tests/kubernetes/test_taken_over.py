@@ -43,7 +43,7 @@ async def half_bound(
     )  # fmt: skip
     gang = GangBinding(JobName(f"{space}.gang.{name}"), 1, pods)
     journal = journal_of(gang, SystemClock().now().after(-int(begun_s_ago * 1000)))
-    said = {**held(pods[0], 1), names.GANG_PLAN: written(journal), **lead.stamp}
+    said = {**held(pods[0], gang), names.GANG_PLAN: written(journal), **lead.stamp}
     await quorate.create(PODS.path(space, pods[0].name, "binding"), binding_of(pods[0], said))
     await api.create(PODS.path(space), a_worker(f"{name}1", name, 2, gpus=2))
 

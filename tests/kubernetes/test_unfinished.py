@@ -43,7 +43,7 @@ def pod_of(
     plan: Journal, number: int, *, bound: bool = True, uid: str = "", node: str = "", deleted: bool = False, phase: str = ""
 ) -> Pod:  # fmt: skip
     binding = plan.pods[number]
-    notes = held(binding, plan.attempt) if bound else {}
+    notes = held(binding, plan) if bound else {}
     if bound and number == 0:
         notes[names.GANG_PLAN] = written(plan)
     meta = Meta(

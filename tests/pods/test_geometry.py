@@ -63,7 +63,7 @@ def wants(profile: str = "1g.10gb", name: str = "a", **said: Any) -> Sent:
 def look(nodes: Iterable[Sent], pods: Iterable[Sent], now: Instant = NOW, by: Policy | None = None) -> Sight:
     listed, wires = list(pods), list(nodes)
     known = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in listed)}
-    sight = seen(cluster(wires, listed), known, {}, Duration(300_000))
+    sight = seen(cluster(wires, listed), known, {}, Duration(300_000), NOW)
     nodes_read = [read(sent, Node) for sent in wires]
     return with_geometry(sight, geometry_of(by or policy(), sight, nodes_read, now), now)
 

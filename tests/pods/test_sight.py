@@ -18,7 +18,7 @@ from reconciler.pods.starts import bindings_of
 from reconciler.pods.views import PodHoldings, PodJobs
 from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
 from solver.plan.check import violations
-from solver.plan.plan import Bind, Release
+from solver.plan.plan import Bind, Release, Shrink
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
@@ -41,7 +41,7 @@ def a_worker(index: int, on: str = "", **said: Any) -> Sent:
 def sight_of(nodes: Iterable[Sent], pods: Iterable[Sent], budgets: Iterable[Budget] = ()) -> Sight:
     listed = list(pods)
     read_pods = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in listed)}
-    return seen(cluster(nodes, listed), read_pods, {"vision": list(budgets)} if budgets else {}, DEADLINE)
+    return seen(cluster(nodes, listed), read_pods, {"vision": list(budgets)} if budgets else {}, DEADLINE, NOW)
 
 
 def snapshot_of_sight(sight: Sight, by_hand: tuple[Intervention, ...] = (), policy: Policy = POLICY) -> Snapshot:
@@ -156,3 +156,59 @@ def test_a_gang_that_no_budget_lets_go_is_not_asked_to() -> None:
     sight = sight_of([node("n1", 4)], [pod("a", 1, "n1", labels=labels)], [budget])
     (job,) = snapshot_of_sight(sight).jobs
     assert job.leaves == "not"
+
+
+def a_joiner(index: int, bound_s: int, phase: str = "Pending") -> Sent:
+    """A worker of a gang that runs on three, bound so many seconds ago."""
+    sent = a_worker(index, "n1", annotations={names.ATTEMPT: "1"})
+    at = str(Instant(NOW - bound_s * 1000))
+    sent["status"] = {
+        "phase": phase,
+        "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}],
+    }
+    return sent
+
+
+def grown(*joiners: Sent) -> Snapshot:
+    there = [{**a_worker(index, "n1", annotations={names.ATTEMPT: "1"})} for index in range(3)]
+    return snapshot_of_sight(sight_of([node("n1", 10)], [*there, *joiners]))
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "leave"),
+    [((200,), []), ((400,), [3]), ((400, 200), [3]), ((200, 400), [4]), ((400, 400), [3, 4]), ((200, 100), [])],
+)
+def test_of_an_elastic_gang_only_the_pod_leaves_that_joined_and_never_began(
+    ages_s: tuple[int, ...], leave: list[int]
+) -> None:
+    snapshot = grown(*(a_joiner(3 + number, age_s) for number, age_s in enumerate(ages_s)))
+    (job,) = snapshot.jobs
+    assert (job.phase, len(job.placement)) == ("running", 3 + len(ages_s))
+    plan = solve(snapshot, POLICY, None)
+    assert violations(snapshot, POLICY, plan) == ()
+    assert [[task.index for task in step.tasks] for step in plan.steps if isinstance(step, Shrink)] == [leave] * bool(
+        leave
+    )
+    assert not [step for step in plan.steps if isinstance(step, Release)]
+
+
+def test_what_runs_or_has_ended_does_not_join() -> None:
+    assert grown(a_joiner(3, 400, "Running")).in_flight.intents == ()
+    assert grown(a_joiner(3, 400, "Unknown")).in_flight.intents == ()
+
+
+def test_an_elastic_gang_of_which_too_few_began_is_released_whole() -> None:
+    pods = [a_joiner(index, 400, "Running" if index < 2 else "Pending") for index in range(4)]
+    steps = solve(snapshot_of_sight(sight_of([node("n1", 8)], pods)), POLICY, None).steps
+    assert [step.job for step in steps if isinstance(step, Release)] == [GANG]
+
+
+def test_what_is_about_to_join_is_held() -> None:
+    plan = journal(("w3", "n1", 6), ("w4", "n1", 8))
+    first = a_joiner(3, 1, "Running")
+    first["metadata"]["annotations"] |= {names.GANG_PLAN: plan, names.DEVICES: "n1/6,n1/7"}
+    snapshot = grown(first, a_worker(4))
+    (job,) = snapshot.jobs
+    assert (job.phase, len(job.placement)) == ("running", 5)
+    (intent,) = snapshot.in_flight.intents
+    assert (intent.kind, [task.index for task in intent.tasks]) == ("grow", [4])

@@ -25,7 +25,7 @@ from reconciler.control import PolicyInForce
 from reconciler.optimiser.recording import solver_with
 from reconciler.pods.connected import Cluster, connected
 from reconciler.pods.memory import Memory
-from reconciler.pods.plane import PodPlane
+from reconciler.pods.plane import Handed, PodPlane
 from reconciler.pods.runner import PodRunner
 from reconciler.runner import LoopStatus, Pace
 from reconciler.store.sql.store import open_store
@@ -134,16 +134,14 @@ def live(given: Given) -> None:
         os.dup2(log_file.fileno(), 2)
         log = structlog.wrap_logger(structlog.PrintLogger(log_file))
         store = open_store(folder / f"{given.name}.db")
-        memory = Memory(store.ledger, store.history, clock, given.name, STORE_LEASE)
+        memory = Memory(store.ledger, store.history, store.gone_pods, clock, given.name, STORE_LEASE)
         holder = f"{given.name}-{os.getpid()}"
         credentials = from_kubeconfig(Path(given.kubeconfig), clock)
         cluster = Cluster(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, TIMING, ROLL_FORWARD_S)
 
         def connect() -> AbstractAsyncContextManager[PodPlane]:
-            solve = solver_with(None)
-            return connected(
-                cluster, memory, store.interventions, FixedPolicy(), solve, clock, SystemRandom(), str, log
-            )
+            parts = memory, store.interventions, FixedPolicy(), solver_with(None), clock, SystemRandom(), str, log
+            return connected(cluster, Handed(*parts))
 
         runner = PodRunner(connect, clock, _telling(said.write), PACE)
         signal.signal(signal.SIGTERM, lambda *_: runner.stop())

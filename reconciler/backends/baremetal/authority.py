@@ -25,6 +25,7 @@ from reconciler.backends.baremetal.certificates import (
     pem_of,
     server_certificate,
 )
+from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.roots import Standing, standing
 from reconciler.clock import Clock
 from reconciler.store.agents import Agent, Agents
@@ -72,6 +73,7 @@ class Authority:
         So whoever serves anything else than joining asks `identity_of` about the certificate, and refuses who has none. The context
         looks after itself: each connection gets the control plane's newest certificate and the authorities trusted then.
         """
+        keep_read_buffers_small()
         context = _context()
 
         def newest(connection: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> None:

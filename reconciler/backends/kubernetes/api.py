@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 import msgspec
 
+from reconciler.backends.kubernetes.connections import Sockets
 from reconciler.backends.kubernetes.credentials import Credentials
 from reconciler.backends.kubernetes.pace import Pace, Sleep
 from reconciler.backends.kubernetes.refusals import (
@@ -62,11 +63,12 @@ class Api:
         self._chance = chance
         self._sleep = sleep
         self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
+        self._sockets = Sockets()
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             # Watches hold a connection each, so that the limit is the semaphore's, which they are not counted in.
-            connector=aiohttp.TCPConnector(ssl=self._credentials.tls, limit=0),
+            connector=aiohttp.TCPConnector(ssl=self._credentials.tls, limit=0, socket_factory=self._sockets),
             # Uncompressed: over a fast network the server's gzip takes longer than sending a long list.
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": f"quorate/{version('quorate')}"},
             middlewares=[_never_again],
@@ -77,7 +79,7 @@ class Api:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._session.close()
-        await asyncio.sleep(0)  # connections that were cut off are gone one turn of the event loop later
+        await self._sockets.ended()
 
     async def get(self, path: str, kind: type[T], parameters: Mapping[str, str] | None = None) -> T:
         """One object, or one page of a list, decoded as `kind`."""
@@ -160,7 +162,7 @@ class Api:
                     raise
                 rest_s = max(busy.retry_after_s, backoff_s) * (1 + self._chance.random() / 2)
             except UnreachableError as silent:
-                if (silent.sent and method != "GET") or not tries_left:
+                if (silent.sent and method != "GET") or self._session.closed or not tries_left:
                     raise
                 rest_s = backoff_s * (1 - self._chance.random() / 2)
             backoff_s *= 2
@@ -198,6 +200,8 @@ class Api:
         limits: aiohttp.ClientTimeout,
         media: str | None = None,
     ) -> aiohttp.client._RequestContextManager:
+        if self._session.closed:  # whoever is still at work then has been told to end
+            raise UnreachableError(f"{method} {path}: the session is over", sent=False)
         headers = self._bearer()
         if body is not None:
             headers["Content-Type"] = media or (_MERGE_PATCH if method == "PATCH" else _JSON)

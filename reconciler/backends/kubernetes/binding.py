@@ -126,7 +126,7 @@ class Binder:
         async with self._room.for_pods(len(gang.pods)):
             if len(gang.pods) == 1:
                 pod = gang.pods[0]
-                return GangOutcome(gang, (await self._bound(pod, held(pod, gang.attempt)),))
+                return GangOutcome(gang, (await self._bound(pod, held(pod, gang)),))
             journal = journal_of(gang, self._clock.now())
             outcomes = await self._started(journal, gang.pods)
         if outcomes[0].answer not in ("bound", "unknown"):
@@ -151,7 +151,7 @@ class Binder:
     async def _headed(self, journal: Journal, pods: Sequence[PodBinding]) -> tuple[PodOutcome, ...]:
         head, *rest = pods
         try:
-            said = {**held(head, journal.attempt), names.GANG_PLAN: written(journal)}
+            said = {**held(head, journal), names.GANG_PLAN: written(journal)}
         except JournalTooLongError as error:
             return tuple(PodOutcome(pod, "refused", str(error)) for pod in pods)
         first = await self._bound(head, said)
@@ -162,7 +162,7 @@ class Binder:
 
     async def _rest(self, journal: Journal, pods: Sequence[PodBinding]) -> tuple[PodOutcome, ...]:
         async with asyncio.TaskGroup() as work:
-            tasks = [work.create_task(self._bound(pod, held(pod, journal.attempt))) for pod in pods]
+            tasks = [work.create_task(self._bound(pod, held(pod, journal))) for pod in pods]
         return tuple(task.result() for task in tasks)
 
     async def _bound(self, pod: PodBinding, said: Mapping[str, str]) -> PodOutcome:

@@ -14,11 +14,13 @@ from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.intents import Pods
 from reconciler.backends.kubernetes.leaving import (
     END_GRACE,
+    Asked,
     BeginEnding,
     Call,
     CallOff,
     Leaving,
     Tell,
+    TimeUp,
     Wait,
     departure_by,
     leaving_pods,
@@ -39,7 +41,7 @@ from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.backends.kubernetes.together import together
 from reconciler.clock import Clock
-from solver.plan.plan import Evict, Release, Shrink, Withdraw
+from solver.plan.plan import Withdraw
 from solver.plan.reason import count
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
@@ -49,8 +51,9 @@ TRIES: Final = 3
 RETRY: Final = Duration(5_000)
 """After a PodDisruptionBudget, or the server, refused a pod of a gang that has begun to leave."""
 
-Event = Literal["refused", "waits", "evicting", "called-off", "failed"]
-"""`refused`: nothing was asked; `waits`: for its work to be saved, or a budget; `failed`: tried again in a later pass."""
+Event = Literal["refused", "waits", "evicting", "called-off", "failed", "limit-near", "limit-over"]
+"""`refused`: nothing was asked; `waits`: for its work to be saved, or a budget; `failed`: tried again in a later pass.
+`limit-near`, `limit-over`: as `waits` and `evicting`, of a gang that has run for its time limit, or soon will have."""
 
 
 class Seen(NamedTuple):
@@ -62,11 +65,12 @@ class Seen(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of an eviction in this pass."""
+    """What became of an eviction in this pass. `only`: the pods that leave, by uid, where their gang goes on; else ()."""
 
     job: JobName
     event: Event
     why: str
+    only: tuple[str, ...] = ()
 
 
 class Evictor:
@@ -83,8 +87,11 @@ class Evictor:
         self._log = log
         self._rests: dict[JobName, Instant] = {}
 
-    async def begin(self, steps: Iterable[Evict | Shrink | Release], seen: Seen) -> tuple[Outcome, ...]:
-        """Asks for these, and goes on as far as it can now. Where budgets forbid it nothing is asked. Raises NotLeaderError."""
+    async def begin(self, steps: Iterable[Asked], seen: Seen) -> tuple[Outcome, ...]:
+        """Asks for these, and goes on as far as it can now. Raises NotLeaderError.
+
+        Where budgets forbid it nothing is asked, but of who has run for its time limit.
+        """
         gangs = {gang.name: gang for gang in seen.cluster.gangs}
         return self._told(await together(self._asked(step, gangs.get(step.job), seen) for step in steps))
 
@@ -102,20 +109,21 @@ class Evictor:
     def _told(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
         told = tuple(sorted(outcomes))
         for outcome in told:
-            if outcome.event == "waits":
+            if outcome.event in ("waits", "limit-near"):
                 continue  # in every pass the same
             self._log.info("eviction", job=outcome.job, outcome=outcome.event, why=outcome.why)
         return told
 
-    async def _asked(self, step: Evict | Shrink | Release, gang: Gang | None, seen: Seen) -> Outcome:
+    async def _asked(self, step: Asked, gang: Gang | None, seen: Seen) -> Outcome:
         if gang is None or gang.job is None or (gang.job.attempt, bool(gang.job.placement)) != (step.attempt, True):
             return Outcome(step.job, "refused", f"attempt {step.attempt} holds nothing any more")
         pods = leaving_pods(gang, seen.pods, uids_of(gang, step))
         if not pods:
             return Outcome(step.job, "refused", "its pods are gone")
-        if against := forbidden(pods, seen.budgets):
+        against = forbidden(pods, seen.budgets)
+        if against and not isinstance(step, TimeUp):
             return Outcome(step.job, "refused", against)
-        asked = Leaving(gang.name, departure_by(step, pods, self._clock.now()), pods)
+        asked = Leaving(gang.name, departure_by(step, pods, self._clock.now()), pods, against)
         return await self._guarded(asked, self._first(asked, seen))
 
     async def _guarded(self, gang: Leaving, deed: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -128,9 +136,10 @@ class Evictor:
     async def _first(self, gang: Leaving, seen: Seen) -> Outcome:
         """Where nobody has to save anything the request and the end are written as one."""
         if isinstance(next_moves(gang, self._clock.now())[-1], BeginEnding):
-            if against := await self._tried(gang):
+            against = await self._tried(gang)
+            if against and gang.may_stay:
                 return Outcome(gang.job, "refused", against)
-            gang = self._ended(gang)
+            gang = gang._replace(forbidden=against) if against else self._ended(gang)
         return await self._carried_on(await self._recorded(gang), seen)
 
     async def _carried_on(self, gang: Leaving, seen: Seen) -> Outcome:
@@ -149,7 +158,17 @@ class Evictor:
             case CallOff() as move:
                 return await self._call_off(gang, move, seen)
             case Call() | Wait():
-                return Outcome(gang.job, "waits", ", ".join(move.why for move in moves if isinstance(move, Wait)))
+                return self._waits(gang, ", ".join(move.why for move in moves if isinstance(move, Wait)))
+
+    def _waits(self, gang: Leaving, why: str) -> Outcome:
+        if gang.may_stay:
+            return Outcome(gang.job, "waits", why)
+        if self._clock.now() < gang.intent.deadline:
+            limit = f"its time limit of {gang.departure.limit} is over at {gang.intent.deadline}"
+            return Outcome(gang.job, "limit-near", f"{limit}; {why}")
+        if gang.forbidden:
+            self._rests[gang.job] = self._clock.now().after(RETRY)
+        return Outcome(gang.job, "waits", f"{gang.departure.why}; {why}")
 
     async def _recorded(self, gang: Leaving, tries: int = TRIES) -> Leaving:
         """The request stands on the pod that will go last, before anything else is done; what was asked before stays as it is.
@@ -178,7 +197,7 @@ class Evictor:
 
     def _request(self, pod: Pod, gang: Leaving) -> dict[str, str | None]:
         record = msgspec.structs.replace(gang.departure, uid=pod.metadata.uid)
-        by = {names.CHECKPOINT_BY: str(gang.intent.deadline)} if gang.intent.sends_back else {}
+        by = {names.CHECKPOINT_BY: str(gang.intent.deadline)} if gang.departure.asks_to_save else {}
         return {names.EVICT: written(record), **by}
 
     async def _annotate(self, pod: Pod, annotations: dict[str, str | None]) -> Pod | None:
@@ -229,7 +248,8 @@ class Evictor:
         if not refused and move.bearer:
             refused = [why for why in [await self._evicted(*move.bearer)] if why]
         if not refused:
-            return Outcome(gang.job, "evicting", gang.departure.why)
+            event: Event = "evicting" if gang.may_stay else "limit-over"
+            return Outcome(gang.job, event, gang.departure.why, gang.departure.leaving)
         now = self._clock.now()
         self._rests[gang.job] = now.after(RETRY)
         late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
@@ -272,4 +292,4 @@ class Evictor:
         nothing = {names.EVICT: None, names.CHECKPOINT_BY: None}
         await together(self._annotate(pod, dict(nothing)) for pod in others)
         await self._annotate(bearer, dict(nothing))
-        return Outcome(gang.job, "called-off", move.why)
+        return Outcome(gang.job, "called-off", move.why, gang.departure.leaving)

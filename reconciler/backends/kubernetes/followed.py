@@ -44,7 +44,7 @@ class Standing(NamedTuple):
 
     `listed_at`: when all of it was read last, None: never. `silent_s`: for how long the server has said nothing of it, None: it
     never has; more than three minutes say that what is known is old. `breaks`: how often the watch had to be taken up again.
-    `problem`: why it is not followed, "" where it is.
+    `problem`: why it is not followed, "" where it is. `absent`: because the server does not have it.
     """
 
     resource: Resource
@@ -55,6 +55,7 @@ class Standing(NamedTuple):
     silent_s: float | None
     breaks: int
     problem: str
+    absent: bool = False
 
 
 class Followed(Generic[T]):
@@ -78,6 +79,7 @@ class Followed(Generic[T]):
         self._heard_s: float | None = None
         self._breaks = 0
         self._problem = ""
+        self._absent = False
         self.settled = asyncio.Event()
         """All of it was read once, or is known not to be there."""
 
@@ -102,6 +104,7 @@ class Followed(Generic[T]):
             silent_s=silent_s,
             breaks=self._breaks + watched.breaks,
             problem=self._problem,
+            absent=self._absent,
         )
 
     async def run(self) -> None:
@@ -139,7 +142,7 @@ class Followed(Generic[T]):
             async for changes in batches:
                 if self._watched.lists != self._lists:
                     self._lists, self._listed_at = self._watched.lists, self._seams.clock.now()
-                self._problem = ""
+                self._problem, self._absent = "", False
                 self._told(changes)
                 self.settled.set()
 
@@ -147,9 +150,10 @@ class Followed(Generic[T]):
         """Once for each problem. What is needed stays as it was known last; the rest is as if it were not there."""
         if not self._needed:
             self._forget()
+        self._absent = isinstance(refused, NotFoundError)
         if self._problem != str(refused):
             self._problem = str(refused)
-            tell = self._seams.log.debug if isinstance(refused, NotFoundError) else self._seams.log.warning
+            tell = self._seams.log.debug if self._absent else self._seams.log.warning
             tell(
                 "kind-not-followed", resource=self._resource.plural, version=self._resource.version, error=str(refused)
             )

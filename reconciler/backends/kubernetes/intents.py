@@ -122,8 +122,8 @@ def _how_far(known: Departure) -> tuple[bool, int, int]:
 
 def _asked(gang: Gang, job: Job, departures: Iterable[Departure]) -> Iterator[Intent]:
     departure = _departure(job, departures)
-    if departure is None:
-        return
+    if departure is None or (departure.limit is not None and departure.intent.stage == "saves"):
+        return  # who only knows that its time limit is near runs until then, and rounds know the limit
     if departure.intent.kind == "stop":
         yield departure.intent
         return

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Instant, MilliGpu
+from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.workload import JobName
 
 PLAIN_MAX = 512
@@ -43,11 +43,12 @@ class PodBinding(NamedTuple):
 
 
 class GangBinding(NamedTuple):
-    """The pods of a job's start, or those of them that are still to be bound."""
+    """The pods of a job's start, or those of them that are still to be bound. `limit`: how long it may run; None: for ever."""
 
     job: JobName
     attempt: int
     pods: tuple[PodBinding, ...]
+    limit: Duration | None = None
 
 
 class Journal(NamedTuple):
@@ -57,6 +58,7 @@ class Journal(NamedTuple):
     attempt: int
     at: Instant
     pods: tuple[PodBinding, ...]
+    limit: Duration | None = None
 
 
 class JournalTooLongError(ValueError):
@@ -82,6 +84,7 @@ class _Written(msgspec.Struct, frozen=True):
     at: int
     namespace: str
     pods: tuple[_Pod, ...]
+    limit: int | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Written)
@@ -89,7 +92,8 @@ _DECODER = msgspec.json.Decoder(_Written)
 
 def journal_of(gang: GangBinding, at: Instant) -> Journal:
     """What is to be remembered of it."""
-    return Journal(gang.job, gang.attempt, at, tuple(pod._replace(resource_version="") for pod in gang.pods))
+    pods = tuple(pod._replace(resource_version="") for pod in gang.pods)
+    return Journal(gang.job, gang.attempt, at, pods, gang.limit)
 
 
 def written(journal: Journal) -> str:
@@ -98,7 +102,8 @@ def written(journal: Journal) -> str:
         _Pod(pod.name, pod.uid, pod.node, _shortened(pod), None if pod.share is None else int(pod.share), pod.sharing)
         for pod in journal.pods
     )
-    record = _Written(journal.job, journal.attempt, int(journal.at), journal.pods[0].namespace, pods)
+    limit = None if journal.limit is None else int(journal.limit)
+    record = _Written(journal.job, journal.attempt, int(journal.at), journal.pods[0].namespace, pods, limit)
     plain = msgspec.json.encode(record)
     text = plain.decode() if len(plain) <= PLAIN_MAX else _COMPRESSED + base64.b64encode(zlib.compress(plain)).decode()
     if len(text) > WRITTEN_MAX:
@@ -123,12 +128,15 @@ def read(text: str) -> Journal:
     )  # fmt: skip
     if not pods:
         raise JournalUnreadableError(f"{names.GANG_PLAN}: names no pods")
-    return Journal(JobName(record.job), record.attempt, Instant(record.at), pods)
+    limit = None if record.limit is None else Duration(record.limit)
+    return Journal(JobName(record.job), record.attempt, Instant(record.at), pods, limit)
 
 
-def held(pod: PodBinding, attempt: int) -> dict[str, str]:
-    """The annotations that say what a pod holds."""
-    said = {names.ATTEMPT: str(attempt)}
+def held(pod: PodBinding, of: GangBinding | Journal) -> dict[str, str]:
+    """The annotations that say what a pod of this start holds, and for how long at most."""
+    said = {names.ATTEMPT: str(of.attempt)}
+    if of.limit is not None:
+        said[names.LIMIT] = str(of.limit)
     if pod.devices:
         said[names.DEVICES] = ",".join(pod.devices)
     if pod.share is not None:

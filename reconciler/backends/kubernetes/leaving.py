@@ -24,6 +24,18 @@ END_GRACE = Duration(30_000)
 """What a pod has at least between being asked to end and being made to, if it wants it, however late it is by then."""
 
 
+class TimeUp(NamedTuple):
+    """A gang has run for its time limit at `over_at`: it may save its work until then, and ends."""
+
+    job: JobName
+    attempt: int
+    limit: Duration
+    over_at: Instant
+
+
+Asked = EvictStep | Shrink | Release | TimeUp
+
+
 class Tell(NamedTuple):
     """These pods are told what is asked of their gang: to save its work by the deadline, since it leaves."""
 
@@ -86,6 +98,11 @@ class Leaving(NamedTuple):
         return self.departure.intent
 
     @property
+    def may_stay(self) -> bool:
+        """Where budgets forbid it to the end, it stays. One that has run for its time limit leaves as soon as they allow it."""
+        return self.departure.limit is None
+
+    @property
     def bearer(self) -> Pod | None:
         """The pod on which it stands how far it has come; the last to go."""
         return next((pod for pod in self.pods if pod.metadata.uid == self.departure.uid), None)
@@ -114,7 +131,7 @@ def leaving_pods(gang: Gang, pods: Pods, only: Collection[str] | None) -> tuple[
     return tuple(pod for _, pod in members_of(gang, pods) if pod.holds and (only is None or pod.metadata.uid in only))
 
 
-def departure_by(step: EvictStep | Shrink | Release, pods: Sequence[Pod], now: Instant) -> Departure:
+def departure_by(step: Asked, pods: Sequence[Pod], now: Instant) -> Departure:
     """What a step asks of these pods, by when; the first of them is to remember it."""
     bearer = pods[0].metadata.uid
     match step:
@@ -131,9 +148,12 @@ def departure_by(step: EvictStep | Shrink | Release, pods: Sequence[Pod], now: I
         case Release(job, attempt):
             intent = Intent("stop", job, attempt, now, now.after(END_GRACE), stage="saves")
             return Departure(bearer, intent, "it did not become ready in time")
+        case TimeUp(job, attempt, limit, over_at):
+            intent = Intent("stop", job, attempt, now, over_at, stage="saves")
+            return Departure(bearer, intent, f"its time limit of {limit} is over", limit=limit)
 
 
-def uids_of(gang: Gang, step: EvictStep | Shrink | Release) -> frozenset[str] | None:
+def uids_of(gang: Gang, step: Asked) -> frozenset[str] | None:
     """The pods that a step means; None: all of the gang."""
     if not isinstance(step, Shrink):
         return None
@@ -153,12 +173,14 @@ def next_moves(gang: Leaving, now: Instant) -> tuple[Move, ...]:
     if not gang.needed:
         why = f"{gang.intent.beneficiary} does not wait for what it holds any more"
         return (CallOff(_bearer_last(gang), why, in_vain=False),)
-    unsaved = [pod for pod in gang.pods if _is_to_save(pod, gang.intent)]
+    unsaved = [pod for pod in gang.pods if _is_to_save(pod, gang.departure)]
     if unsaved and now < gang.intent.deadline:
         if untold := _untold(gang):
             return (Tell(untold),)
         calls = (Call(pod, hook) for pod in unsaved if (hook := hook_of(pod)))
         return (*calls, Wait(f"{count(len(unsaved), 'pod')} may save their work until {gang.intent.deadline}"))
+    if now < gang.intent.deadline and gang.departure.limit is not None:
+        return (Wait(f"until {gang.intent.deadline}: it may run for so long"),)
     late = f"has not saved its work by {gang.intent.deadline}" if unsaved else "has saved what it can"
     return (_refused(gang, now) or BeginEnding(gang.bearer, late),)
 
@@ -180,8 +202,9 @@ def _ending(gang: Leaving, bearer: Pod, now: Instant) -> Move:
 def _refused(gang: Leaving, now: Instant) -> Move | None:
     if not gang.forbidden:
         return None
-    if now < gang.intent.deadline:
-        return Wait(f"until {gang.intent.deadline}: {gang.forbidden}")
+    if now < gang.intent.deadline or not gang.may_stay:
+        until = f"until {gang.intent.deadline}: " if now < gang.intent.deadline else ""
+        return Wait(f"{until}{gang.forbidden}")
     return CallOff(_bearer_last(gang), gang.forbidden, in_vain=gang.intent.beneficiary is not None)
 
 
@@ -199,11 +222,12 @@ def _is_told(pod: Pod, departure: Departure) -> bool:
     return known is not None and (known.intent.id, known.intent.asked_at) == (asked.id, asked.asked_at)
 
 
-def _is_to_save(pod: Pod, intent: Intent) -> bool:
+def _is_to_save(pod: Pod, departure: Departure) -> bool:
     """It says that it can, runs, and has not since it was asked: to the second, which is as people write times."""
-    if not (intent.sends_back and saves(pod.metadata) and pod.status.phase == "Running"):
+    if not (departure.asks_to_save and saves(pod.metadata) and pod.status.phase == "Running"):
         return False
     if pod.metadata.deletion_timestamp:
         return False
     at = checkpointed_at(pod.metadata)
-    return at is None or at < intent.asked_at - intent.asked_at % 1000
+    asked_at = departure.intent.asked_at
+    return at is None or at < asked_at - asked_at % 1000

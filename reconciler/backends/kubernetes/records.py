@@ -14,6 +14,7 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.world.document import Document, decode, encode
 from solver.world.inflight import Intent, Reservation
+from solver.world.quantities import Duration
 
 T = TypeVar("T", bound=Document)
 
@@ -42,13 +43,20 @@ class Departure(Record, frozen=True):
     """The gang of this pod was asked to leave (a `stop`), or some of its pods were (a `shrink`); `why` says it to people.
 
     `leaving`: the pods that a shrink means, by their uids: numbers of tasks change when a gang loses one. `count`: how many
-    pods were to leave when the first was told to.
+    pods were to leave when the first was told to. `limit`: its time limit, where the gang is to leave because that is over at the
+    intent's deadline, and not before.
     """
 
     intent: Intent
     why: str = ""
     leaving: tuple[str, ...] = ()
     count: int = 0
+    limit: Duration | None = None
+
+    @property
+    def asks_to_save(self) -> bool:
+        """Who can is to save its work before it leaves."""
+        return self.intent.sends_back or self.limit is not None
 
 
 class Promise(Record, frozen=True):

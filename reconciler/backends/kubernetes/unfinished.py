@@ -205,7 +205,7 @@ def _state(journal: Journal, binding: PodBinding, pod: Pod | None) -> State:
         return "gone"
     if not pod.spec.node_name:
         return "gone" if pod.is_over else "waits"
-    return "there" if is_there(pod, binding, held(binding, journal.attempt)) else "elsewhere"
+    return "there" if is_there(pod, binding, held(binding, journal)) else "elsewhere"
 
 
 def _lost(

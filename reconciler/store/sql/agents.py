@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
 
 from reconciler.store.agents import Agent, AgentRevokedError, Invitation, NotInvitedError, refusal
 from reconciler.store.sql.agent_tables import agent_invitations, agents
@@ -13,6 +13,9 @@ from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import leadership
 from solver.world.cluster import NodeName
 from solver.world.quantities import Instant
+
+_OF_NODE = select(agents).where(agents.c.node == bindparam("node"))
+"""Asked at each connection of an agent, and all of them may come at once: building it anew would take longer than the answer."""
 
 
 class SqlAgents:
@@ -94,7 +97,7 @@ def _one_at_a_time(connection: Connection) -> None:
 
 
 def _find(connection: Connection, node: NodeName) -> Agent | None:
-    row = connection.execute(select(agents).where(agents.c.node == node)).one_or_none()
+    row = connection.execute(_OF_NODE, {"node": node}).one_or_none()
     return _agent(row) if row else None
 
 

@@ -10,6 +10,7 @@ from reconciler.store.sql.alerts import SqlAlerts
 from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database, LeaseClock
 from reconciler.store.sql.following import SqlFollowing
+from reconciler.store.sql.gone_pods import SqlGonePods
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
@@ -31,6 +32,7 @@ class SqlStore:
     following: SqlFollowing
     plans: SqlAcceptedPlans
     agents: SqlAgents
+    gone_pods: SqlGonePods
 
     def close(self) -> None:
         """Close every connection."""
@@ -54,4 +56,5 @@ def open_store(where: Path | str, password_file: Path | None = None, lease_clock
         SqlFollowing(database),
         SqlAcceptedPlans(database),
         SqlAgents(database),
+        SqlGonePods(database),
     )

@@ -83,6 +83,7 @@ def test_what_is_needed_stays_as_it_was_while_it_is_refused_and_is_asked_for_aga
     assert all(NEEDED_AGAIN_S / 2 <= rest_s <= NEEDED_AGAIN_S for rest_s in script.rests_s)
     assert told == [("came", "a"), ("came", "b"), ("came", "c"), ("went", "a")]
     assert "403" in kind.standing().problem
+    assert not kind.standing().absent
 
 
 def test_what_is_needed_and_was_never_there_is_for_a_person() -> None:
@@ -101,3 +102,10 @@ def test_a_kind_is_followed_under_the_newest_name_that_the_server_knows_and_gone
     assert all(AGAIN_S / 2 <= rest_s <= AGAIN_S for rest_s in script.rests_s)
     assert kind.settled.is_set()
     assert list(kind.items()) == []
+
+
+def test_a_kind_that_the_server_does_not_have_is_no_problem() -> None:
+    kind, _ = followed(Scripted(v1=[404], v1alpha1=[404]), needed=False)
+    with pytest.raises(EndOfScriptError):
+        asyncio.run(kind.run())
+    assert kind.standing().absent

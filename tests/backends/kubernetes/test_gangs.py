@@ -373,6 +373,8 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
     "instances": ([pod("p", gpus=0, requests={"nvidia.com/mig-1g.10gb": "2"})], "several-instances"),
     "whole and part": ([pod("p", annotations={"gpu-fraction": "0.5"})], "mixed-gpus"),
     "odd part": ([pod("p", gpus=0, annotations={"gpu-fraction": "1.5"})], "unreadable-fraction"),
+    "odd limit": ([pod("p", annotations={"quorate.dev/time-limit": "a while"})], "unreadable-time-limit"),
+    "no time at all": ([pod("p", annotations={"quorate.dev/time-limit": "0s"})], "unreadable-time-limit"),
     "odd memory": ([pod("p", gpus=0, annotations={"gpu-memory": "8Gi"})], "unreadable-fraction"),
     "parts of several": (
         [pod("p", gpus=0, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"})],
@@ -443,7 +445,10 @@ def test_queue_and_class_are_ours_before_everybody_elses(
 
 
 def test_time_limits_are_the_shortest_that_is_said() -> None:
-    sent = pod("p", labels={"kueue.x-k8s.io/max-exec-time-seconds": "60"}, spec={"activeDeadlineSeconds": 90})
+    said = {"quorate.dev/time-limit": "2m"}
+    sent = pod(
+        "p", labels={"kueue.x-k8s.io/max-exec-time-seconds": "60"}, spec={"activeDeadlineSeconds": 90}, annotations=said
+    )
     job = the_gang(cluster(NODES, [sent])).job
     assert job is not None
     assert job.spec.time_limit == Duration.parse("60s")
@@ -466,7 +471,7 @@ def test_a_gang_that_runs_holds_the_devices_that_its_binding_wrote_down() -> Non
     pods = [running("w-0", "n1", "n1/2,n1/5"), running("w-1", "n1")]
     job = the_gang(cluster(NODES, pods)).job
     assert job is not None
-    assert (job.phase, job.attempt, job.started_at) == ("running", 3, Instant.parse("2026-11-20T09:00:01Z"))
+    assert (job.phase, job.attempt, job.started_at) == ("running", 3, Instant.parse("2026-11-20T09:00:00Z"))
     on = NodeName("n1")
     assert job.placement == (
         TaskPlacement("worker", 0, on, (DeviceId("n1/2"), DeviceId("n1/5"))),
@@ -517,7 +522,7 @@ def test_phases() -> None:
         assert job.phase == phase
 
 
-def test_an_elastic_gang_runs_with_as_many_as_it_takes_once_all_of_a_start_are_bound() -> None:
+def test_an_elastic_gang_runs_with_as_many_as_it_takes_and_no_other_does_before_all_are_bound() -> None:
     pods = [running("w-0", "n1"), running("w-1", "n1"), running("w-2", ""), running("w-3", "")]
 
     def phase() -> str:
@@ -527,10 +532,14 @@ def test_an_elastic_gang_runs_with_as_many_as_it_takes_once_all_of_a_start_are_b
 
     assert phase() == "running"
     pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"] = "of four"
-    assert phase() == "starting"
-    del pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"]
+    assert phase() == "running"
     pods[1]["status"]["phase"] = "Pending"
     assert phase() == "starting"
+    pods[1]["status"]["phase"] = "Running"
+    del pods[2:]
+    assert phase() == "starting"  # as many as it takes, and one more of them is to be bound
+    del pods[0]["metadata"]["annotations"]["quorate.dev/gang-plan"]
+    assert phase() == "running"
 
 
 def test_a_pod_that_has_ended_well_is_not_waited_for() -> None:

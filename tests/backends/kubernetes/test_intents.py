@@ -221,7 +221,7 @@ def test_what_was_promised_stays_kept_until_it_is_bound() -> None:
 
 def _bound(pods: list[Sent], nodes: list[Sent], policy: Policy) -> dict[str, list[str]]:
     by_key = {known.key: known for known in (read(one, Pod) for one in pods)}
-    sight = seen(cluster(nodes, pods), by_key, {}, policy.scheduling.start_deadline)
+    sight = seen(cluster(nodes, pods), by_key, {}, policy.scheduling.start_deadline, NOW)
     snapshot = snapshot_from(NOW, sight, policy, (), Remembered())
     plan = solve(snapshot, policy, None)
     assert violations(snapshot, policy, plan) == ()

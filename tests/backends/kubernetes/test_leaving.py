@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -29,10 +29,10 @@ from reconciler.backends.kubernetes.objects.saves import ExecHook
 from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.backends.kubernetes.records import Departure
 from solver.world.inflight import Intent
-from solver.world.quantities import Instant
+from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
 from tests.backends.kubernetes.samples import Sent, cluster, node
-from tests.backends.kubernetes.test_intents import RUNS, WAITS, gang, running, with_record
+from tests.backends.kubernetes.test_intents import RUNS, WAITS, found, gang, running, with_record
 
 ASKED, DEADLINE = Instant(10_500), Instant(70_000)
 STOP = Intent("stop", RUNS, 1, ASKED, DEADLINE, beneficiary=WAITS, purpose="evict", stage="saves")
@@ -283,3 +283,51 @@ def test_nobody_is_evicted_before_all_may_be_and_somebody_always_remembers_it(
         assert not saves or now >= DEADLINE
     if isinstance(move, CallOff):
         assert len(left) == many or intent is STOP
+
+
+LIMIT = Duration(60_000)
+OVER = msgspec.structs.replace(STOP, beneficiary=None, purpose="end")
+
+
+def limited(
+    many: int, told: int, stage: Literal["saves", "ends"] = "saves", notes: Mapping[str, str] = MappingProxyType({})
+) -> list[Sent]:
+    """A gang whose time limit is over at the deadline."""
+    pods = pods_of(many, 0, notes=notes)
+    for sent in pods[:told]:
+        with_record(sent, Departure("", msgspec.structs.replace(OVER, stage=stage), limit=LIMIT, count=many))
+    return pods
+
+
+def test_who_has_saved_its_work_runs_on_until_its_time_limit_is_over() -> None:
+    pods = limited(2, 1, notes=SAVES)
+    assert told(only(facts(pods))) == ["runs-1"]
+    pods = [saved(sent, "1970-01-01T00:00:11Z") for sent in limited(2, 2, notes=SAVES)]
+    assert only(facts(pods)) == Wait("until 1970-01-01T00:01:10Z: it may run for so long")
+    assert isinstance(only(facts(pods), DEADLINE), BeginEnding)
+
+
+def test_who_saves_nothing_ends_when_its_time_limit_is_over_and_not_before() -> None:
+    assert isinstance(only(facts(limited(2, 1)), Instant(DEADLINE - 1)), Wait)
+    assert isinstance(only(facts(limited(2, 1)), DEADLINE), BeginEnding)
+
+
+def test_a_budget_puts_the_end_off_and_never_calls_it_off() -> None:
+    kept = budget(1)
+    assert only(facts(limited(2, 1), kept), DEADLINE) == Wait(forbidden_by(limited(2, 1), kept))
+    assert isinstance(only(facts(limited(2, 1, "ends"), kept), DEADLINE), Wait)
+    assert told(only(facts(limited(2, 1, "ends"), budget(2)), DEADLINE)) == ["runs-1", "runs-0"]
+
+
+def forbidden_by(pods: list[Sent], *budgets: Sent) -> str:
+    return facts(pods, *budgets).forbidden
+
+
+def test_rounds_know_of_it_once_it_ends() -> None:
+    def asked(pods: list[Sent]) -> list[tuple[str, str]]:
+        return [(intent.kind, intent.purpose) for intent in found(pods).intents]
+
+    assert asked(limited(2, 1)) == []
+    assert asked(limited(2, 1, "ends")) == [("stop", "end")]
+    wanted = with_record(limited(2, 1)[0], Departure("", msgspec.structs.replace(STOP, asked_at=Instant(11_000))))
+    assert asked([wanted, *limited(2, 2)[1:]]) == [("stop", "evict")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.apart import Apart, Company, as_level
 from reconciler.backends.kubernetes.objects.constraints import Places, as_types
 from reconciler.backends.kubernetes.objects.gangs import Gathered, InRole
+from reconciler.backends.kubernetes.objects.limits import began_at, limit_of
 from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_of
 from reconciler.backends.kubernetes.objects.pods import Others, PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
@@ -20,7 +20,6 @@ from reconciler.backends.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.world.cluster import LEVELS, NodeName
 from solver.world.document import encode
 from solver.world.node_sets import NodeSet
-from solver.world.quantities import Instant
 from solver.world.shape import Shape, SharingMode
 from solver.world.workload import (
     GroupTopology,
@@ -92,7 +91,8 @@ def gang_of(gang: Gathered, places: Places, held: Held) -> Gang:
     said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)))
     if refusals and not bound:
         return said
-    return said._replace(job=_job(gang, groups, topology, _placement(parts, places, held)), node_sets=node_sets)
+    job = _job(gang, groups, topology, _placement(parts, places, held), _phase(parts, groups))
+    return said._replace(job=job, node_sets=node_sets)
 
 
 def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:
@@ -239,13 +239,17 @@ def _placed(group: str, index: int, task: PodTask, places: Places, held: Held) -
 
 
 def _job(
-    gang: Gathered, groups: tuple[TaskGroup, ...], topology: TopologyRequest, placement: tuple[TaskPlacement, ...]
+    gang: Gathered,
+    groups: tuple[TaskGroup, ...],
+    topology: TopologyRequest,
+    placement: tuple[TaskPlacement, ...],
+    phase: Phase,
 ) -> Job:
     limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
-    phase, limit = _phase(gang.tasks, groups, placement), min(limits, default=None)
+    limit = min(limits, default=None)
     pods = [task.pod for task in gang.tasks]
-    started = [pod.status.start_time for pod in pods]
-    started_at = max((Instant.parse(time) for time in started if time), default=None) if phase == "running" else None
+    there = [pod for pod in pods if pod.holds]
+    started_at = began_at(there) if phase == "running" else None
     return Job(
         name=gang.key.job,
         submitted_at=gang.submitted_at,
@@ -261,22 +265,28 @@ def _job(
         attempt=max((task.attempt for task in gang.tasks if task.pod.holds), default=0),
         started_at=started_at,
         placement=placement,
-        time_limit=limit if placement else None,
+        time_limit=limit_of(there, limit) if placement else None,
         saved_at=saved_at(pods, started_at),
         # What takes a pod's place is another one: of what the first was promised it knows nothing.
         leaves="unpromised" if placement else "freely",
     )
 
 
-def _phase(tasks: Sequence[PodTask], groups: Iterable[TaskGroup], placement: Iterable[TaskPlacement]) -> Phase:
-    """`running` once all that were bound run, as many as it takes; `stopping` if all that are on nodes were told to go."""
-    there = [task.pod for task in tasks if task.pod.holds]
-    if not there:
+def _phase(parts: Iterable[_Part], groups: Sequence[TaskGroup]) -> Phase:
+    """`running` once all that were bound run, as many as it takes; `stopping` if all that are on nodes were told to go.
+
+    An elastic gang runs once so many do that it can do with them: what joins it, and may never begin, is of its own.
+    """
+    there = {part.name: [task.pod for task in part.tasks if task.pod.holds] for part in parts}
+    everybody = [pod for pods in there.values() for pod in pods]
+    if not everybody:
         return "pending"
-    if all(pod.metadata.deletion_timestamp for pod in there):
+    if all(pod.metadata.deletion_timestamp for pod in everybody):
         return "stopping"
-    counts = Counter(task.group for task in placement)
-    whole = all(counts[group.name] >= group.least for group in groups)
+    begun = {name: sum(pod.status.phase == "Running" for pod in pods) for name, pods in there.items()}
+    if any(begun[group.name] < group.least for group in groups):
+        return "starting"
     # Until the rest of a start is bound, its first pod says so.
-    run = all(pod.status.phase == "Running" and names.GANG_PLAN not in pod.metadata.annotations for pod in there)
-    return "running" if whole and run else "starting"
+    unbound = any(names.GANG_PLAN in pod.metadata.annotations for pod in everybody)
+    whole = sum(begun.values()) == len(everybody) and not unbound
+    return "running" if whole or any(group.least < group.replicas for group in groups) else "starting"

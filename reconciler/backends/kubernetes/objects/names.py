@@ -11,12 +11,13 @@ SCHEDULER: Final = "quorate"
 NAMESPACE: Final = "quorate-system"
 """Where Quorate's own objects are, unless it is told otherwise."""
 
-# Our own. People write the first six, as labels or annotations (a label wins).
+# Our own. People write the first eight, as labels or annotations (a label wins).
 QUEUE: Final = "quorate.dev/queue"
 PRIORITY_CLASS: Final = "quorate.dev/priority-class"
 GANG: Final = "quorate.dev/gang"
 GANG_SIZE: Final = "quorate.dev/gang-size"
 ROLE: Final = "quorate.dev/role"
+TIME_LIMIT: Final = "quorate.dev/time-limit"
 POOL: Final = "quorate.dev/pool"
 GPU_TYPE: Final = "quorate.dev/gpu-type"
 # Written by Quorate alone, with a binding: what a pod holds (docs/kubernetes-binding.md).
@@ -24,6 +25,8 @@ DEVICES: Final = "quorate.dev/devices"
 SHARE: Final = "quorate.dev/share"
 SHARING: Final = "quorate.dev/sharing"
 ATTEMPT: Final = "quorate.dev/attempt"
+LIMIT: Final = "quorate.dev/limit"
+"""How long the gang may run in this attempt: fixed when it is bound, so that a later policy does not shorten it."""
 GANG_PLAN: Final = "quorate.dev/gang-plan"
 """On the pod of a gang that was bound first: where all of them go; until all are there."""
 RELEASE: Final = "quorate.dev/release"

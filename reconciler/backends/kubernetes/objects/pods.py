@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.amounts import amount, up
+from reconciler.backends.kubernetes.objects.limits import limit_refusals, own_limit
 from reconciler.backends.kubernetes.objects.requests import Requests, asking, requests_in
 from reconciler.backends.kubernetes.objects.said import Refusal
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
@@ -51,9 +52,6 @@ def task_of(pod: Pod) -> PodTask:
     """The pod as a task. What can't be read is a refusal, never an error: one pod must not stop a round."""
     meta = pod.metadata
     shape, others, refusals = _shape(pod)
-    limits = [
-        found for found in (pod.spec.active_deadline_seconds, _number(meta.labels.get(names.KUEUE_SECONDS))) if found
-    ]
     devices = meta.annotations.get(names.DEVICES, "")
     share = meta.annotations.get(names.SHARE, "")
     return PodTask(
@@ -62,7 +60,7 @@ def task_of(pod: Pod) -> PodTask:
         others=others,
         queue=queue_of(meta),
         priority_class=label_priority(meta),
-        time_limit=Duration(min(limits) * 1000) if limits else None,
+        time_limit=own_limit(pod),
         attempt=_number(meta.annotations.get(names.ATTEMPT)) or 0,
         devices=tuple(DeviceId(device) for device in devices.split(",") if device),
         share=_milli(share),
@@ -158,6 +156,7 @@ def _refusals(pod: Pod) -> Iterator[Refusal]:
     if any(port.host_port for container in pod.spec.containers for port in container.ports):
         yield Refusal("host-ports", "asks for ports of its node", "Use a Service, or hostNetwork without hostPort.")
 
+    yield from limit_refusals(pod.metadata)
     if any(key in pod.metadata.annotations for key in names.EXCLUSIVE):
         message = "is to have a domain alone, for which its controller holds back pods until others have nodes"
         yield Refusal("exclusive-topology", message, f"Write the annotation {names.KUEUE_REQUIRED} instead.")

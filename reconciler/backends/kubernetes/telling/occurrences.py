@@ -112,6 +112,8 @@ def scheduled(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurre
 _EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
     "evicting": ("Evicted", False),
     "waits": ("EvictionWaits", False),
+    "limit-near": ("TimeLimitNear", False),
+    "limit-over": ("TimeLimitReached", True),
     "called-off": ("EvictionCalledOff", False),
     "refused": ("EvictionRefused", True),
     "failed": ("EvictionFailed", True),
@@ -119,11 +121,12 @@ _EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
 
 
 def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
-    """What became of evictions in a pass: that they are told to end to all pods of a gang, all else to the first of them."""
+    """What became of evictions in a pass: that they are told to end to all that are, all else to the first of a gang's pods."""
     for outcome in outcomes:
         members = gangs[outcome.job].members if outcome.job in gangs else ()
         reason, warning = _EVICTIONS[outcome.event]
-        for member in members if outcome.event == "evicting" else members[:1]:
+        ending = tuple(one for one in members if not outcome.only or one.uid in outcome.only)
+        for member in ending if outcome.event in ("evicting", "limit-over") else members[:1]:
             yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
 
 

@@ -1,0 +1,111 @@
+"""A process of agents: each has a connection and a certificate of its own, and beats."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import ssl
+import tempfile
+import time
+from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from hack.heartbeats.stamps import Stamps
+from hack.heartbeats.world import HOST, Case, authority, identity, node
+from reconciler.agent.identity import believing
+from reconciler.agent.pace import Pace
+from reconciler.backend import Changes, Cursor, Epoch
+from reconciler.backends.baremetal.certificates import CONTROL_PLANE, new_key
+from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
+from reconciler.backends.baremetal.wire import PROTOCOL, Beat, Hello, Report
+from solver.world.document import encode
+
+BEAT = encode(Beat()).decode()
+
+
+def beat(case: Case, numbers: range, port: int, told: Connection, cores: set[int]) -> None:
+    """Connect every agent, say so, and beat until told to stop."""
+    os.sched_setaffinity(0, cores)
+    keep_read_buffers_small()
+    with Stamps(case.stamps, case.agents) as stamps, suppress(KeyboardInterrupt):
+        asyncio.run(Agents(case, port, stamps).work(numbers, told))
+
+
+class Agents:
+    """Those of one process."""
+
+    def __init__(self, case: Case, port: int, stamps: Stamps) -> None:
+        self._case = case
+        self._port = port
+        self._stamps = stamps
+        self._key = new_key()
+        self._pace = Pace(beat_s=case.every_s)
+        self._failures = 0
+        self._few = asyncio.Semaphore(case.opening)
+        self._chance = random.Random(port)
+        trust, store = authority(case)
+        self._authorities = trust.ca_certificate
+        store.close()
+
+    async def work(self, numbers: range, told: Connection) -> None:
+        """All of it."""
+        connections = await asyncio.gather(*(self._opened(number) for number in numbers))
+        told.send((len(connections), self._failures))
+        beats = [
+            asyncio.create_task(self._beat(number, each)) for number, each in zip(numbers, connections, strict=True)
+        ]
+        await asyncio.to_thread(told.recv)
+        lost = sum(task.done() for task in beats)
+        for task in beats:
+            task.cancel()
+        await asyncio.gather(*beats, return_exceptions=True)
+        for each in connections:
+            each.transport.abort()
+        told.send(lost)
+
+    async def _opened(self, number: int) -> ClientConnection:
+        """Tried until it is, as agents do: a machine that has no time may keep either end waiting for too long."""
+        for failures in count():
+            async with self._few:
+                with suppress(ConnectionClosed, TimeoutError, OSError):
+                    return await self._welcomed(number)
+            self._failures += 1
+            await asyncio.sleep(self._pace.rest_s(failures, self._chance.random()))
+        raise AssertionError("there is no end of numbers")
+
+    async def _welcomed(self, number: int) -> ClientConnection:
+        connection = await connect(
+            f"wss://{HOST}:{self._port}/agent",
+            ssl=self._context(number),
+            server_hostname=CONTROL_PLANE,
+            compression=None,
+            ping_interval=self._case.ping_s or None,
+            ping_timeout=None,
+            open_timeout=120,
+            proxy=None,
+        )
+        await connection.send(encode(Hello(PROTOCOL, node(number), Epoch(0), "")).decode())
+        await connection.recv()
+        await connection.send(encode(Report(Changes(Cursor(1), (), ()), whole=True)).decode())
+        return connection
+
+    def _context(self, number: int) -> ssl.SSLContext:
+        context = believing(self._authorities)
+        with tempfile.NamedTemporaryFile("wb") as file:
+            file.write(identity(self._case, number, self._key))
+            file.flush()
+            context.load_cert_chain(file.name)
+        return context
+
+    async def _beat(self, number: int, connection: ClientConnection) -> None:
+        with suppress(ConnectionClosed):
+            await asyncio.sleep(self._pace.until_first_beat_s(self._chance.random()))
+            while True:
+                self._stamps.sent(number, time.monotonic_ns())
+                await connection.send(BEAT)
+                await asyncio.sleep(self._pace.until_beat_s(self._chance.random()))
