@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from reconciler.backends.baremetal.facts import NicFacts
+from reconciler.facts import NicFacts
 
 SYS: Final = Path("/sys/class")
 _RATE = re.compile(r"([0-9.]+) Gb/sec")

@@ -15,8 +15,8 @@ from reconciler.agent.nvml.gpus import NvmlGpus
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.xids import KEPT, XidWatch
 from reconciler.backend import PartitionGpu
-from reconciler.backends.baremetal.facts import GpuFacts, NicFacts, Xid
 from reconciler.clock import SystemClock
+from reconciler.facts import GpuFacts, NicFacts, Xid
 from solver.world.cluster import DeviceId, MigInstance
 from solver.world.quantities import Instant, Memory
 from tests.nvml.card import Card
@@ -60,7 +60,7 @@ def watch(driver: NvmlDriver) -> XidWatch:
 
 @pytest.fixture
 def findings(gpus: NvmlGpus, driver: NvmlDriver, watch: XidWatch, tmp_path: Path) -> Findings:
-    return Findings(gpus, driver, watch, lambda: (NODE,), tmp_path / "sys")
+    return Findings(gpus, driver, watch, lambda: NODE, tmp_path / "sys")
 
 
 def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, library: Library) -> None:
@@ -69,7 +69,8 @@ def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, li
     sick.reasons = pynvml.nvmlClocksEventReasonHwThermalSlowdown | pynvml.nvmlClocksEventReasonSwPowerCap
     library.cards[2].remapped = (3, 0, 1, 0)
     sick.pids, sick.used = [(7, None), (7, None), (5, None)], 2**30
-    (facts,) = findings.read(AT)
+    facts = findings.read(AT)
+    assert facts is not None
     assert (facts.node, facts.at) == ("n1", AT)
     well, reported, waiting = facts.gpus
     assert (waiting.remap_pending, waiting.remap_failed) == (True, False)
@@ -101,23 +102,30 @@ def test_a_lost_gpu_is_reported_as_such_with_the_errors_before_it(
     findings.read(AT)
     watch._note(NvmlDriver().gpus()[1], 79)
     library.cards[1].lost = True
-    assert findings.read(AT)[0].gpus[1] == GpuFacts(
-        DeviceId("n1/1"), library.cards[1].uuid, lost=True, xids=(Xid(79, Instant(1)),)
-    )
+    facts = findings.read(AT)
+    assert facts is not None
+    assert facts.gpus[1] == GpuFacts(DeviceId("n1/1"), library.cards[1].uuid, lost=True, xids=(Xid(79, Instant(1)),))
 
 
 def test_a_gpu_that_was_never_there_is_lost_too(
     gpus: NvmlGpus, driver: NvmlDriver, watch: XidWatch, tmp_path: Path
 ) -> None:
-    facts = Findings(gpus, driver, watch, lambda: (node_of(4),), tmp_path).read(AT)[0]
+    facts = Findings(gpus, driver, watch, lambda: node_of(4), tmp_path).read(AT)
+    assert facts is not None
     assert facts.gpus[3] == GpuFacts(DeviceId("n1/3"), lost=True)
+
+
+def test_nothing_is_told_of_a_machine_that_is_no_node_yet(gpus: NvmlGpus, driver: NvmlDriver, watch: XidWatch) -> None:
+    assert Findings(gpus, driver, watch, lambda: None).read(AT) is None
 
 
 def test_what_a_card_has_not_is_not_zero(install: Install, tmp_path: Path) -> None:
     install(Library([workstation()]))
     driver = NvmlDriver()
-    findings = Findings(NvmlGpus(tmp_path, driver), driver, XidWatch(driver, Ticking()), lambda: (node_of(1),))
-    ((facts,),) = (told.gpus for told in findings.read(AT))
+    findings = Findings(NvmlGpus(tmp_path, driver), driver, XidWatch(driver, Ticking()), lambda: node_of(1))
+    told = findings.read(AT)
+    assert told is not None
+    (facts,) = told.gpus
     assert (facts.uncorrectable_errors, facts.remap_failed, facts.temperature_c) == (None, None, None)
 
 

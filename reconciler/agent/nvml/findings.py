@@ -9,20 +9,20 @@ from reconciler.agent.nics import SYS, read_nics
 from reconciler.agent.nvml.driver import Driver, DriverError, GpuUuid
 from reconciler.agent.nvml.gpus import NvmlGpus
 from reconciler.agent.nvml.xids import XidWatch
-from reconciler.backends.baremetal.facts import GpuFacts, NodeFacts
+from reconciler.facts import GpuFacts, NodeFacts
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.quantities import Instant, Memory
 
 
 class Findings:
-    """Of the `declared` nodes that this machine is, whose GPUs have numbers that NvmlGpus knows."""
+    """Of the `declared` node, whose GPUs have numbers that NvmlGpus knows; None: nobody has said yet which node this machine is."""
 
     def __init__(
         self,
         gpus: NvmlGpus,
         driver: Driver,
         watch: XidWatch,
-        declared: Callable[[], Iterable[Node]],
+        declared: Callable[[], Node | None],
         sys: Path = SYS,
     ) -> None:
         self._gpus = gpus
@@ -31,15 +31,13 @@ class Findings:
         self._declared = declared
         self._sys = sys
 
-    def read(self, at: Instant) -> tuple[NodeFacts, ...]:
+    def read(self, at: Instant) -> NodeFacts | None:
         """All of it, as it is now. Raises OSError where the numbers of GPUs can't be read or kept."""
-        nics = read_nics(self._sys)
-        return tuple(
-            NodeFacts(
-                node.name, at, tuple(sorted((self._of_gpu(gpu) for gpu in node.gpus), key=lambda facts: facts.id)), nics
-            )
-            for node in self._declared()
-        )
+        node = self._declared()
+        if node is None:
+            return None
+        gpus = sorted((self._of_gpu(gpu) for gpu in node.gpus), key=lambda facts: facts.id)
+        return NodeFacts(node.name, at, tuple(gpus), read_nics(self._sys))
 
     def _of_gpu(self, gpu: Gpu) -> GpuFacts:
         seats = self._gpus.seats()

@@ -7,8 +7,8 @@ from threading import Event, Lock, Thread
 from typing import Final
 
 from reconciler.agent.nvml.driver import Driver, DriverError, GpuUuid
-from reconciler.backends.baremetal.facts import Xid
 from reconciler.clock import Clock
+from reconciler.facts import Xid
 
 KEPT: Final = 32
 """Of each GPU. One that fails can report thousands; what is wrong with it is among the last ones."""

@@ -1,4 +1,4 @@
-"""What an agent reports of its node's hardware: facts alone; what they mean is judged elsewhere.
+"""What a machine tells of its hardware: facts alone; what they mean is judged elsewhere.
 
 None means that the machine can't say: a GPU without ECC has no count of its errors, which is not the count 0.
 """
