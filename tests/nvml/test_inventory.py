@@ -108,6 +108,7 @@ def test_the_command_prints_a_table(install: Install, quorate: Quorate) -> None:
 def test_the_command_prints_json(install: Install, quorate: Quorate) -> None:
     install(Library([card_of("H200-141GB")]))
     printed = json.loads(quorate("inventory", "-o", "json").out)
+    assert (printed["apiVersion"], printed["kind"]) == ("quorate.dev/v1", "Inventory")
     assert printed["driver"] == "580.95.05"
     assert printed["gpus"][0]["gpuType"] == "H200-SXM5-141GB"
     assert printed["gpus"][0]["mig"]["enabled"] is False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from reconciler.agent.nvml.driver import BusId, Card, Driver, DriverError, GpuUuid, Mig, OfferedProfile, Vitals, Wiring
 from reconciler.agent.nvml.profiles import vocabulary_of
 from reconciler.gpu_products import type_of_product
 from solver.world.cluster import GpuType, MigInstance
-from solver.world.document import Document
+from solver.world.document import API_VERSION, Document
 from solver.world.quantities import Memory
 
 
@@ -40,12 +41,14 @@ class GpuFound(Document, frozen=True):
     remap_failed: bool | None = None
 
 
-class Inventory(Document, frozen=True):
+class Inventory(Document, frozen=True, omit_defaults=False):
     """A machine's GPUs in the order of its driver. `absent`: why it has none.
 
     `islands`: which of them are joined by NVLink. `failures`: GPUs that did not answer, and why.
     """
 
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["Inventory"] = "Inventory"
     driver: str = ""
     gpus: tuple[GpuFound, ...] = ()
     islands: tuple[tuple[GpuUuid, ...], ...] = ()
@@ -67,7 +70,7 @@ def read_inventory(driver: Driver) -> Inventory:
             failures.append(str(error))
     name = {gpu.bus: gpu.uuid for gpu in found}
     joined = tuple(tuple(name[bus] for bus in island) for island in islands(wirings))
-    return Inventory(driver.version(), tuple(found), joined, tuple(failures))
+    return Inventory(driver=driver.version(), gpus=tuple(found), islands=joined, failures=tuple(failures))
 
 
 def islands(wirings: Mapping[BusId, Wiring]) -> tuple[tuple[BusId, ...], ...]:
