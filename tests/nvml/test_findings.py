@@ -12,6 +12,7 @@ from reconciler.agent.nics import read_nics
 from reconciler.agent.nvml.driver import DriverError, GpuLostError
 from reconciler.agent.nvml.findings import DeviceUse, Findings
 from reconciler.agent.nvml.gpus import NvmlGpus
+from reconciler.agent.nvml.here import looks_here, nvml_gpus
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.xids import KEPT, XidWatch
 from reconciler.backend import PartitionGpu
@@ -198,6 +199,24 @@ def test_a_device_that_can_not_be_asked_is_not_free(gpus: NvmlGpus, driver: Nvml
     with pytest.raises(GpuLostError):
         use.memory_used(GPU)
     assert issubclass(GpuLostError, DriverError)
+
+
+def test_an_agent_looks_at_the_gpus_that_its_backend_gives_to_tasks(library: Library, tmp_path: Path) -> None:
+    nvml_gpus(tmp_path).seats()
+    library.cards.reverse()
+    looks = looks_here(tmp_path, lambda: NODE, Ticking())
+    assert looks is not None
+    library.events.put((library.cards[0], 94))
+    while not (facts := looks.findings.read(AT)) or not facts.gpus[2].xids:
+        Event().wait(0.01)
+    looks.watch.stop()
+    assert [gpu.uuid for gpu in facts.gpus] == [card.uuid for card in reversed(library.cards)]
+    assert looks.use.processes(GPU) == ()
+
+
+def test_where_there_is_no_driver_there_is_nothing_to_look_at(install: Install, tmp_path: Path) -> None:
+    install(Library(failing=9))
+    assert looks_here(tmp_path, lambda: NODE, Ticking()) is None
 
 
 def port(sys: Path, name: str, **said: str) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from reconciler.agent.nvml.driver import Driver, DriverUnusableError
+from reconciler.agent.nvml.findings import DeviceUse, Findings
 from reconciler.agent.nvml.gpus import NvmlGpus, had_gpus
+from reconciler.agent.nvml.xids import XidWatch
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
+from reconciler.clock import Clock
+from solver.world.cluster import Node
 
 MODULE: Final = "pynvml"
 """Of the package nvidia-ml-py."""
@@ -33,6 +37,28 @@ def nvml_gpus(folder: Path) -> NvmlGpus:
             f"this machine shows no GPU of NVIDIA: {driver}. Declared GPUs can be simulated instead"
         )
     return NvmlGpus(folder, driver)
+
+
+class Looks(NamedTuple):
+    """What an agent reads of its node's hardware, whether devices are free again, and the thread that hears of errors."""
+
+    findings: Findings
+    use: DeviceUse
+    watch: XidWatch
+
+
+def looks_here(folder: Path, declared: Callable[[], Node | None], clock: Clock) -> Looks | None:
+    """Of the node that this machine is, with its GPUs' numbers from `folder`; None: no driver. Listens until `watch` is stopped.
+
+    Raises DriverUnusableError.
+    """
+    driver = driver_here()
+    if isinstance(driver, str):
+        return None
+    gpus, watch = NvmlGpus(folder, driver), XidWatch(driver, clock)
+    watch.start()
+    use = DeviceUse(gpus, driver, lambda: filter(None, [declared()]))
+    return Looks(Findings(gpus, driver, watch, declared), use, watch)
 
 
 def gpus_here(folder: Path) -> Gpus:
