@@ -15,7 +15,6 @@ from reconciler.cli.store_options import store_options
 from solver.world.quantities import Duration
 
 if TYPE_CHECKING:
-    from reconciler.server.folder import StateFolder
     from reconciler.server.settings import Settings, WhoseGpus
 
 
@@ -125,15 +124,17 @@ def run(
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
+    from reconciler.server.folder import StateFolder
     from reconciler.server.logs import configure_logs, logger
     from reconciler.server.serve import serve
     from reconciler.server.settings import Settings
+    from reconciler.token_file import default_state_folder
 
     settings = Settings(
         policies=policies_repo,
         branch=branch,
         cluster=cluster,
-        folder=_folder(state),
+        folder=StateFolder((state or default_state_folder()).absolute()),
         host=listen.host,
         port=listen.port,
         poll=poll,
@@ -156,14 +157,8 @@ def run(
     try:
         serve(settings, logger())
     except _failures() as failure:
-        raise CommandFailedError(str(failure), fix=getattr(failure, "fix", "")) from failure
-
-
-def _folder(state: Path | None) -> StateFolder:
-    from reconciler.server.folder import StateFolder
-    from reconciler.token_file import default_state_folder
-
-    return StateFolder((state or default_state_folder()).absolute())
+        fix = getattr(failure, "fix", "")
+        raise CommandFailedError(str(failure), fix=fix) from failure
 
 
 def _refuse_unlike(settings: Settings) -> None:
@@ -174,14 +169,14 @@ def _refuse_unlike(settings: Settings) -> None:
                 "--kubernetes": settings.kubernetes,
                 "--secrets": settings.secrets,
                 "--run-as-submitter": settings.accounts is not None,
-                "--tasks": settings.shared_tasks,
                 "--gpus nvml": settings.gpus == "nvml",
+                "--tasks": settings.shared_tasks,
             }
         )
-    if settings.gpus == "nvml" and settings.kubernetes is not None:
-        raise click.UsageError("--gpus nvml is for the GPUs of this machine. Leave it out, or leave --kubernetes out.")
     if settings.store is None and settings.shared_tasks is not None:
         raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
+    if settings.gpus == "nvml" and settings.kubernetes is not None:
+        raise click.UsageError("--gpus nvml is for the GPUs of this machine. Leave it out, or leave --kubernetes out.")
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
             "--store holds who has what; with --kubernetes the API server does. Leave one of them out."

@@ -35,7 +35,7 @@ from reconciler.token_file import read_or_make_token
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
-    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, and as GPUS and policy_side."""
+    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as GPUS and policy_side."""
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
