@@ -16,6 +16,9 @@ from tests.nvml.card import Card, Part, RefusalError
 
 Call = Callable[..., int]
 
+NOT_FITTED = -2
+"""A link that the chip has, and the board leads nowhere."""
+
 
 def answers(function: Callable[..., Any]) -> Call:
     """The function as NVML has it: what it answers is a number, 0 if all is well."""
@@ -212,6 +215,8 @@ def nvmlDeviceGetNvLinkState(library: Library, device: Any, link: int, found: An
     links = library.card(device).links
     if link >= len(links):
         raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT if links else pynvml.NVML_ERROR_NOT_SUPPORTED)
+    if links[link] == NOT_FITTED:
+        raise RefusalError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     put(found, int(links[link] is not None))
 
 

@@ -12,7 +12,7 @@ from reconciler.agent.nvml.library.nvml import NvmlDriver
 from tests.cli.conftest import Quorate, quorate
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install
-from tests.nvml.library import Library
+from tests.nvml.library import NOT_FITTED, Library
 from tests.nvml.made import PRODUCTS, card_of, workstation
 
 __all__ = ["quorate"]
@@ -57,7 +57,7 @@ def test_islands_are_what_nvlink_joins(wirings: dict[str, Wiring], expected: tup
 
 
 def test_links_that_are_down_join_nothing(install: Install) -> None:
-    library = install(Library([Card(0, links=(1, None)), Card(1, links=(0, None)), Card(2, links=(None, None))]))
+    library = install(Library([Card(0, links=(NOT_FITTED, 1, None)), Card(1, links=(0, None)), Card(2, links=(None, None))]))
     first, second, _ = NvmlDriver().gpus()
     assert read_inventory(NvmlDriver()).islands == ((first, second),)
     library.cards[0].links = library.cards[1].links = (None, None)

@@ -60,8 +60,8 @@ def read_wiring(handle: Any) -> Wiring:
     switched = False
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
-            state = pynvml.nvmlDeviceGetNvLinkState(handle, link)
-        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+            state = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        except pynvml.NVMLError_InvalidArgument:
             break
         if state != pynvml.NVML_FEATURE_ENABLED:
             continue
