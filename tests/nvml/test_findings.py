@@ -17,7 +17,7 @@ from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.xids import KEPT, XidWatch
 from reconciler.backend import PartitionGpu
 from reconciler.clock import SystemClock
-from reconciler.facts import GpuFacts, NicFacts, Xid
+from reconciler.facts import GpuFacts, NicFacts, NodeFacts, Xid
 from solver.world.cluster import DeviceId, MigInstance
 from solver.world.quantities import Instant, Memory
 from tests.nvml.card import Card
@@ -205,18 +205,22 @@ def test_an_agent_looks_at_the_gpus_that_its_backend_gives_to_tasks(library: Lib
     nvml_gpus(tmp_path).seats()
     library.cards.reverse()
     looks = looks_here(tmp_path, lambda: NODE, Ticking())
-    assert looks is not None
+    assert looks.use is not None
+    assert looks.watch is not None
     library.events.put((library.cards[0], 94))
-    while not (facts := looks.findings.read(AT)) or not facts.gpus[2].xids:
+    while not (facts := looks.read(AT)) or not facts.gpus[2].xids:
         Event().wait(0.01)
     looks.watch.stop()
     assert [gpu.uuid for gpu in facts.gpus] == [card.uuid for card in reversed(library.cards)]
     assert looks.use.processes(GPU) == ()
 
 
-def test_where_there_is_no_driver_there_is_nothing_to_look_at(install: Install, tmp_path: Path) -> None:
+def test_where_there_is_no_driver_ports_alone_are_looked_at(install: Install, tmp_path: Path) -> None:
     install(Library(failing=9))
-    assert looks_here(tmp_path, lambda: NODE, Ticking()) is None
+    looks = looks_here(tmp_path, lambda: NODE, Ticking())
+    assert looks.read(AT) == NodeFacts(NODE.name, AT, nics=read_nics())
+    assert looks_here(tmp_path, lambda: None, Ticking()).read(AT) is None
+    assert looks.use is None
 
 
 def port(sys: Path, name: str, **said: str) -> None:

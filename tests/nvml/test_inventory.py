@@ -57,7 +57,9 @@ def test_islands_are_what_nvlink_joins(wirings: dict[str, Wiring], expected: tup
 
 
 def test_links_that_are_down_join_nothing(install: Install) -> None:
-    library = install(Library([Card(0, links=(NOT_FITTED, 1, None)), Card(1, links=(0, None)), Card(2, links=(None, None))]))
+    library = install(
+        Library([Card(0, links=(NOT_FITTED, 1, None)), Card(1, links=(0, None)), Card(2, links=(None, None))])
+    )
     first, second, _ = NvmlDriver().gpus()
     assert read_inventory(NvmlDriver()).islands == ((first, second),)
     library.cards[0].links = library.cards[1].links = (None, None)

@@ -14,6 +14,11 @@ from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.quantities import Instant, Memory
 
 
+def ports_alone(node: Node | None, at: Instant, sys: Path = SYS) -> NodeFacts | None:
+    """Of a node without a driver of NVIDIA; None: nobody has said yet which node this machine is."""
+    return NodeFacts(node.name, at, nics=read_nics(sys)) if node else None
+
+
 class Findings:
     """Of the `declared` node, whose GPUs have numbers that NvmlGpus knows; None: nobody has said yet which node this machine is."""
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from reconciler.agent.nvml.driver import Driver, DriverUnusableError
-from reconciler.agent.nvml.findings import DeviceUse, Findings
+from reconciler.agent.nvml.findings import DeviceUse, Findings, ports_alone
 from reconciler.agent.nvml.gpus import NvmlGpus, had_gpus
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.clock import Clock
+from reconciler.facts import NodeFacts
 from solver.world.cluster import Node
+from solver.world.quantities import Instant
 
 MODULE: Final = "pynvml"
 """Of the package nvidia-ml-py."""
@@ -40,25 +42,25 @@ def nvml_gpus(folder: Path) -> NvmlGpus:
 
 
 class Looks(NamedTuple):
-    """What an agent reads of its node's hardware, whether devices are free again, and the thread that hears of errors."""
+    """How an agent reads its node's hardware, and sees that devices are free again. Without a driver ports alone are read.
 
-    findings: Findings
-    use: DeviceUse
-    watch: XidWatch
-
-
-def looks_here(folder: Path, declared: Callable[[], Node | None], clock: Clock) -> Looks | None:
-    """Of the node that this machine is, with its GPUs' numbers from `folder`; None: no driver. Listens until `watch` is stopped.
-
-    Raises DriverUnusableError.
+    `watch` hears of errors, until it is stopped.
     """
+
+    read: Callable[[Instant], NodeFacts | None]
+    use: DeviceUse | None = None
+    watch: XidWatch | None = None
+
+
+def looks_here(folder: Path, declared: Callable[[], Node | None], clock: Clock) -> Looks:
+    """Of the `declared` node that this machine is, with its GPUs' numbers from `folder`. Raises DriverUnusableError."""
     driver = driver_here()
     if isinstance(driver, str):
-        return None
+        return Looks(lambda at: ports_alone(declared(), at))
     gpus, watch = NvmlGpus(folder, driver), XidWatch(driver, clock)
     watch.start()
     use = DeviceUse(gpus, driver, lambda: filter(None, [declared()]))
-    return Looks(Findings(gpus, driver, watch, declared), use, watch)
+    return Looks(Findings(gpus, driver, watch, declared).read, use, watch)
 
 
 def gpus_here(folder: Path) -> Gpus:

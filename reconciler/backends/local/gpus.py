@@ -54,7 +54,7 @@ class Partitions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def reports(self) -> tuple[GpuPartitioned, ...]:
         """All of them, in a fixed order."""
