@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,7 @@ from reconciler.cli.params import Address, AddressParam
 
 if TYPE_CHECKING:
     from reconciler.agent.agent import Agent
+    from reconciler.agent.nvml.here import WhoseGpus
 
 
 @click.command(short_help="Run the tasks of one node.")
@@ -56,7 +58,7 @@ def agent(
     state: Path,
     identity: Path | None,
     address: str,
-    gpus: Literal["auto", "declared", "nvml"],
+    gpus: WhoseGpus,
 ) -> None:
     """Serve whichever control plane leads, and keep this node's tasks running while none does.
 
@@ -67,7 +69,7 @@ def agent(
     from reconciler.agent.folder import AgentFolder, AgentFolderError
     from reconciler.agent.identity import read_identity
     from reconciler.agent.nvml.driver import DriverUnusableError
-    from reconciler.agent.nvml.here import GPUS
+    from reconciler.agent.nvml.here import gpus_of
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.clock import SystemClock
@@ -79,7 +81,7 @@ def agent(
         with folder.locked():
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
-            deeds = NodeDeeds(who.node, folder, clock, gpus=GPUS[gpus])
+            deeds = NodeDeeds(who.node, folder, clock, gpus=partial(gpus_of, gpus))
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )

@@ -15,7 +15,8 @@ from reconciler.cli.store_options import store_options
 from solver.world.quantities import Duration
 
 if TYPE_CHECKING:
-    from reconciler.server.settings import Settings, WhoseGpus
+    from reconciler.agent.nvml.here import WhoseGpus
+    from reconciler.server.settings import Settings
 
 
 @click.command(short_help="Run the control plane.")

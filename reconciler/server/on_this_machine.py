@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.agent.nvml.here import GPUS
+from reconciler.agent.nvml.here import gpus_of
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
 from reconciler.checkpoints.keeper import Keeper
@@ -35,7 +36,7 @@ from reconciler.token_file import read_or_make_token
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
-    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as GPUS and policy_side."""
+    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as gpus_of and policy_side."""
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
@@ -112,7 +113,9 @@ def _place(
 
         return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
-    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, GPUS[settings.gpus], terms)
+    backend = LocalBackend(
+        settings.tasks, lambda: policies.current().nodes, clock, partial(gpus_of, settings.gpus), terms
+    )
     return Place(backend, terms.unstartable)
 
 

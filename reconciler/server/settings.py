@@ -7,14 +7,11 @@ import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from reconciler.agent.nvml.here import WhoseGpus
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.server.folder import StateFolder
 from solver.world.quantities import Duration
-
-WhoseGpus = Literal["declared", "nvml"]
-"""Whose word counts for the GPUs of this machine: that of Git alone, or of NVIDIA's driver too."""
 
 
 @dataclass(frozen=True, slots=True)

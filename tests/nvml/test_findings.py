@@ -12,10 +12,11 @@ from reconciler.agent.nics import read_nics
 from reconciler.agent.nvml.driver import DriverError, GpuLostError
 from reconciler.agent.nvml.findings import DeviceUse, Findings
 from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import looks_here, nvml_gpus
+from reconciler.agent.nvml.here import WhoseGpus, gpus_of, looks_of
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.xids import KEPT, XidWatch
 from reconciler.backend import PartitionGpu
+from reconciler.backends.local.gpus import DeclaredGpus
 from reconciler.clock import SystemClock
 from reconciler.facts import GpuFacts, NicFacts, NodeFacts, Xid
 from solver.world.cluster import DeviceId, MigInstance
@@ -202,9 +203,9 @@ def test_a_device_that_can_not_be_asked_is_not_free(gpus: NvmlGpus, driver: Nvml
 
 
 def test_an_agent_looks_at_the_gpus_that_its_backend_gives_to_tasks(library: Library, tmp_path: Path) -> None:
-    nvml_gpus(tmp_path).seats()
+    NvmlGpus(tmp_path, NvmlDriver()).seats()
     library.cards.reverse()
-    looks = looks_here(tmp_path, lambda: NODE, Ticking())
+    looks = looks_of("auto", tmp_path, lambda: NODE, Ticking())
     assert looks.use is not None
     assert looks.watch is not None
     library.events.put((library.cards[0], 94))
@@ -215,11 +216,20 @@ def test_an_agent_looks_at_the_gpus_that_its_backend_gives_to_tasks(library: Lib
     assert looks.use.processes(GPU) == ()
 
 
+def test_of_simulated_gpus_there_is_nothing_to_read(install: Install, tmp_path: Path) -> None:
+    install(Library())
+    both: tuple[WhoseGpus, ...] = ("auto", "declared")
+    for whose in both:
+        looks = looks_of(whose, tmp_path, lambda: NODE, Ticking())
+        assert looks.read(AT) == NodeFacts(NODE.name, AT, nics=read_nics()), "none of them is lost"
+        assert isinstance(gpus_of(whose, tmp_path), DeclaredGpus)
+
+
 def test_where_there_is_no_driver_ports_alone_are_looked_at(install: Install, tmp_path: Path) -> None:
     install(Library(failing=9))
-    looks = looks_here(tmp_path, lambda: NODE, Ticking())
+    looks = looks_of("auto", tmp_path, lambda: NODE, Ticking())
     assert looks.read(AT) == NodeFacts(NODE.name, AT, nics=read_nics())
-    assert looks_here(tmp_path, lambda: None, Ticking()).read(AT) is None
+    assert looks_of("auto", tmp_path, lambda: None, Ticking()).read(AT) is None
     assert looks.use is None
 
 

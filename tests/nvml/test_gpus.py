@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,8 @@ import pytest
 
 from reconciler.agent.nvml.driver import DriverError
 from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import nvml_gpus
+from reconciler.agent.nvml.here import gpus_of
+from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.backend import ENDED, Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
 from reconciler.backends.local import LocalBackend
 from reconciler.clock import SystemClock
@@ -48,7 +50,7 @@ def cards(install: Install) -> list[Card]:
 @pytest.fixture
 def opened(cards: list[Card], tmp_path: Path) -> Open:
     """The agent's GPUs, as after each of its restarts."""
-    return lambda: nvml_gpus(tmp_path / "gpus")
+    return lambda: NvmlGpus(tmp_path / "gpus", NvmlDriver())
 
 
 def whole(*devices: str) -> TaskPlacement:
@@ -216,7 +218,7 @@ def test_a_driver_that_does_something_else_is_not_believed(
 
 
 def test_a_task_of_a_backend_sees_the_uuid_of_its_gpu(cards: list[Card], tmp_path: Path) -> None:
-    backend = LocalBackend(tmp_path / "state", lambda: (NODE,), SystemClock(), gpus=nvml_gpus)
+    backend = LocalBackend(tmp_path / "state", lambda: (NODE,), SystemClock(), gpus=partial(gpus_of, "nvml"))
     spec = JobSpec(
         QueueName("q"), (TaskGroup("worker", 1, Shape(gpus=1)),), command=("sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
     )

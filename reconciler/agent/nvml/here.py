@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -19,6 +19,9 @@ from solver.world.quantities import Instant
 MODULE: Final = "pynvml"
 """Of the package nvidia-ml-py."""
 
+WhoseGpus = Literal["auto", "declared", "nvml"]
+"""Whose word counts for a machine's GPUs: that of Git alone (`declared`), or of NVIDIA's driver too; `auto`: if it has any."""
+
 
 def driver_here() -> Driver | str:
     """This machine's driver, or why there is none. Raises DriverUnusableError where there is one that can't be used."""
@@ -31,18 +34,35 @@ def driver_here() -> Driver | str:
     return find_driver()
 
 
-def nvml_gpus(folder: Path) -> NvmlGpus:
-    """The GPUs of this machine, for LocalBackend. Raises DriverUnusableError where there are none."""
+def driver_for(whose: WhoseGpus, folder: Path) -> Driver | None:
+    """Whom to ask for the GPUs that `folder` knows of; None: they are simulated.
+
+    Raises DriverUnusableError where there are to be real ones, or were, and no driver: none are simulated in their place.
+    """
+    if whose == "declared":
+        return None
     driver = driver_here()
-    if isinstance(driver, str):
+    if not isinstance(driver, str) and (whose == "nvml" or had_gpus(folder) or driver.gpus()):
+        return driver
+    if whose == "nvml":
         raise DriverUnusableError(
             f"this machine shows no GPU of NVIDIA: {driver}. Declared GPUs can be simulated instead"
         )
-    return NvmlGpus(folder, driver)
+    if had_gpus(folder):
+        raise DriverUnusableError(
+            f"this machine had GPUs of NVIDIA, and shows none now ({driver}): none are simulated in their place. Repair its driver"
+        )
+    return None
+
+
+def gpus_of(whose: WhoseGpus, folder: Path) -> Gpus:
+    """The GPUs that tasks are given; what has to be kept of them is in `folder`. Raises as driver_for does."""
+    driver = driver_for(whose, folder)
+    return DeclaredGpus(folder) if driver is None else NvmlGpus(folder, driver)
 
 
 class Looks(NamedTuple):
-    """How an agent reads its node's hardware, and sees that devices are free again. Without a driver ports alone are read.
+    """How an agent reads its node's hardware, and sees that devices are free again. Of simulated GPUs there is nothing to read.
 
     `watch` hears of errors, until it is stopped.
     """
@@ -52,32 +72,12 @@ class Looks(NamedTuple):
     watch: XidWatch | None = None
 
 
-def looks_here(folder: Path, declared: Callable[[], Node | None], clock: Clock) -> Looks:
-    """Of the `declared` node that this machine is, with its GPUs' numbers from `folder`. Raises DriverUnusableError."""
-    driver = driver_here()
-    if isinstance(driver, str):
+def looks_of(whose: WhoseGpus, folder: Path, declared: Callable[[], Node | None], clock: Clock) -> Looks:
+    """Of the `declared` node that this machine is, with the same GPUs as `gpus_of`. Raises as driver_for does."""
+    driver = driver_for(whose, folder)
+    if driver is None:
         return Looks(lambda at: ports_alone(declared(), at))
     gpus, watch = NvmlGpus(folder, driver), XidWatch(driver, clock)
     watch.start()
     use = DeviceUse(gpus, driver, lambda: filter(None, [declared()]))
     return Looks(Findings(gpus, driver, watch, declared).read, use, watch)
-
-
-def gpus_here(folder: Path) -> Gpus:
-    """Real ones where the driver shows any, else simulated ones. Raises DriverUnusableError where there were real ones before."""
-    driver = driver_here()
-    if not isinstance(driver, str) and (driver.gpus() or had_gpus(folder)):
-        return NvmlGpus(folder, driver)
-    if had_gpus(folder):
-        raise DriverUnusableError(
-            f"this machine had GPUs of NVIDIA, and shows none now ({driver}): none are simulated in their place. Repair its driver"
-        )
-    return DeclaredGpus(folder)
-
-
-GPUS: Final[Mapping[Literal["auto", "declared", "nvml"], Callable[[Path], Gpus]]] = {
-    "auto": gpus_here,
-    "declared": DeclaredGpus,
-    "nvml": nvml_gpus,
-}
-"""Whose word counts for a machine's GPUs; each is made of a folder to keep things in."""
