@@ -34,7 +34,6 @@ from reconciler.client_by_hand import ByHand
 from reconciler.client_following import FollowingCalls
 from reconciler.client_history import PastCalls
 from reconciler.client_transport import (
-    DEFAULT_PORT,
     DEFAULT_SERVER,
     ApiError,
     NotAuthorisedError,
@@ -43,15 +42,14 @@ from reconciler.client_transport import (
 )
 from reconciler.client_watch import Watching
 from reconciler.jobs.record import JobState
-from reconciler.store.protocols import KeptEvent, RoundRecord, RoundSummary
+from reconciler.store.protocols import KeptEvent
+from reconciler.store.rounds import RoundRecord, RoundSummary
 from reconciler.token_file import default_token_file, read_token
 from solver.world.document import API_VERSION, decode, encode
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec
 
-__all__ = [
-    "DEFAULT_PORT", "DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect",
-]  # fmt: skip
+__all__ = ["DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect"]
 
 if TYPE_CHECKING:
     from reconciler.client_terminal import Attachment

@@ -9,7 +9,7 @@ from reconciler.interventions.settle import Hands
 from reconciler.jobs.sighted import Sighted
 from reconciler.observe import observe
 from reconciler.passes import Laps, Pass, record_news, refuse_unsafe
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 
 
 def one_pass(plane: ControlPlane) -> Pass:

@@ -6,6 +6,7 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.retry_policy import NO_RETRIES, RetryPolicy
+from solver.rules.images import ImagePolicy
 from solver.world.document import Document
 
 
@@ -19,6 +20,7 @@ class Operations(Document, frozen=True):
     retry: tuple[RetryPolicy, ...] = ()
     access: AccessPolicy | None = None
     alerts: tuple[AlertPolicy, ...] = ()
+    images: ImagePolicy = ImagePolicy()
 
     @property
     def storages(self) -> dict[str, CheckpointPolicy]:

@@ -10,7 +10,8 @@ from reconciler.clock import Clock
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.sighted import Sighted
 from reconciler.store.past_use import PastUse
-from reconciler.store.protocols import Claim, History, Ledger, RoundRecord, summarise
+from reconciler.store.protocols import Claim, History, Ledger
+from reconciler.store.rounds import RoundRecord, summarise
 from solver.plan.check import violations
 from solver.plan.plan import Plan
 from solver.plan.violation import Violation

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from reconciler.optimiser.recording import optimiser_of
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 from solver.program.optimiser import Optimiser
 from solver.solve import solve
 from solver.world.document import API_VERSION, Document, digest, encode

@@ -15,13 +15,14 @@ from hack.postgresql.server import private_server
 @click.command()
 @click.option("--kills", default=20, show_default=True, help="How often the leader is killed (SIGKILL).")
 @click.option("--pauses", default=10, show_default=True, help="How often it is held up past its lease (SIGSTOP).")
+@click.option("--cuts", default=10, show_default=True, help="How often it loses all connections to the database.")
 @click.option("--seed", default=0, show_default=True, help="In which order.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(kills: int, pauses: int, seed: int, output: str) -> None:
+def main(kills: int, pauses: int, cuts: int, seed: int, output: str) -> None:
     """Two control planes on a private PostgreSQL, under load. Exits with 1 if a job was lost, ran twice or met another on a GPU."""
     began = time.monotonic()
     with private_server() as server:
-        done = drill(server, kills, pauses, seed, tell=lambda blow: click.echo(blow, err=True))
+        done = drill(server, kills, pauses, cuts, seed, tell=lambda blow: click.echo(blow, err=True))
     found = figures(done) | {"wallSeconds": round(time.monotonic() - began, 1)}
     if output == "json":
         click.echo(json.dumps({**found, "violations": done.violations}, indent=2))
@@ -39,6 +40,7 @@ def figures(done: Drill) -> dict[str, float]:
     return {
         "kills": done.kills,
         "pauses": done.pauses,
+        "cuts": done.cuts,
         "jobs": done.jobs,
         "fencedWrites": done.writes,
         "staleWritesAccepted": count("stale write"),

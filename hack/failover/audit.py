@@ -69,6 +69,12 @@ class Audit:
         with self._engine.begin() as connection:
             return int(connection.execute(text("SELECT count(*) FROM audit_writes")).scalar_one())
 
+    def cut_off(self, who: str) -> None:
+        """End every session of somebody, whatever it is doing."""
+        sessions = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :who")
+        with self._engine.begin() as connection:
+            connection.execute(sessions, {"who": who})
+
     def last_write(self) -> str:
         """What was written last, such as `INSERT rounds`."""
         newest = text("SELECT what FROM audit_writes ORDER BY number DESC LIMIT 1")

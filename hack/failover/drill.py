@@ -43,6 +43,7 @@ class Drill:
 
     kills: int = 0
     pauses: int = 0
+    cuts: int = 0
     jobs: int = 0
     elected_s: list[float] = field(default_factory=list)
     acted_s: list[float] = field(default_factory=list)
@@ -55,6 +56,7 @@ def drill(
     server: PrivateServer,
     kills: int,
     pauses: int,
+    cuts: int = 0,
     seed: int = 0,
     program: tuple[str, ...] = Plane.program,
     tell: Callable[[str], None] = lambda _: None,
@@ -62,13 +64,14 @@ def drill(
     """Strike the leader so often, in an order drawn from the seed; then let everything end, and judge. Raises StuckError."""
     with (
         tempfile.TemporaryDirectory(prefix="quorate-failover-") as made,
-        _site(server, Path(made), program, seed) as site,
+        site_of(server, Path(made), program, seed) as site,
     ):
-        blows = ["kill"] * kills + ["pause"] * pauses
+        blows = ["kill"] * kills + ["pause"] * pauses + ["cut"] * cuts
         site.chance.shuffle(blows)
+        site.start_load()
         for blow in blows:
             tell(blow)
-            (site.kill if blow == "kill" else site.pause)()
+            {"kill": site.kill, "pause": site.pause, "cut": site.cut}[blow]()
         site.to_the_end()
         return site.done
 
@@ -84,8 +87,20 @@ class Site:
     chance: random.Random
     done: Drill = field(default_factory=Drill)
     _over: Event = field(default_factory=Event)
+    _load: Thread | None = None
 
-    def submit_until_over(self) -> None:
+    def start_load(self) -> None:
+        """From here on jobs are submitted."""
+        self._load = Thread(target=self._submit_until_over, name="load", daemon=True)
+        self._load.start()
+
+    def stop_load(self) -> None:
+        """No more jobs."""
+        self._over.set()
+        if self._load is not None:
+            self._load.join()
+
+    def _submit_until_over(self) -> None:
         """Keep the cluster full. Users speak to the store, whoever leads."""
         clock = SystemClock()
         while not self._over.wait(0.1):
@@ -101,6 +116,7 @@ class Site:
         self.done.kills += 1
         self.planes[led.who].wait()
         self.planes[led.who].start()
+        until("it is there again", self.planes[led.who].is_up)
 
     def pause(self) -> None:
         """SIGSTOP for the leader, in the middle of its writes; it wakes up once another leads and acts."""
@@ -113,17 +129,25 @@ class Site:
                 break  # it has recorded what it is about to do, and done nothing of it
             plane.send(signal.SIGCONT)
             written = self.audit.writes()
-            _until("it writes", lambda before=written: self.audit.writes() > before, every_s=0.0)  # type: ignore[misc]
+            until("it writes", lambda before=written: self.audit.writes() > before, every_s=0.0)  # type: ignore[misc]
         self._strike(led, signal.SIGSTOP)
         self.done.pauses += 1
         said = plane.log.read_bytes().count(b"standing-by")
         plane.send(signal.SIGCONT)
-        _until("it knows that it does not lead", lambda: plane.log.read_bytes().count(b"standing-by") > said)
+        until("it knows that it does not lead", lambda: plane.log.read_bytes().count(b"standing-by") > said)
+
+    def cut(self) -> None:
+        """Every connection of the leader is lost in the middle of its writes, of which it can't know which were committed."""
+        led = self._leader_at_work()
+        self.audit.cut_off(led.who)
+        self.done.cuts += 1
+        written = self.audit.writes()
+        until("somebody writes again", lambda: self.audit.writes() > written)
 
     def to_the_end(self) -> None:
-        """No more jobs; all end; the planes stop in order."""
-        self._over.set()
-        _until("every job has ended", lambda: not self.store.jobs.live_jobs() and not self.store.ledger.claims())
+        """All jobs end; the planes stop in order."""
+        self.stop_load()
+        until("every job has ended", lambda: not self.store.jobs.live_jobs() and not self.store.ledger.claims())
         for plane in self.planes.values():
             plane.send(signal.SIGTERM)
         for plane in self.planes.values():
@@ -142,14 +166,14 @@ class Site:
 
     def _leader_at_work(self) -> Led:
         """Who leads, just after it wrote something: in the middle of a pass."""
-        _until("somebody leads", lambda: self.audit.leads() is not None)
+        until("somebody leads", lambda: self.audit.leads() is not None)
         led = self.audit.leads()
         if led is None:
             raise StuckError("nobody leads")
-        _until("it acts", lambda: self.audit.first_deed_s(led.epoch) is not None)
+        until("it acts", lambda: self.audit.first_deed_s(led.epoch) is not None)
         time.sleep(self.chance.uniform(1, 5))
         written = self.audit.writes()
-        _until("it writes", lambda: self.audit.writes() > written, every_s=0.0)
+        until("it writes", lambda: self.audit.writes() > written, every_s=0.0)
         return led
 
     def _strike(self, led: Led, number: signal.Signals) -> None:
@@ -160,16 +184,18 @@ class Site:
             found = self.audit.leads()
             return led if found is None else found
 
-        _until("another leads", lambda: newest().epoch > led.epoch)
+        until("another leads", lambda: newest().epoch > led.epoch)
         after = newest()
-        _until("it acts", lambda: self.audit.first_deed_s(after.epoch) is not None)
+        until("it acts", lambda: self.audit.first_deed_s(after.epoch) is not None)
         self.done.elected_s.append(after.at_s - struck_s)
         self.done.acted_s.append((self.audit.first_deed_s(after.epoch) or after.at_s) - struck_s)
 
 
 @contextmanager
-def _site(server: PrivateServer, folder: Path, program: tuple[str, ...], seed: int) -> Iterator[Site]:
-    """Two control planes that run, and load on them; nothing of it is left afterwards, tasks included."""
+def site_of(
+    server: PrivateServer, folder: Path, program: tuple[str, ...] = Plane.program, seed: int = 0
+) -> Iterator[Site]:
+    """Two control planes that run, without load yet; nothing of it is left afterwards, tasks included."""
     passwords = folder / "passwords"
     passwords.touch(mode=0o600)
     passwords.write_text(f"{server.host}:{server.port}:*:{USER}:{server.password}\n")
@@ -179,15 +205,13 @@ def _site(server: PrivateServer, folder: Path, program: tuple[str, ...], seed: i
     store = open_store(server.url(database))
     planes = {name: Plane(name, folder, policy, url, passwords, program) for name in ("a", "b")}
     site = Site(folder, store, Audit(store.database.engine), planes, random.Random(seed))
-    load = Thread(target=site.submit_until_over, name="load", daemon=True)
     try:
         for plane in planes.values():
             plane.start()
-        load.start()
+        until("both are there", lambda: all(plane.is_up() for plane in planes.values()))
         yield site
     finally:
-        site._over.set()
-        load.join()
+        site.stop_load()
         for plane in planes.values():
             plane.send(signal.SIGKILL)
             plane.wait()
@@ -205,7 +229,8 @@ def _new_database(server: PrivateServer) -> str:
     return name
 
 
-def _until(what: str, reached: Callable[[], object], every_s: float = 0.01) -> None:
+def until(what: str, reached: Callable[[], object], every_s: float = 0.01) -> None:
+    """Wait for something; generous, because machines are slow and busy. Raises StuckError."""
     deadline = time.monotonic() + WITHIN_S
     while not reached():
         if time.monotonic() > deadline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from reconciler.client import Client
+from reconciler.token_file import read_token
 
 _POLICY: Final = {
     "policies/team.yaml": "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: team}\nspec: {}\n",
@@ -42,6 +46,7 @@ class Plane:
     passwords: Path
     program: tuple[str, ...] = ("-m", "reconciler.cli.main")
     _process: subprocess.Popen[bytes] | None = field(default=None)
+    _beyond: int = 0
 
     def start(self) -> None:
         """Start it, again after it was killed."""
@@ -57,9 +62,24 @@ class Plane:
             ),
             *("--store", f"{self.url}?application_name={self.name}"),
         ]
+        listened = self._listened()
         with self.log.open("ab") as log:
             environment = os.environ | {"PGPASSFILE": str(self.passwords)}
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+        self._beyond = listened
+
+    def client(self) -> Client:
+        """Speaks to it; to be closed."""
+        said = [line for line in self.log.read_text().splitlines() if '"listening"' in line]
+        return Client(json.loads(said[-1])["url"], read_token(self.folder / self.name / "token"))
+
+    def is_up(self) -> bool:
+        """Whether it serves since it was started last, and so leads or stands by."""
+        return self._listened() > self._beyond
+
+    def _listened(self) -> int:
+        return self.log.read_bytes().count(b'"listening"') if self.log.exists() else 0
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

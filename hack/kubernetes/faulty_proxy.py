@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
-import tempfile
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +21,7 @@ from aiohttp import web
 
 from hack.kubernetes.certificates import LOOPBACK
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.faults.certified import contexts
 from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_BINDINGS, OF_LISTS, OF_WATCHES, Draw, Drawn, Profile
 from reconciler.backends.kubernetes.connections import Sockets
 
@@ -78,7 +77,7 @@ class FaultyProxy:
 
     def __init__(self, cluster: Cluster, user: str, groups: tuple[str, ...] = ()) -> None:
         self._cluster = cluster
-        self._server_tls, self._client_tls = _contexts(cluster, user, groups)
+        self._server_tls, self._client_tls = contexts(cluster, user, groups)
         self._lists: dict[str, deque[bytes]] = {path: deque(maxlen=OLDEST_LISTS) for path in LISTED}
         self._late: set[asyncio.Task[Any]] = set()
         self._handling: set[asyncio.Task[Any]] = set()
@@ -293,19 +292,3 @@ def _refused(code: int) -> web.Response:
     text = {**said, "message": "a fault of the test"}
     headers = {"Retry-After": "0"} if code == 429 else {}
     return web.json_response(text, status=code, headers=headers)
-
-
-def _contexts(cluster: Cluster, user: str, groups: tuple[str, ...]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Towards those who ask, and towards the server."""
-    towards_them = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    _present(towards_them, *cluster.authority.server())
-    towards_server = ssl.create_default_context(cadata=cluster.authority.pem.decode())
-    _present(towards_server, *cluster.authority.client(user, groups))
-    return towards_them, towards_server
-
-
-def _present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(certificate + key)
-        file.flush()
-        context.load_cert_chain(file.name)

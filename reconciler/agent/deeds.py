@@ -24,6 +24,7 @@ from reconciler.backends.baremetal.wire import (
 )
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
+from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
@@ -41,12 +42,13 @@ class NodeDeeds:
         clock: Clock,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         gpus: Callable[[Path], Gpus] = DeclaredGpus,
+        equipment: Equipment = Equipment(),  # noqa: B008  (as above)
     ) -> None:
         """`gpus`: made of a folder to keep things in. Raises StateFolderError, and what `gpus` raises."""
         self.node = node
         self._folder = folder
         self._declared = folder.declared()
-        self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node)
+        self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node, equipment)
         self.epochs = Epochs(folder.tasks)
 
     def changes(self, since: Cursor) -> Changes:

@@ -21,7 +21,7 @@ from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, node_views, queue_views
 from reconciler.interventions.effects import about
 from reconciler.metrics import CONTENT_TYPE
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 from solver.world.snapshot import Snapshot
 
 _TEXT: Responses = {200: {"description": "Prometheus's text format.", "content": {"text/plain": {}}}}

@@ -19,3 +19,11 @@ def require_named_policies(spec: JobSpec, operations: Operations) -> None:
     unknown = unknown_storage(spec, operations.checkpoints)
     if unknown:
         raise RefusedError(422, "unknown-checkpoint-policy", *unknown)
+
+
+def require_allowed_image(spec: JobSpec, operations: Operations) -> None:
+    """Raises RefusedError where policy does not allow the image that the job names."""
+    refusal = operations.images.refusal(spec.container.image) if spec.container else None
+    if refusal:
+        message, fix = refusal
+        raise RefusedError(422, "image-not-allowed", f"{message[0].upper()}{message[1:]}.", fix)

@@ -16,7 +16,8 @@ from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import ArrayElement, JobOutcome, JobState
 from reconciler.queue_use import QueueLine
 from reconciler.store.marks import Marks
-from reconciler.store.protocols import Event, RoundSummary
+from reconciler.store.protocols import Event
+from reconciler.store.rounds import RoundSummary
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy

@@ -12,7 +12,8 @@ from reconciler.interventions.record import Intervention
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import Event, RoundRecord
+from reconciler.store.protocols import Event
+from reconciler.store.rounds import RoundRecord
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, JobSpec
 
@@ -37,9 +38,9 @@ def bare_failure(failure: Failure) -> Failure:
 
 
 def bare_spec(spec: JobSpec) -> JobSpec:
-    """Without commands, environment, and what secrets there are."""
+    """Without commands, environment, image, and what secrets there are."""
     groups = tuple(msgspec.structs.replace(group, command=()) for group in spec.task_groups)
-    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={}, secrets=())
+    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={}, secrets=(), container=None)
 
 
 def bare_outcome(outcome: JobOutcome) -> JobOutcome:

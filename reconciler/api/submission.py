@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reconciler.api.named_policies import require_named_policies
+from reconciler.api.named_policies import require_allowed_image, require_named_policies
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.documents.job import NamedJob
@@ -41,6 +41,7 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
             continue
         asked.add(key)
         require_named_policies(bare, services.operations())
+        require_allowed_image(bare, services.operations())
         reasons = services.admit(bare)
         if reasons:
             told = "; ".join(str(reason) for reason in reasons)
@@ -50,12 +51,13 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
 
 
 def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> None:
-    """Raise RefusedError where a job lacks what its tasks need to begin: a secret, or an account to run as."""
-    asked: list[tuple[QueueName, tuple[SecretUse, ...]]] = []
+    """Raise RefusedError where a job lacks what its tasks need to begin: a secret, an account to run as, or podman."""
+    asked: list[tuple[QueueName, tuple[SecretUse, ...], bool]] = []
     for job in jobs:
-        if (job.spec.queue, job.spec.secrets) in asked:
+        needs = job.spec.queue, job.spec.secrets, job.spec.container is not None
+        if needs in asked:
             continue
-        asked.append((job.spec.queue, job.spec.secrets))
+        asked.append(needs)
         found = services.unstartable(job.spec, user)
         if found:
             raise RefusedError(422, found.code, f"{job.name} could not begin: {found.message}.", found.fix)

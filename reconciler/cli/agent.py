@@ -69,9 +69,10 @@ def agent(
     from reconciler.agent.folder import AgentFolder, AgentFolderError
     from reconciler.agent.identity import read_identity
     from reconciler.agent.nvml.driver import DriverUnusableError
-    from reconciler.agent.nvml.here import gpus_of
+    from reconciler.agent.nvml.here import gpus_of, use_of
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
+    from reconciler.backends.local.machine import equipment_of_this_machine
     from reconciler.clock import SystemClock
     from reconciler.server.logs import configure_logs, logger
 
@@ -81,7 +82,12 @@ def agent(
         with folder.locked():
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
-            deeds = NodeDeeds(who.node, folder, clock, gpus=partial(gpus_of, gpus))
+            equipment = equipment_of_this_machine(folder.tasks)
+            log.info("runtimes", **equipment.told)
+            use = use_of(gpus, folder.tasks / "gpus", lambda: filter(None, [folder.declared()]))
+            deeds = NodeDeeds(
+                who.node, folder, clock, gpus=partial(gpus_of, gpus), equipment=equipment._replace(gpu_use=use)
+            )
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )

@@ -42,20 +42,21 @@ def agents_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def agents_settings(
-    agents_listen: Address | None, agents_authority: Path | None, node_lost_after: Duration | None
-) -> AgentsSettings | None:
-    """None: jobs run elsewhere. Raises click.UsageError."""
+def agents_settings(given: dict[str, Any]) -> AgentsSettings | None:
+    """Takes these options out of `given`. None: jobs run elsewhere. Raises click.UsageError."""
     from reconciler.backends.baremetal.merge import LOST_AFTER
     from reconciler.server.settings import AgentsSettings
 
-    if agents_listen is None:
-        if agents_authority is not None or node_lost_after is not None:
+    listen: Address | None = given.pop("agents_listen")
+    authority: Path | None = given.pop("agents_authority")
+    node_lost_after: Duration | None = given.pop("node_lost_after")
+    if listen is None:
+        if authority is not None or node_lost_after is not None:
             raise click.UsageError(
                 "--agents-authority and --node-lost-after are for --agents-listen. Add it, or leave them out."
             )
         return None
-    return AgentsSettings(agents_listen.host, agents_listen.port, agents_authority, node_lost_after or LOST_AFTER)
+    return AgentsSettings(listen.host, listen.port, authority, node_lost_after or LOST_AFTER)
 
 
 def refuse_beside_agents(given: dict[str, object]) -> None:

@@ -143,6 +143,9 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
         wished += [f"{group.name}: {wish}" for wish in (*own, *_kept(group.topology.group, group.topology.spread))]
     if wished:
         yield "Topology", ", ".join(wished)
+    if spec.container:
+        options = ", read-only" if spec.container.read_only else ""
+        yield "Container", f"{spec.container.image}, network {spec.container.network}{options}"
     if spec.env:
         yield "Environment", ", ".join(sorted(spec.env))
     if spec.secrets:

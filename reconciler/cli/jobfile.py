@@ -42,6 +42,7 @@ class ShortForm:
     topology: tuple[str, ...]
     env: tuple[str, ...]
     secret: tuple[str, ...]
+    image: str | None
     array: str | None
     depends_on: tuple[str, ...]
     pty: bool | None
@@ -94,6 +95,7 @@ class ShortForm:
             "timeLimit": self.time_limit,
             "topology": _topology_of(self.topology),
             "array": _array_of(self.array),
+            "container": {"image": self.image} if self.image is not None else None,
             "dependsOn": [
                 {"condition": condition, "job": job}
                 for condition, job in _pairs(self.depends_on, "--depends-on", "CONDITION:JOB", ":")

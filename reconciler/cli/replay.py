@@ -9,7 +9,7 @@ import click
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 
 
 @click.command(short_help="Solve a recorded round again and compare.")

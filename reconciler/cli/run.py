@@ -16,7 +16,7 @@ from solver.world.quantities import Duration
 
 if TYPE_CHECKING:
     from reconciler.agent.nvml.here import WhoseGpus
-    from reconciler.server.settings import Settings
+    from reconciler.server.settings import Settings, StoreSettings
 
 
 @click.command(short_help="Run the control plane.")
@@ -97,7 +97,26 @@ if TYPE_CHECKING:
 @agents_options
 @kubernetes_options
 @click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
-def run(
+def run(**options: Any) -> None:
+    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
+
+    Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
+    """
+    from reconciler.server.logs import configure_logs, logger
+    from reconciler.server.serve import serve
+
+    settings = _settings(**options)
+    _refuse_unlike(settings)
+    configure_logs()
+    try:
+        serve(settings, logger())
+    except _failures() as failure:
+        fix = getattr(failure, "fix", "")
+        raise CommandFailedError(str(failure), fix=fix) from failure
+
+
+def _settings(
+    *,
     policies_repo: str,
     branch: str,
     cluster: str | None,
@@ -113,25 +132,15 @@ def run(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
-    store: str | None,
-    store_password_file: Path | None,
-    tasks: Path | None,
-    agents_listen: Address | None,
-    agents_authority: Path | None,
-    node_lost_after: Duration | None,
-    **kubernetes: Any,
-) -> None:
-    """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
-
-    Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
-    """
+    **others: Any,
+) -> Settings:
+    """Raises click.UsageError."""
     from reconciler.server.folder import StateFolder
-    from reconciler.server.logs import configure_logs, logger
-    from reconciler.server.serve import serve
     from reconciler.server.settings import Settings
     from reconciler.token_file import default_state_folder
 
-    settings = Settings(
+    store = _store_settings(others)
+    return Settings(
         policies=policies_repo,
         branch=branch,
         cluster=cluster,
@@ -147,19 +156,20 @@ def run(
         gpus=gpus,
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
-        kubernetes=kubernetes_settings(**kubernetes),
+        agents=agents_settings(others),
+        kubernetes=kubernetes_settings(**others),
         store=store,
-        store_password_file=store_password_file,
-        shared_tasks=tasks.absolute() if tasks else None,
-        agents=agents_settings(agents_listen, agents_authority, node_lost_after),
     )
-    _refuse_unlike(settings)
-    configure_logs()
-    try:
-        serve(settings, logger())
-    except _failures() as failure:
-        fix = getattr(failure, "fix", "")
-        raise CommandFailedError(str(failure), fix=fix) from failure
+
+
+def _store_settings(options: dict[str, Any]) -> StoreSettings | None:
+    """Taken out of the options. Raises click.UsageError."""
+    from reconciler.server.settings import StoreSettings
+
+    url, password_file, tasks = (options.pop(name) for name in ("store", "store_password_file", "tasks"))
+    if url is None and tasks is not None:
+        raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
+    return None if url is None else StoreSettings(url, password_file, tasks.absolute() if tasks else None)
 
 
 def _refuse_unlike(settings: Settings) -> None:
@@ -171,18 +181,16 @@ def _refuse_unlike(settings: Settings) -> None:
                 "--secrets": settings.secrets,
                 "--run-as-submitter": settings.accounts is not None,
                 "--gpus nvml": settings.gpus == "nvml",
-                "--tasks": settings.shared_tasks,
+                "--tasks": settings.store.tasks if settings.store else None,
             }
         )
-    if settings.store is None and settings.shared_tasks is not None:
-        raise click.UsageError("--tasks is shared by control planes of one --store. Add that, or leave it out.")
     if settings.gpus == "nvml" and settings.kubernetes is not None:
         raise click.UsageError("--gpus nvml is for the GPUs of this machine. Leave it out, or leave --kubernetes out.")
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
             "--store holds who has what; with --kubernetes the API server does. Leave one of them out."
         )
-    if settings.shared_tasks is not None and settings.accounts is not None:
+    if settings.tasks != settings.folder.tasks and settings.accounts is not None:
         raise click.UsageError("--run-as-submitter knows only the tasks of its own --state. Leave --tasks out.")
 
 

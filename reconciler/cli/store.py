@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.store_options import store_options
 
@@ -56,7 +56,8 @@ def restore(file: Path, state: Path | None, store: str | None, store_password_fi
     from reconciler.store.sql.copied import restore as fill
     from reconciler.store.sql.copied import verify
 
-    verify(file)  # before anything is made
+    with _said():
+        verify(file)  # before anything is made
     with _opened(state, store, store_password_file, is_alone=True) as found:
         head = fill(found.database, file)
     click.echo(f"the store is as it was at {head.at}", err=True)
@@ -65,7 +66,10 @@ def restore(file: Path, state: Path | None, store: str | None, store_password_fi
 @store.command(short_help="Look for damage and contradictions.")
 @_of_a_store
 @output_option("text", "json")
-def check(output: str, state: Path | None, store: str | None, store_password_file: Path | None) -> None:
+@click.pass_context
+def check(
+    ctx: click.Context, output: str, state: Path | None, store: str | None, store_password_file: Path | None
+) -> None:
     """Read all of the store and say what is wrong with it; exit with 1 if something is."""
     from rich.console import Console
 
@@ -77,7 +81,7 @@ def check(output: str, state: Path | None, store: str | None, store_password_fil
         print_json({"apiVersion": "quorate.dev/v1", "kind": "StoreCheck", "problems": problems})
     else:
         click.echo("\n".join(problems) or "nothing is wrong")
-    sys.exit(1 if problems else 0)
+    ctx.exit(Exit.ERROR if problems else Exit.OK)
 
 
 @store.command(short_help="Take the schema back by one version.")
@@ -104,10 +108,7 @@ def _opened(
 
     Raises CommandFailedError, also for what goes wrong in the block.
     """
-    from reconciler.server.folder import FolderUnusableError, StateFolder
-    from reconciler.store.protocols import StoreUnusableError
-    from reconciler.store.sql.copied import CopyError
-    from reconciler.store.sql.migrations import DowngradeRefusedError
+    from reconciler.server.folder import StateFolder
     from reconciler.store.sql.store import open_store
     from reconciler.token_file import default_state_folder
 
@@ -117,15 +118,26 @@ def _opened(
     if url is None and not is_new and not folder.database.exists():
         fix = "Name the folder that `quorate run` was given as --state, or its database with --store."
         raise CommandFailedError("there is no store here", place=str(folder.path), fix=fix)
+    with _said(), ExitStack() as closing:
+        if url is None and is_alone:
+            closing.enter_context(folder.locked())
+        found = open_store(url or folder.database, password_file)
+        closing.callback(found.close)
+        if url is not None and is_alone:
+            _refuse_while_led(found)
+        yield found
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """Whatever a person can do something about, as a command says it."""
+    from reconciler.server.folder import FolderUnusableError
+    from reconciler.store.protocols import StoreUnusableError
+    from reconciler.store.sql.copied import CopyError
+    from reconciler.store.sql.migrations import DowngradeRefusedError
+
     try:
-        with ExitStack() as closing:
-            if url is None and is_alone:
-                closing.enter_context(folder.locked())
-            found = open_store(url or folder.database, password_file)
-            closing.callback(found.close)
-            if url is not None and is_alone:
-                _refuse_while_led(found)
-            yield found
+        yield
     except (CopyError, DowngradeRefusedError, FolderUnusableError, StoreUnusableError) as error:
         raise CommandFailedError(str(error)) from error
 

@@ -55,6 +55,7 @@ class _SubmitCommand(click.Command):
     metavar="VARIABLE=SECRET[/KEY]",
     help="A variable of every task that has the value of a secret of the queue; repeatable.",
 )
+@click.option("--image", help="The image in which every task runs, in a container; NAME@sha256:... is best.")
 @click.option("--array", metavar="INDICES[%N]", help="Submit it once for each index, like 0-99; %10 runs 10 at a time.")
 @click.option(
     "--depends-on",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from reconciler.documents.container import container_problems
 from reconciler.documents.declared import Declared, declare
 from reconciler.documents.launcher import launcher_problems
 from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, problem_at
@@ -68,6 +69,7 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
     yield from _service_problems(job)
     yield from _terminal_problems(job)
     yield from launcher_problems(job)
+    yield from container_problems(job)
     yield from _secret_problems(job)
     yield from _stuck_problems(job)
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):

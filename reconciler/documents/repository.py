@@ -34,6 +34,7 @@ from reconciler.documents.topology import TopologySpec
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
 from reconciler.policytests.document import PolicyTest
+from solver.rules.images import ImagePolicy
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
 
@@ -183,4 +184,5 @@ def _operations(found: Gathered) -> Operations:
         tuple(sorted((known.value for known in found.retries), key=lambda known: known.name)),
         found.access[0].value if found.access else None,
         tuple(sorted((known.value for known in found.alerts), key=lambda known: known.name)),
+        found.settings[0].value.images if found.settings else ImagePolicy(),
     )

@@ -17,7 +17,8 @@ from reconciler.passes import accrue, record_news
 from reconciler.pods.lengths import Lengths
 from reconciler.pods.sight import Remembered, Sight
 from reconciler.store.gone_pods import GonePods
-from reconciler.store.protocols import Claim, Event, History, Ledger, RoundRecord
+from reconciler.store.protocols import Claim, Event, History, Ledger
+from reconciler.store.rounds import RoundRecord
 from solver.rules.departures import clocks_of
 from solver.rules.durations import HISTORY_JOBS
 from solver.rules.policy import Policy

@@ -20,7 +20,8 @@ from reconciler.pods.happened import Happened
 from reconciler.pods.memory import Memory
 from reconciler.pods.sight import Sight
 from reconciler.pods.would import Wish, Wishes, meaning_of, new_in, wishes_of
-from reconciler.store.protocols import RoundRecord, StoreUnusableError
+from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.rounds import RoundRecord
 from solver.plan.plan import Plan
 from solver.world.cluster import Node
 from solver.world.document import encode

@@ -18,7 +18,7 @@ from reconciler.passes import Laps, Pass, refuse_unsafe
 from reconciler.pods.geometry import enforceable, geometry_of, with_geometry
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.sight import Sight, claims_of, seen, snapshot_from
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 from solver.rules.policy import Policy
 from solver.world.workload import QueueName
 

@@ -13,6 +13,7 @@ from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.backends.baremetal.door import Door
+from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.merge import Patience
@@ -41,8 +42,8 @@ def on_agents(
     if on.authority is None:
         file.make(clock.now())
     authority, fleet = Authority(file, store.agents, clock), Fleet(clock)
-    joining = Joining(authority, store.agents, store.history, clock)
-    door = Door((on.host, on.port), authority, joining, fleet, _declared_in(policies), leads, wake, log)
+    entry = Entry(authority, Joining(authority, store.agents, store.history, clock))
+    door = Door((on.host, on.port), entry, fleet, _declared_in(policies), leads, wake, log)
 
     def begin() -> None:
         port = door.open()

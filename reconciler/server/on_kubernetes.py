@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import closing as shut
 from functools import partial
 from random import SystemRandom
 from typing import Final
@@ -77,41 +78,35 @@ def parts_on_kubernetes(
     """
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
-    store = open_store(folder.database)
-    closing.callback(store.close)
+    store = closing.enter_context(shut(open_store(folder.database)))
     history = ToldHistory(store.history, log)
 
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None
 
-    def woken() -> None:
-        runner.wake()
-
-    git = policy_side(settings, store, history, clock, HOLDER, last_seen, woken, log)
+    git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108  (there is no runner yet)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = Memory(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
-    beside = _showing(settings, on, git.standing, log)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
+    of_git = git.standing, solver_with(optimiser), clock, SystemRandom(), partial(_stalled, git.standing)
+    handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
+
     def connect() -> AbstractAsyncContextManager[PodPlane]:
-        solve, chance, stalled = solver_with(optimiser), SystemRandom(), partial(_stalled, git.standing)
-        handed = Handed(memory, store.interventions, git.standing, solve, clock, chance, stalled, log)
         return observing(cluster, handed, observer) if observer else connected(cluster, handed, beside)
 
-    metrics = Metrics()
-    metrics.add(WebhookFigures(store.alerts))
-    runner = PodRunner(connect, clock, Reporter(metrics, log).hear)
-    metrics.add(FollowedFigures(runner))
+    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log).hear)
+    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
+        metrics.add(figures)
     standing = PodStanding(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, store.checkpoints, store.interventions)
     desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     pruning = Pruning(history, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")
+    asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
     return Parts(
-        services_of(
-            plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None, cluster=standing
-        ),
+        services_of(*asked, cluster=standing),
         (
             Member("loop", lambda: _decide(optimiser, runner, on), runner.stop),
             Member("policy", git.follower.run, git.follower.stop),

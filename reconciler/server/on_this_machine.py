@@ -8,9 +8,10 @@ from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.agent.nvml.here import gpus_of
+from reconciler.agent.nvml.here import gpus_of, use_of
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.machine import equipment_of_this_machine
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
@@ -20,7 +21,8 @@ from reconciler.optimiser.recording import solver_with
 from reconciler.runner import AWAY, LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
-from reconciler.server.opened import opened_store, tie_to_tasks
+from reconciler.server.follow import PolicyFollower
+from reconciler.server.opened import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member, Parts
 from reconciler.server.place import Place, Runs
 from reconciler.server.policy_side import policy_side
@@ -41,8 +43,6 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    if is_shared and settings.agents is None:
-        tie_to_tasks(store, settings.tasks)
     history = ToldHistory(store.history, log)
     git = policy_side(
         settings,
@@ -62,15 +62,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
-    reporter = Reporter(metrics, log)
-
-    def hear(status: LoopStatus) -> None:
-        reporter.hear(status)
-        if is_shared and status.condition == "no-policy":
-            # Who leads, and nobody else, looks for the first policy.
-            git.follower.ask()
-
-    runner = Runner(plane, report=hear)
+    runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
@@ -96,6 +88,16 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     )
 
 
+def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            follower.ask()
+
+    return Runner(plane, report=hear)
+
+
 def _place(
     settings: Settings,
     store: SqlStore,
@@ -111,12 +113,18 @@ def _place(
         # Its libraries are an extra that need not be there.
         from reconciler.server.on_agents import on_agents
 
+        if settings.store is not None:
+            tie_to_agents(store)
         return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
+    if settings.store is not None:
+        tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
-    backend = LocalBackend(
-        settings.tasks, lambda: policies.current().nodes, clock, partial(gpus_of, settings.gpus), terms
-    )
-    return Place(backend, terms.unstartable)
+    use = use_of(settings.gpus, settings.tasks / "gpus", lambda: policies.current().nodes)
+    equipment = equipment_of_this_machine(settings.tasks)._replace(gpu_use=use)
+    log.info("runtimes", **equipment.told)
+    gpus = partial(gpus_of, settings.gpus)
+    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
+    return Place(backend, lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user))
 
 
 def _plane(

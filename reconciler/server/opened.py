@@ -29,7 +29,7 @@ def opened_store(settings: Settings, closing: ExitStack) -> Opened:
     if settings.store is None:
         found = Opened(open_store(settings.folder.database), SOLE_HOLDER, is_shared=False)
     else:
-        store = open_store(settings.store, settings.store_password_file)
+        store = open_store(settings.store.url, settings.store.password_file)
         found = Opened(store, identity_of_this_process(), is_shared=True)
     closing.callback(found.store.close)
     return found
@@ -41,11 +41,18 @@ def tie_to_tasks(store: SqlStore, tasks: Path) -> None:
     One that saw only its own folder would take tasks in another for lost, and start them again beside themselves.
     Raises StoreUnusableError, TokenFileError.
     """
-    identity = read_or_make_token(tasks / "identity", "identity")
-    place = f"{socket.gethostname()}:{tasks}"
-    first = store.ledger.tie(f"{place} {identity}")
-    if first.rpartition(" ")[2] != identity:
+    _tie(store, f"as processes of {socket.gethostname()}:{tasks}", read_or_make_token(tasks / "identity", "identity"))
+
+
+def tie_to_agents(store: SqlStore) -> None:
+    """See to it that a store's jobs run on machines with agents, whoever leads. Raises StoreUnusableError."""
+    _tie(store, "on machines with agents", "agents")
+
+
+def _tie(store: SqlStore, how: str, identity: str) -> None:
+    first, _, known = store.ledger.tie(f"{how} {identity}").rpartition(" ")
+    if known != identity:
         raise StoreUnusableError(
-            f"{store.database.place}: its jobs run as processes of {first.rpartition(' ')[0]}, not of {place}. Start this control "
-            "plane there, with --tasks and that folder, or give it a database of its own with --store."
+            f"{store.database.place}: its jobs run {first}, and here they would run {how}. Start this control plane as the others "
+            "(--tasks, --agents-listen), or give it a database of its own with --store."
         )

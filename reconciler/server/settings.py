@@ -35,6 +35,15 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """A PostgreSQL database. `password_file` None: libpq finds it. `tasks`: they lie there, for all who share the store."""
+
+    url: str
+    password_file: Path | None = None
+    tasks: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AgentsSettings:
     """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file of who signs their
     certificates; None: one in the state folder, made if need be.
@@ -53,8 +62,7 @@ class Settings:
     `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
-    `agents`: jobs run on machines with agents; None: on this one.
-    `store`: the URL of a PostgreSQL database; None: SQLite in the folder. `shared_tasks`: tasks lie there instead of in the folder.
+    `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
     """
 
     policies: str
@@ -74,14 +82,13 @@ class Settings:
     cluster: str | None = None
     kubernetes: KubernetesSettings | None = None
     agents: AgentsSettings | None = None
-    store: str | None = None
-    store_password_file: Path | None = None
-    shared_tasks: Path | None = None
+    store: StoreSettings | None = None
 
     @property
     def tasks(self) -> Path:
         """Where processes of this machine that are tasks lie."""
-        return self.shared_tasks or self.folder.tasks
+        shared = self.store.tasks if self.store is not None else None
+        return shared or self.folder.tasks
 
 
 def identity_of_this_process() -> str:

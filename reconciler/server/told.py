@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Event, History, KeptEvent, RoundRecord, RoundSummary, summarise
+from reconciler.store.protocols import Event, History, KeptEvent
+from reconciler.store.rounds import RoundRecord, RoundSummary, summarise
 from solver.world.quantities import Instant
 
 

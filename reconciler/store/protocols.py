@@ -7,20 +7,17 @@ Each has a conformance suite under tests/contracts that every implementation pas
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Protocol
 
 from reconciler.backend import Epoch
 from reconciler.store.marks import Marks
 from reconciler.store.partitionings import Partitionings
 from reconciler.store.past_use import PastUse
-from solver.plan.plan import Inadmissible, Plan, Starts, Waits
-from solver.rules.policy import Policy
+from reconciler.store.rounds import RoundRecord, RoundSummary
 from solver.world.cluster import DeviceId
-from solver.world.document import Document, digest
+from solver.world.document import Document
 from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
 from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, TaskPlacement
 
 
@@ -76,51 +73,6 @@ class Claim(Document, frozen=True):
         if self.running_since is None or self.time_limit is None:
             return None
         return self.running_since.after(self.time_limit)
-
-
-class RoundRecord(Document, frozen=True):
-    """Everything needed to solve a round again and compare, plus how long each phase took."""
-
-    number: int
-    time: Instant
-    revision: str
-    snapshot: Snapshot
-    policy: Policy
-    plan: Plan
-    phase_ms: dict[str, float]
-    solution: str = ""
-    """What the optimiser answered, where a clock may have decided it; "" where the round is deterministic anyway."""
-
-
-class RoundSummary(Document, frozen=True):
-    """One line of `quorate rounds`."""
-
-    number: int
-    time: Instant
-    revision: str
-    starts: int
-    waits: int
-    inadmissible: int
-    stage: str
-    duration_ms: float
-    verdicts: str = ""
-    """Digest of the plan's verdicts: how a round is known to say nothing new."""
-
-
-def summarise(record: RoundRecord) -> RoundSummary:
-    """A round's line."""
-    tally = Counter(type(verdict) for verdict in record.plan.verdicts)
-    return RoundSummary(
-        number=record.number,
-        time=record.time,
-        revision=record.revision,
-        starts=tally[Starts],
-        waits=tally[Waits],
-        inadmissible=tally[Inadmissible],
-        stage=record.plan.certificate.stage,
-        duration_ms=sum(record.phase_ms.values()),
-        verdicts=digest(record.plan.verdicts),
-    )
 
 
 class Event(Document, frozen=True):

@@ -39,9 +39,9 @@ def deliver(task: Mapping[str, Any]) -> dict[str, str]:
     variables = {use["env"]: _as_variable(use, value) for use, value in values if use["env"]}
     files = {use["file"]: value for use, value in values if use["file"]}
     if files:
-        folder = variables[FOLDER_VARIABLE] = _make_folder(owner)
+        folder = variables[FOLDER_VARIABLE] = make_folder(owner)
         for name, value in files.items():
-            _write(os.path.join(folder, name), value, owner)
+            write_private(os.path.join(folder, name), value, owner)
     return variables
 
 
@@ -90,7 +90,7 @@ def _as_variable(use: Mapping[str, Any], value: bytes) -> str:
     return os.fsdecode(value.rstrip(b"\n"))
 
 
-def _make_folder(owner: tuple[int, int] | None) -> str:
+def make_folder(owner: tuple[int, int] | None) -> str:
     """A new one that nobody else can enter. On record before it is there, so that whoever cleans up finds it."""
     in_memory = os.access(IN_MEMORY, os.W_OK | os.X_OK)
     folder = os.path.join(IN_MEMORY if in_memory else os.getcwd(), f"quorate-{os.urandom(16).hex()}")
@@ -102,7 +102,8 @@ def _make_folder(owner: tuple[int, int] | None) -> str:
     return folder
 
 
-def _write(path: str, value: bytes, owner: tuple[int, int] | None) -> None:
+def write_private(path: str, value: bytes, owner: tuple[int, int] | None) -> None:
+    """A new file that its owner alone can read; None: whoever this process runs as. Raises OSError."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         if owner:
             os.fchown(file.fileno(), *owner)

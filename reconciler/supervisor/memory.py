@@ -19,10 +19,11 @@ _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 class Meter:
-    """Looks at all processes of the task together. A limit of 0 bytes is none."""
+    """Looks at all processes of the task together, `only_contained`: those in containers. A limit of 0 bytes is none."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, only_contained: bool = False) -> None:
         self._limit = limit
+        self._listed = processes.contained if only_contained else processes.descendants
         self._rest_s = _REST_S if limit else _REST_WITHOUT_LIMIT_S
         self._peak = 0
         self._written = 0
@@ -34,7 +35,7 @@ class Meter:
         began_s = time.monotonic()
         if began_s < self._next_look_s or self._exceeded:
             return False
-        used = used_bytes(self._limit)
+        used = used_bytes(self._limit, self._listed())
         ended_s = time.monotonic()
         self._next_look_s = ended_s + max(self._rest_s, _RESTS_PER_LOOK * (ended_s - began_s))
         self._peak = max(self._peak, used)
@@ -45,6 +46,10 @@ class Meter:
     def seen(self) -> dict[str, Any]:
         """The most there was at any look, in bytes, the limit, and whether it was exceeded."""
         return {"peak": self._peak, "limit": self._limit, "exceeded": self._exceeded}
+
+    def note_end_by_kernel(self) -> None:
+        """The kernel has ended it at its limit, which may have come between two looks."""
+        self._peak, self._exceeded = max(self._peak, self._limit), True
 
     def verdict(self) -> str:
         """Why the task is ended, for its log."""
@@ -59,13 +64,12 @@ class Meter:
                 self._written, self._next_write_s = self._peak, now_s + _WRITE_EVERY_S
 
 
-def used_bytes(limit: int) -> int:
-    """The memory of all descendants of this process.
+def used_bytes(limit: int, pids: list[int]) -> int:
+    """The memory of these processes together.
 
     Quickly, with shared pages counted once for each process that has them; only if that is more than the limit, exactly:
     else a loader with eight forked workers would seem to have nine times what it has.
     """
-    pids = processes.descendants()
     used = sum(map(processes.resident_bytes, pids))
     return sum(map(processes.proportional_bytes, pids)) if 0 < limit < used else used
 

@@ -34,6 +34,12 @@ def descendants() -> list[int]:
     return found
 
 
+def contained() -> list[int]:
+    """The descendants that are in a namespace of process ids other than this one: what a container runs, and not what runs it."""
+    own = _pid_namespace(os.getpid())
+    return [pid for pid in descendants() if _pid_namespace(pid) not in (own, None)]
+
+
 def cpu_s_of_descendants() -> float:
     """CPU time of all descendants of this process, with those that have ended and were waited for."""
     ended, ticks = os.times(), sum(map(_cpu_ticks, descendants()))
@@ -60,6 +66,13 @@ def read_of(pid: int, name: str) -> str:
             return file.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""
+
+
+def _pid_namespace(pid: int) -> str | None:
+    """As namespaces(7) names it; None where the process has ended, or may not be looked at."""
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    return None
 
 
 def _cpu_ticks(pid: int) -> int:

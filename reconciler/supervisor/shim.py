@@ -31,11 +31,12 @@ if (
 ):  # Run by its path, it knows of no package; at the end, so that nothing hides the standard library.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from reconciler.supervisor import processes
+from reconciler.supervisor import cgroup, processes, remains
 from reconciler.supervisor.account import become
-from reconciler.supervisor.delivery import UndeliverableError, deliver, take_away
+from reconciler.supervisor.container import CLEANING_S, command_in_container
+from reconciler.supervisor.delivery import UndeliverableError, deliver
 from reconciler.supervisor.memory import Meter
-from reconciler.supervisor.taskfiles import EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
+from reconciler.supervisor.taskfiles import ABORT, EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
 from reconciler.supervisor.telling import Tells
 from reconciler.supervisor.terminal import Terminal, become_session_leader
 from reconciler.supervisor.watching import Watch
@@ -67,13 +68,18 @@ def main(folder: str) -> int:
     terminal = Terminal() if task["terminal"] else None
     every_s = task["lookEveryS"]
     watch = Watch(every_s, lambda: terminal.keystrokes if terminal else 0) if every_s else None
-    meter, tells = Meter(task["memoryLimit"]), Tells(task["growth"])
+    meter, tells = Meter(task["memoryLimit"], only_contained=bool(task["container"])), Tells(task["growth"])
     leader = _start(task, terminal)
-    status, stopped = _supervise(leader, watch, meter, tells, hang_up=terminal is not None)
-    ended = {"code": _exit_code(status), "stopped": stopped}
+    cleaning_s = CLEANING_S if task["container"] else 0.0
+    status, stopped = _supervise(leader, watch, meter, tells, cleaning_s, hang_up=terminal is not None)
+    ended = {"code": _exit_code(status), "stopped": stopped, "lost": remains.why_lost() if stopped else ""}
     if terminal is not None:
         terminal.drain()
-    _clear(task)
+    if ended["code"] and remains.ended_by_kernel(task):
+        meter.note_end_by_kernel()
+        _say(meter.verdict())
+    for complaint in remains.clear(task):
+        _say(complaint)
     _record_exit({**ended, "at": _now_ms(), "memory": meter.seen()})
     if terminal is not None:
         terminal.close(ended)
@@ -145,13 +151,18 @@ def _become_command(task: dict[str, Any], wait_end: int, terminal: Terminal | No
         if os.read(wait_end, 1) != _GO:
             os._exit(code)
         _take_over_streams(terminal)
-        environment = {**task["environment"], **deliver(task)}
-        os.chdir(WORK)
-        become(task["account"])
+        given = deliver(task)
+        if task["container"]:
+            command, environment = command_in_container(task, given), task["container"]["environment"]
+        else:
+            cgroup.enter_new(task["cgroup"])
+            environment = {**task["environment"], **given}
+            os.chdir(WORK)
+            become(task["account"])
         os.execvpe(command[0], command, environment)  # noqa: S606  (running it is what this is for)
     except FileNotFoundError:
         code = COMMAND_NOT_FOUND
-        path = task["environment"].get("PATH", "")
+        path = (task["container"] or task)["environment"].get("PATH", "")
         _say(f"command not found: {command[0]!r}. Give its full path, or check that it is in PATH={path}")
     except UndeliverableError as error:
         _say(str(error))
@@ -184,15 +195,18 @@ def _say(message: str) -> None:
         os.write(2, f"quorate: {message}\n".encode())
 
 
-def _supervise(leader: int, watch: Watch | None, meter: Meter, tells: Tells, *, hang_up: bool) -> tuple[int, bool]:
+def _supervise(
+    leader: int, watch: Watch | None, meter: Meter, tells: Tells, cleaning_s: float, *, hang_up: bool
+) -> tuple[int, bool]:
     """Wait until no descendant is left. Returns the command's wait status, and whether a stop came before it ended.
 
-    `hang_up`: SIGHUP goes with SIGTERM, which shells at a terminal ignore.
+    `cleaning_s`: how long what is left when the command has ended may take to end by itself. `hang_up`: SIGHUP goes with SIGTERM,
+    which shells at a terminal ignore.
     """
     status: int | None = None
     stopped = False
     kill_at: float | None = None
-    unseen = {STOP, LEAVE}
+    unseen = {STOP, LEAVE, ABORT}
     while True:
         ended, nobody_left = _reap(leader)
         status = ended if status is None else status
@@ -214,7 +228,7 @@ def _supervise(leader: int, watch: Watch | None, meter: Meter, tells: Tells, *, 
             # Told twice, it has no longer than the shorter of the two.
             kill_at = min(math.inf if kill_at is None else kill_at, time.monotonic() + _grace_s(told))
         if kill_at is None and status is not None:
-            kill_at = 0.0  # The command has ended; what it left behind must not keep its devices.
+            kill_at = time.monotonic() + cleaning_s  # What the command left behind must not keep its devices.
         overdue = kill_at is not None and time.monotonic() >= kill_at
         if overdue:
             _kill_descendants(leader)
@@ -257,15 +271,6 @@ def _kill_descendants(leader: int) -> None:
 def _exit_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else DEATH_BY_SIGNAL - code
-
-
-def _clear(task: dict[str, Any]) -> None:
-    """Nothing of the task runs any more, so nobody needs its secrets."""
-    if task["secrets"]:
-        try:
-            take_away(".")
-        except OSError as error:
-            _say(f"the files of its secrets can't be removed: {error}. Remove them by hand")
 
 
 def _record_exit(ended: dict[str, Any]) -> None:

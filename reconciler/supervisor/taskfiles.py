@@ -2,7 +2,7 @@
 
 A supervisor works in its task's folder, so the names are relative to it. Who writes which:
 
-- the backend: `task.json` before the supervisor starts, `leave`, and for the whole attempt `../stop` and `../tells.json`;
+- the backend: `task.json` before the supervisor starts, `leave`, `abort`, and for the whole attempt `../stop` and `../tells.json`;
 - the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, `secrets`, which leads to where the files of its secrets
   lie, `request`, which is for the task, and the socket `terminal` of a task that has one;
 - the task: `log` by its streams, `said/progress`, and whatever it likes in `work`, which is where it starts.
@@ -18,9 +18,9 @@ TERMINAL = "terminal"
 SAID = "said"
 PROGRESS = f"{SAID}/progress"
 """In a folder of its own, where the task may write, since it replaces the file whole."""
-STOP, LEAVE, TELLS = "../stop", "leave", "../tells.json"
+STOP, LEAVE, TELLS, ABORT = "../stop", "leave", "../tells.json", "abort"
 """The orders to stop and what to tell lie beside the task's folder, for the whole attempt; in it, the order to this task alone
-to leave."""
+to leave, and why its work is lost and it is to end at once."""
 
 
 def write_durably(path: str, text: str, mode: int = 0o600) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from solver.rules.division import MigGeometry, SharingPolicy
 from solver.rules.guardrails import Guardrails
 from solver.rules.harm import Convergence, Evictions, Protection
+from solver.rules.images import ImagePolicy
 from solver.rules.ordering import Ordering
 from solver.rules.reservation import DeclaredReservation
 from solver.rules.type_weights import GpuTypeWeight, by_name
@@ -146,6 +147,7 @@ class SchedulingPolicy(Document, frozen=True):
     reclaim_within: Duration = Duration(3_600_000)
     evictions: Evictions = Evictions()
     guardrails: Guardrails = Guardrails()
+    images: ImagePolicy = ImagePolicy()
     fallback_after: Duration = Duration(0)
     gpu_types: tuple[GpuTypeWeight, ...] = ()
     convergence: Convergence = Convergence()
@@ -169,7 +171,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
     @property
     def digest(self) -> str:
         """Names the policy by its meaning for rounds: where a line stands in a file, who may submit, and what a change may do
-        do not count."""
+        and in which images jobs run do not count."""
         return digest(_without_origins(self))
 
     @property
@@ -282,7 +284,9 @@ def _without_origins(policy: Policy) -> Policy:
         policy,
         queues=queues,
         priority_classes=tuple(bare(known) for known in policy.priority_classes),
-        scheduling=msgspec.structs.replace(policy.scheduling, origin="", guardrails=Guardrails(), keep_rounds=None),
+        scheduling=msgspec.structs.replace(
+            policy.scheduling, origin="", guardrails=Guardrails(), images=ImagePolicy(), keep_rounds=None
+        ),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
         reservations=tuple(bare(known) for known in policy.reservations),

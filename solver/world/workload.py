@@ -7,6 +7,7 @@ from typing import Literal, NewType
 import msgspec
 
 from solver.world.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel
+from solver.world.container import Container
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.shape import Shape, SharingMode
@@ -179,8 +180,7 @@ class JobSpec(Document, frozen=True):
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
-    its elements), `retry_policy` (the name of what says what follows when it fails; "": see the control plane), `secrets`,
-    `time_limit_warning`, `stuck` and `terminal` (people attach theirs to that of its one task).
+    its elements), `retry_policy` (a name), `secrets`, `time_limit_warning`, `stuck`, `container`, and `terminal` (of its one task).
     """
 
     queue: QueueName
@@ -202,6 +202,7 @@ class JobSpec(Document, frozen=True):
     time_limit_warning: TimeLimitWarning | None = None
     stuck: Stuck | None = None
     terminal: bool = False
+    container: Container | None = None
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that whoever reads it counts the same."""

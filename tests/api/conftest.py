@@ -34,7 +34,8 @@ from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.retry_policy import RetryPolicy
 from reconciler.review.found import Review
-from reconciler.store.protocols import Claim, RoundRecord
+from reconciler.store.protocols import Claim
+from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.plan.plan import Plan, Verdict
 from solver.plan.reasons import AnyReason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.api.redaction import bare_spec
+from solver.world.container import Container
 from solver.world.document import encode
 from solver.world.shape import Shape
 from solver.world.workload import JobSpec, QueueName, SecretUse, TaskGroup
@@ -20,7 +21,7 @@ OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejo
 def test_every_field_of_a_job_is_open_or_left_out() -> None:
     private = set(JobSpec.__struct_fields__) - OPEN
     private_in_groups = set(TaskGroup.__struct_fields__) - OPEN_IN_GROUPS
-    assert (private, private_in_groups) == ({"command", "env", "secrets"}, {"command"}), (
+    assert (private, private_in_groups) == ({"command", "env", "secrets", "container"}, {"command"}), (
         "say in OPEN or in bare_spec who may read it"
     )
 
@@ -28,7 +29,12 @@ def test_every_field_of_a_job_is_open_or_left_out() -> None:
 def test_what_is_left_out_is_gone() -> None:
     group = TaskGroup("worker", 1, Shape(), command=("s3cret",))
     spec = JobSpec(
-        QueueName("q"), (group,), command=("s3cret",), env={"s3cret": "s3cret"}, secrets=(SecretUse("s3cret", env="X"),)
+        QueueName("q"),
+        (group,),
+        command=("s3cret",),
+        env={"s3cret": "s3cret"},
+        secrets=(SecretUse("s3cret", env="X"),),
+        container=Container("s3cret"),
     )
     assert b"s3cret" not in encode(bare_spec(spec))
     assert bare_spec(spec).task_groups == (msgspec.structs.replace(group, command=()),)

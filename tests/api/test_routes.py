@@ -22,8 +22,10 @@ from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import QuotaMax
 from solver.plan.refusals import AboveMax
+from solver.rules.images import ImagePolicy
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.world.cluster import MigInstance
+from solver.world.container import Container
 from solver.world.document import digest
 from solver.world.inflight import Counter, InFlight, Repartitioning
 from solver.world.quantities import MilliGpu
@@ -78,6 +80,28 @@ def test_a_job_that_names_a_retry_policy_that_is_not_there_is_refused(client: Cl
     assert (refused.value.status, problem.code, problem.fix) == (422, "unknown-retry-policy", "Did you mean training?")
     assert client.jobs().items == ()
     assert client.submit(JOB, msgspec.structs.replace(spec(), retry_policy="training")).name == JOB
+
+
+def test_policy_says_in_which_images_jobs_run(site: Site, client: Client) -> None:
+    site.operations = msgspec.structs.replace(
+        site.operations, images=ImagePolicy(require_digest=True, registries=("registry.example.org/vision",))
+    )
+    content = "sha256:" + 64 * "a"
+
+    def refusal(image: str) -> tuple[str, str]:
+        with pytest.raises(ApiError) as refused:
+            client.submit(JOB, msgspec.structs.replace(spec(), container=Container(image)))
+        assert refused.value.problem.code == "image-not-allowed"
+        return str(refused.value.problem.detail), refused.value.problem.fix
+
+    elsewhere = refusal(f"registry.example.org/visionary@{content}")
+    assert elsewhere[1] == "Use one from registry.example.org/vision."
+    assert refusal("train:latest")[1] == elsewhere[1]
+    message, fix = refusal("registry.example.org/vision/train:latest")
+    assert "is not named by its digest" in message
+    assert fix.startswith("Write it as registry.example.org/vision/train:latest@sha256:")
+    good = Container(f"registry.example.org/vision/train:latest@{content}")
+    assert client.submit(JOB, msgspec.structs.replace(spec(), container=good)).spec.container == good
 
 
 def test_a_malformed_job_is_refused_with_every_problem(client: Client) -> None:

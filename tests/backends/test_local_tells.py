@@ -196,16 +196,15 @@ def test_progress_is_news_once_a_second_and_a_state_at_once() -> None:
     assert journal.after(Cursor(0)).tasks == (ended,)
 
 
-def test_memory_that_forked_processes_share_counts_once_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_forked_processes_share_counts_once_where_it_matters() -> None:
     """Eight workers of a loader that each see the 100 MiB of their parent have little more than it together."""
     script = "import os; memory = bytearray(100 * 2**20); all(os.fork() for _ in range(8)); print(); import time; time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True) as parent:
         try:
             eventually(lambda: len(processes.children_of(parent.pid)) == 8)
             family = [parent.pid, *processes.children_of(parent.pid)]
-            monkeypatch.setattr(processes, "descendants", lambda: family)
-            assert used_bytes(limit=0) > 9 * 100 * 2**20
-            assert 100 * 2**20 < used_bytes(limit=300 * 2**20) < 300 * 2**20
+            assert used_bytes(0, family) > 9 * 100 * 2**20
+            assert 100 * 2**20 < used_bytes(300 * 2**20, family) < 300 * 2**20
         finally:
             os.killpg(parent.pid, signal.SIGKILL)
 

@@ -243,6 +243,11 @@ def test_secrets_are_described_by_their_names(quorate: Quorate, site: Site) -> N
     assert (wrong.exit_code, "'../x'" in wrong.err or "'..'" in wrong.err) == (64, True)
 
 
+def test_an_image_is_given_by_an_option(quorate: Quorate) -> None:
+    quorate("submit", "--name", "contained", "--queue", "team", "--image", "example.org/train:1", "--", "true")
+    assert "Container  example.org/train:1, network host\n" in quorate("describe", "contained").out
+
+
 def test_a_cancelled_job_says_by_whom(quorate: Quorate, site: Site) -> None:
     site.store.jobs.request_cancel(JobName("big"), "bob")
     assert "Cancel     asked for by bob\n" in quorate("describe", "big").out

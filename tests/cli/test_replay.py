@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.server.folder import StateFolder
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import open_store
 from solver.plan.plan import Certificate
 from solver.program.highs import optimise

@@ -18,6 +18,7 @@ from reconciler.agent.pace import Pace
 from reconciler.backend import Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.door import Door
+from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.local.gpus import Gpus
 from reconciler.clock import SystemClock
@@ -100,36 +101,54 @@ class BareMetalWorld(LocalWorld):
 
     def __init__(self, folder: Path, trust: Trust) -> None:
         self._trust = trust
+        self.leads = True
         self._agents: Agents | None = None
-        self._door: Door | None = None
-        self._port = 0
+        self.opened: Door | None = None
+        self.port = 0
         self._claims: dict[tuple[JobName, int], Claim] = {}
         super().__init__(folder)
 
     def restart(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if self.opened is not None:
+            self.opened.close()
         self.fleet = Fleet(SystemClock())
         declared = {node.name: node for node in NODES}
-        address, trust = ("127.0.0.1", self._port), self._trust
-        self._door = Door(
-            address, trust.authority, trust.joining, self.fleet, declared.get, lambda: True, lambda: None, LOG
+        address, trust = ("127.0.0.1", self.port), self._trust
+        self.opened = Door(
+            address,
+            Entry(trust.authority, trust.joining),
+            self.fleet,
+            declared.get,
+            lambda: self.leads,
+            lambda: None,
+            LOG,
         )
-        self._port = self._door.open()
-        self.inner = BareMetalBackend(self._door, self.fleet, lambda: tuple(self._claims.values()))
-        self.backend = Recorded(self.inner, self._claims)
+        self.port = self.opened.open()
+        self.inner = BareMetalBackend(self.opened, self.fleet, lambda: tuple(self._claims.values()))
+        self.backend = Recorded(self.inner, self._claims)  # type: ignore[assignment]  # logs are read of `inner`
         if self._agents is None:
-            self._agents = Agents(self.state, self._trust, self._port, self.gpus)
+            self._agents = Agents(self.state, self._trust, self.port, self.gpus)
         eventually(lambda: sum(node.ready for node in self.backend.changes(Cursor(0)).nodes) == len(NODES))
 
+    @property
+    def door(self) -> Door:
+        assert self.opened is not None
+        return self.opened
+
+    def gives_up(self, job: str, index: int) -> None:
+        """The claim of a gang is without one task from now on."""
+        claim = self._claims[JobName(job), 1]
+        tasks = tuple(task for task in claim.tasks if task.index != index)
+        self._claims[JobName(job), 1] = Claim(claim.job, claim.attempt, tasks, claim.since, growth=claim.growth)
+
     def close(self) -> None:
-        assert self._door is not None
+        assert self.opened is not None
         assert self._agents is not None
         try:
             super().close()
         finally:
             self._agents.close()
-            self._door.close()
+            self.opened.close()
 
 
 @contextmanager

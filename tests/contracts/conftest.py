@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.contracts.backend_world import BackendWorld, Watcher
 from tests.contracts.baremetal_worlds import baremetal_world
@@ -30,7 +31,13 @@ STORES: dict[str, Callable[[Path], AbstractContextManager[Stores]]] = {
 POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.postgresql)
 
 
-@pytest.fixture(params=sorted(BACKENDS))
+def _backends() -> Iterator[ParameterSet]:
+    """Agents on real connections cost much: they are tried where there is time."""
+    for name in sorted(BACKENDS):
+        yield pytest.param(name, marks=[pytest.mark.thorough] if name == "baremetal" else [])
+
+
+@pytest.fixture(params=_backends())
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackendWorld]:
     """One backend with its nodes."""
     with BACKENDS[request.param](tmp_path) as made:

@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.backend import Backend, Cursor, Epoch, StopGang
+from reconciler.backend import Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.cleanup import GpuUse
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
+from reconciler.backends.local.machine import Equipment
+from reconciler.backends.local.mps import Mps
+from reconciler.backends.local.runtimes import Runtimes
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import SystemClock
 from solver.world.quantities import Duration
@@ -23,7 +27,7 @@ from tests.contracts.simulated_worlds import NODES
 # $0 is the witness folder. The environment appears whole, and before the line that counts the start.
 _SIGN = 'me="$0/$QUORATE_JOB.$QUORATE_ATTEMPT.$QUORATE_GROUP.$QUORATE_INDEX"; env -0 > "$me.env"; echo >> "$me"; '
 _DEADLINE_S = 60.0
-NO_TERMS = Terms()
+NO_TERMS, NO_RUNTIMES = Terms(), Runtimes()
 _NEWEST_EPOCH = Epoch(1_000_000)
 
 
@@ -34,10 +38,11 @@ class LocalWorld:
     idle_limit = Duration(2_000)
     attempts = "*"
     """Where they lie below the state folder."""
-    backend: Backend
 
-    def __init__(self, folder: Path, terms: Terms = NO_TERMS) -> None:
-        self._terms = terms
+    def __init__(self, folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES) -> None:
+        self._terms, self._runtimes = terms, runtimes
+        self.gpu_use: GpuUse | None = None
+        self.mps: Mps | None = None
         self.state = folder / "state"
         self.witness = folder / "witness"
         self.witness.mkdir()
@@ -47,7 +52,14 @@ class LocalWorld:
         time.sleep(0.02)
 
     def restart(self) -> None:
-        self.backend = LocalBackend(self.state, lambda: NODES, SystemClock(), gpus=self.gpus, terms=self._terms)
+        self.backend = LocalBackend(
+            self.state,
+            lambda: NODES,
+            SystemClock(),
+            gpus=self.gpus,
+            terms=self._terms,
+            equipment=Equipment(self._runtimes, self.gpu_use, self.mps),
+        )
 
     def gpus(self, kept: Path) -> Gpus:
         """Declared ones, whatever this machine has."""
@@ -110,6 +122,10 @@ class LocalWorld:
         """Every process, supervisors included, that works in the state folder or knows it by name."""
         return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if self._belongs(pid)]
 
+    def supervisors(self) -> list[int]:
+        """Those of its tasks, and not what they are about to become."""
+        return [pid for pid in self.processes() if b"shim.py" in command_line(pid)]
+
     def _belongs(self, pid: int) -> bool:
         if pid == os.getpid():
             return False
@@ -121,6 +137,14 @@ class LocalWorld:
         return any(f"{self.state}/".encode() in text for text in texts)
 
 
+def command_line(pid: int) -> bytes:
+    """As proc(5) has it; b"" where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def eventually(reached: Callable[[], bool]) -> None:
     """Poll until something is so; fails after a minute."""
     deadline = time.monotonic() + _DEADLINE_S
@@ -130,9 +154,9 @@ def eventually(reached: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def local_world(folder: Path, terms: Terms = NO_TERMS) -> Iterator[LocalWorld]:
+def local_world(folder: Path, terms: Terms = NO_TERMS, runtimes: Runtimes = NO_RUNTIMES) -> Iterator[LocalWorld]:
     """Real processes; nothing is left running at the end."""
-    world = LocalWorld(folder, terms)
+    world = LocalWorld(folder, terms, runtimes)
     try:
         yield world
     finally:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from reconciler.backend import StaleEpochError
 from reconciler.gitsource.record import Approval, Suspension
-from tests.contracts.stores import NOW, Stores
+from tests.contracts.stores import LEASE, NOW, Stores, lead
 
 ACCEPTED = Approval(commit="b" * 40, reason="HistoryRewritten", in_place_of="a" * 40, author="ada", why="ok", at=NOW)
 AWAY = Suspension(author="ada", why="moving the repository", at=NOW, until=NOW.after(60_000))
@@ -51,3 +52,17 @@ def test_another_suspension_takes_the_place_of_the_one_that_is_there(stores: Sto
     second = stores.following.suspend(msgspec.structs.replace(AWAY, why="still", at=NOW.after(later), until=None))
     assert stores.following.suspension(NOW.after(later)) == second
     assert second.number > first.number
+
+
+def test_what_the_leader_has_in_force_is_known_to_those_that_stand_by(stores: Stores) -> None:
+    assert stores.following.in_force() == ""
+    first = lead(stores, "first")
+    for revision in ("abc", "def"):
+        stores.following.put_in_force(first, revision)
+    stores.reopen()
+    assert stores.following.in_force() == "def"
+    second = lead(stores, "second", NOW.after(LEASE))
+    with pytest.raises(StaleEpochError):
+        stores.following.put_in_force(first, "stale")
+    stores.following.put_in_force(second, "ghi")
+    assert stores.following.in_force() == "ghi"

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError
-from reconciler.store.protocols import Event, RoundRecord, summarise
+from reconciler.store.protocols import Event
+from reconciler.store.rounds import RoundRecord, summarise
 from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
 from solver.plan.reasons import Capacity
 from solver.plan.refusals import NeverFits
@@ -120,3 +121,36 @@ def test_rounds_before_one(stores: Stores) -> None:
     numbers = [stores.history.record_round(epoch, record_of(revision)) for revision in ("x", "y", "z")]
     assert [line.revision for line in stores.history.rounds(before=numbers[2])] == ["y", "x"]
     assert stores.history.rounds(before=numbers[0]) == ()
+
+
+def test_old_rounds_are_pruned_but_never_the_newest_and_numbers_go_on(stores: Stores) -> None:
+    epoch = lead(stores)
+    old = [stores.history.record_round(epoch, record_of(revision)) for revision in ("x", "y", "z")]
+    stores.history.record_event(Event(NOW, "submitted", "a", "", "ada"))
+    assert stores.history.prune_rounds(epoch, NOW) == 0, "none is of before"
+    assert stores.history.prune_rounds(epoch, NOW.after(1), limit=1) == 1
+    assert [summary.number for summary in stores.history.rounds()] == [old[2], old[1]]
+    assert stores.history.prune_rounds(epoch, NOW.after(1)) == 1
+    assert stores.history.prune_rounds(epoch, NOW.after(1)) == 0
+    assert [summary.number for summary in stores.history.rounds()] == [old[2]]
+    with pytest.raises(KeyError):
+        stores.history.round(old[0])
+    assert stores.history.record_round(epoch, record_of()) > old[2]
+    assert [event.kind for event in stores.history.events("a")] == ["submitted"]
+
+
+def test_a_stale_leader_prunes_nothing(stores: Stores) -> None:
+    stale = lead(stores, "first")
+    for revision in ("x", "y"):
+        stores.history.record_round(stale, record_of(revision))
+    lead(stores, "second", NOW.after(LEASE))
+    with pytest.raises(StaleEpochError):
+        stores.history.prune_rounds(stale, NOW.after(1))
+    assert len(stores.history.rounds()) == 2
+
+
+def test_what_can_not_be_shown_is_kept_all_the_same(stores: Stores) -> None:
+    """A task's last words may hold anything; a NUL may come back as the mark of a character that can't be shown."""
+    stores.history.record_event(Event(NOW, "failed", "a", "before\0after ü", "plane"))
+    (event,) = stores.history.events("a")
+    assert event.cause.replace("\0", "\N{REPLACEMENT CHARACTER}") == "before\N{REPLACEMENT CHARACTER}after ü"

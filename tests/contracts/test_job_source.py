@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from reconciler.backend import StaleEpochError
@@ -154,3 +156,17 @@ def test_failures_of_more_jobs_than_a_query_may_name_are_found(stores: Stores) -
         submit(stores, f"job-{number:03}")
     stores.jobs.retry(epoch, JobName("job-509"), Failure(1, "exit", NOW, NOW))
     assert [record.name for record in stores.jobs.live_jobs() if record.failures] == ["job-509"]
+
+
+def test_live_jobs_are_sorted_by_code_point_whatever_language_the_database_speaks(stores: Stores) -> None:
+    names = ["b", "a-c", "a_b", "ab", "B", "a.b", "ä", "z", "Z", "a1", "a10", "a2"]
+    for name in names:
+        submit(stores, name)
+    assert [record.name for record in stores.jobs.live_jobs()] == sorted(names)
+
+
+def test_the_same_submission_from_many_at_once_is_one_job(stores: Stores) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        accepted = list(threads.map(lambda _: submit(stores, "same"), range(16)))
+    assert set(accepted) == {"same"}
+    assert len(stores.jobs.jobs()) == 1

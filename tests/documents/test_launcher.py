@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import InvalidDocumentsError
+from solver.world.container import Container
 
 LAUNCHED = """\
 apiVersion: quorate.dev/v1
@@ -57,6 +58,15 @@ def test_beside_a_launcher_groups_need_no_command() -> None:
 )
 def test_a_launcher_is_one_task_of_a_rigid_gang(written: str, instead: str, expected: list[str]) -> None:
     assert sorted(problems(LAUNCHED.replace(written, instead))) == sorted(expected)
+
+
+def test_a_container_is_given_variables_of_one_line() -> None:
+    contained = TERMINAL.replace("command: [bash]", "command: [bash]\n  container: {image: example.org/train:1}")
+    assert problems(contained + '  env: {KEY: "two\\nlines", FINE: "a=b"}\n') == ["env-of-container"]
+    found = read_job((contained + "  env: {FINE: a=b}\n").encode(), "job.yaml").spec.container
+    assert found == Container("example.org/train:1", network="host")
+    assert problems(contained.replace("image: example.org/train:1", "image: --privileged")) == ["malformed"]
+    assert problems(contained.replace("image:", "imag:")) != []
 
 
 def test_a_terminal_is_that_of_one_interactive_task() -> None:

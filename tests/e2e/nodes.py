@@ -6,13 +6,27 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.agent.join import join
 from reconciler.backends.baremetal.join_token import read_token
 from reconciler.client import Client
-from tests.e2e.control_plane import ControlPlane, until
+from tests.e2e.control_plane import ControlPlane
 from tests.e2e.wire_between import Wire
+
+LOOK_EVERY_S = 0.25
+PATIENCE_S = 180.0
+
+
+def eventually(what: str, reached: Callable[[], object]) -> None:
+    """Wait for something that takes long; looking costs a control plane more than waiting."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline, f"never came about: {what}"
+        time.sleep(LOOK_EVERY_S)
 
 
 class AgentProcess:
@@ -31,11 +45,11 @@ class AgentProcess:
         token = read_token(client.agents.token(self.node, "1h").token)
         join("127.0.0.1", self.wire.port, token, self.folder / "identity.pem")
 
-    def start(self) -> AgentProcess:
+    def start(self, *options: str) -> AgentProcess:
         command = ["agent", "--server", f"127.0.0.1:{self.wire.port}", "--state", str(self.folder)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "reconciler.cli.main", *command, "--address", "127.0.0.1"],
+                [sys.executable, "-m", "reconciler.cli.main", *command, "--address", "127.0.0.1", *options],
                 stdout=log,
                 stderr=log,
             )
@@ -49,7 +63,7 @@ class AgentProcess:
         for pid in self.tasks() if with_tasks else ():
             os.kill(pid, signal.SIGKILL)
         if with_tasks:
-            until("nothing of it runs", lambda: not self.tasks())
+            eventually("nothing of it runs", lambda: not self.tasks())
 
     def tasks(self) -> list[int]:
         """The processes of its tasks and their supervisors."""
@@ -66,14 +80,19 @@ class AgentProcess:
         self.wire.close()
 
 
-def three_nodes(plane: ControlPlane, client: Client, folder: Path) -> dict[str, AgentProcess]:
-    """Agents of n1, n2 and n3, joined and started."""
+@contextmanager
+def three_nodes(plane: ControlPlane, client: Client, folder: Path) -> Iterator[dict[str, AgentProcess]]:
+    """Agents of n1, n2 and n3, joined and started; nothing of them stays behind."""
     port = plane.logged("listening-for-agents")[-1]["port"]
     made = {node: AgentProcess(node, folder, port) for node in ("n1", "n2", "n3")}
-    for agent in made.values():
-        agent.join(client)
-        agent.start()
-    return made
+    try:
+        for agent in made.values():
+            agent.join(client)
+            agent.start()
+        yield made
+    finally:
+        for agent in made.values():
+            agent.end()
 
 
 def _mentions(pid: int, mark: bytes) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+from pathlib import Path
 
 import pytest
 
 from hack.failover.__main__ import figures
-from hack.failover.drill import drill
-from hack.failover.load import Ran, violations
+from hack.failover.drill import drill, site_of, until
+from hack.failover.load import Ran, gang, violations
 from hack.postgresql.server import PrivateServer
+from reconciler.client import ApiError
 from reconciler.jobs.record import JobOutcome, JobRecord
 from solver.world.workload import JobName
 from tests.contracts.stores import NOW, POSTGRESQL_URL, SPEC
@@ -29,16 +32,16 @@ def server() -> PrivateServer:
 
 @pytest.mark.postgresql
 def test_killed_or_held_up_the_leader_is_followed_and_nothing_is_lost_or_doubled(server: PrivateServer) -> None:
-    done = drill(server, kills=1, pauses=1)
+    done = drill(server, kills=1, pauses=1, cuts=2)
     assert done.violations == []
-    assert (done.kills, done.pauses, len(done.elected_s)) == (1, 1, 2)
+    assert (done.kills, done.pauses, done.cuts, len(done.elected_s)) == (1, 1, 2, 2)
     assert done.writes > done.jobs > 0
 
 
 @pytest.mark.postgresql
 @pytest.mark.long
 def test_again_and_again(server: PrivateServer) -> None:
-    done = drill(server, kills=20, pauses=10, seed=1)
+    done = drill(server, kills=20, pauses=10, cuts=10, seed=1)
     assert done.violations == []
     assert done.stale_refused >= 5
     assert len(done.acted_s) == 30
@@ -82,3 +85,30 @@ def test_the_judge_finds_each_kind(lives: tuple[Ran, ...], found: str) -> None:
 def test_the_judge_finds_a_job_that_did_not_end() -> None:
     waiting = JobRecord(JobName("c"), SPEC, "ada", NOW)
     assert list(violations(WELL, (waiting,))) == ["lost: c is without an outcome, and not all of its tasks ended"]
+
+
+@pytest.mark.postgresql
+def test_who_stands_by_answers_takes_submissions_and_says_who_leads(server: PrivateServer, tmp_path: Path) -> None:
+    """And takes over in order, at once, when the leader is told to stop."""
+    with site_of(server, tmp_path) as site:
+        until("somebody acts under a policy", lambda: site.audit.leads() and site.store.following.in_force())
+        led = site.audit.leads()
+        assert led is not None
+        (standby,) = (plane for name, plane in site.planes.items() if name != led.who)
+        with standby.client() as client:
+            until("it has the leader's policy", lambda: client.status().last_applied_revision)
+            (leading,) = (one for one in client.status().conditions if one.type == "Leading")
+            assert (leading.status, leading.reason) == (False, "standing-by")
+            assert "leads until" in leading.message
+            name, spec = gang(0, tmp_path / "trace")
+            client.submit(name, spec)
+            until("it has ended", lambda: client.job(name).outcome is not None)
+            assert [view.name for view in client.jobs().items] == [name]
+            with pytest.raises(ApiError) as refused:
+                client.snapshot()
+            assert (refused.value.status, refused.value.problem.code) == (503, "not-ready")
+            site.planes[led.who].send(signal.SIGTERM)
+            until("it leads", lambda: any(one.type == "Leading" and one.status for one in client.status().conditions))
+        record = site.store.jobs.job(name)
+        assert record.outcome is not None
+        assert record.outcome.state == "succeeded"

@@ -27,7 +27,19 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.house.tracked import ROOT, objections, tracked
 
-WITHOUT_JSON = {"agents", "attach", "codeowners", "history", "init", "logs", "run", "snapshot", "store", "token"}
+WITHOUT_JSON = {
+    "agent",
+    "agents",
+    "attach",
+    "codeowners",
+    "history",
+    "init",
+    "logs",
+    "run",
+    "snapshot",
+    "store",
+    "token",
+}
 """They write files, show a task's own bytes, run until they are stopped, or have subcommands: none has a result."""
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -21,7 +21,8 @@ from reconciler.documents.snapshot import read_snapshot
 from reconciler.pods.memory import Memory
 from reconciler.pods.observer import SAVE_EVERY_S, ObservedFiles, Observer
 from reconciler.pods.sight import Remembered, Sight, snapshot_from
-from reconciler.store.protocols import RoundRecord, StoreUnusableError
+from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.traces import TraceUnreadableError
 from solver.rules.policy import Queue, policy_of
@@ -40,7 +41,7 @@ class Site:
         self.clock = VirtualClock()
         self.files = ObservedFiles(folder / "observed.jsonl.gz", folder / "observed-snapshot.json")
         self.store: SqlStore = open_store(folder / "quorate.db")
-        self.memory = Memory(self.store.ledger, self.store.history, self.clock, "observer", LEASE)
+        self.memory = Memory(self.store.ledger, self.store.history, self.store.gone_pods, self.clock, "observer", LEASE)
         self.observer = self.another()
         self.pods: list[Pod] = []
 

@@ -12,10 +12,11 @@ import pytest
 
 from reconciler.agent.nvml.driver import DriverError
 from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import gpus_of
+from reconciler.agent.nvml.here import gpus_of, use_of
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.backend import ENDED, Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.machine import Equipment
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
@@ -228,3 +229,21 @@ def test_a_task_of_a_backend_sees_the_uuid_of_its_gpu(cards: list[Card], tmp_pat
         time.sleep(0.02)
     assert state == "succeeded"
     assert backend.read_log(job, 1, "worker", 0, 0, 1_000).decode().strip() == cards[1].uuid
+
+
+def test_a_task_counts_as_ended_once_nobody_is_on_its_gpu_any_more(cards: list[Card], tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    use = use_of("nvml", state / "gpus", lambda: [NODE])
+    backend = LocalBackend(
+        state, lambda: (NODE,), SystemClock(), partial(gpus_of, "nvml"), equipment=Equipment(gpu_use=use)
+    )
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(gpus=1)),), command=("true",))
+    cards[1].pids = [(4711, None)]
+    backend.submit(StartGang(JobName("job"), 1, (whole("n1/1"),), spec), Epoch(1))
+    while "4711" not in backend.changes(Cursor(0)).tasks[0].detail:
+        time.sleep(0.02)
+    (task,) = backend.changes(Cursor(0)).tasks
+    assert task.state == "running"
+    cards[1].pids = []
+    (task,) = backend.changes(Cursor(0)).tasks
+    assert task.state == "succeeded"

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.optimiser.recording import NO_CLOCK_S, BadRecordingError, optimiser_of, solver_with
 from reconciler.replay import first_difference, replay
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, SolverLimits, policy_of

@@ -13,8 +13,9 @@ from sqlalchemy import select, text
 from reconciler.store.protocols import Event
 from reconciler.store.sql.checked import problems_of
 from reconciler.store.sql.copied import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError, back_up, restore
+from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import SqlStore, open_store
-from reconciler.store.sql.tables import kept, metadata
+from reconciler.store.sql.tables import kept
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Repartitioning
 from solver.world.workload import JobName

@@ -15,8 +15,8 @@ from sqlalchemy import Engine, inspect, text
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql import migrations
 from reconciler.store.sql.migrations import BASELINE, DowngradeRefusedError, downgrade
+from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
 from reconciler.store.sql.store import SqlStore, open_store
-from reconciler.store.sql.tables import SCHEMA_VERSION, metadata
 from solver.world.document import encode
 from solver.world.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema

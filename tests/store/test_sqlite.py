@@ -15,8 +15,8 @@ from sqlalchemy.schema import CreateTable
 
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.database import Database
+from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import SqlStore, open_store
-from reconciler.store.sql.tables import metadata
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import LEASE, NOW, SPEC

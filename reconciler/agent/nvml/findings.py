@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.agent.nics import SYS, read_nics
 from reconciler.agent.nvml.driver import Driver, DriverError, GpuUuid
 from reconciler.agent.nvml.gpus import NvmlGpus
 from reconciler.agent.nvml.xids import XidWatch
+from reconciler.backends.local.cleanup import GpuUnreadableError
 from reconciler.facts import GpuFacts, NodeFacts
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
 from solver.world.quantities import Instant, Memory
@@ -71,7 +73,7 @@ class Findings:
 class DeviceUse:
     """Who uses a device and how much of its memory: whether it is free again once its tasks have ended.
 
-    Raises DriverError for a device that is not there or can't be asked, which does not mean that it is free.
+    Implements GpuUse. Raises GpuUnreadableError for a device that is not there or can't be asked: it may not be free.
     """
 
     def __init__(self, gpus: NvmlGpus, driver: Driver, declared: Callable[[], Iterable[Node]]) -> None:
@@ -81,15 +83,17 @@ class DeviceUse:
 
     def processes(self, device: DeviceId) -> tuple[int, ...]:
         """Pids of the processes in it, sorted; of a GPU those in its instances too."""
-        uuid, instance = self._find(device)
-        inside = None if instance is None else self._instance(uuid, instance)[0]
-        found = (each for each in self._driver.processes(uuid) if inside is None or each.instance == inside)
-        return tuple(dict.fromkeys(each.pid for each in found))
+        with _unreadable():
+            uuid, instance = self._find(device)
+            inside = None if instance is None else self._instance(uuid, instance)[0]
+            found = (each for each in self._driver.processes(uuid) if inside is None or each.instance == inside)
+            return tuple(dict.fromkeys(each.pid for each in found))
 
     def memory_used(self, device: DeviceId) -> Memory:
         """What is in use of it, the driver's own part included: compare it with what it was before a task."""
-        uuid, instance = self._find(device)
-        return self._driver.memory_used(uuid if instance is None else self._instance(uuid, instance)[1])
+        with _unreadable():
+            uuid, instance = self._find(device)
+            return self._driver.memory_used(uuid if instance is None else self._instance(uuid, instance)[1])
 
     def _find(self, device: DeviceId) -> tuple[GpuUuid, MigInstance | None]:
         seats = self._gpus.seats()
@@ -109,3 +113,11 @@ class DeviceUse:
         if found is None:
             raise DriverError(f"{wanted.profile}@{wanted.start} of {uuid}: it has just gone")
         return found.id, found.uuid
+
+
+@contextmanager
+def _unreadable() -> Iterator[None]:
+    try:
+        yield
+    except DriverError as error:
+        raise GpuUnreadableError(str(error)) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -61,14 +61,16 @@ def gpus_of(whose: WhoseGpus, folder: Path) -> Gpus:
     return DeclaredGpus(folder) if driver is None else NvmlGpus(folder, driver)
 
 
-class Looks(NamedTuple):
-    """How an agent reads its node's hardware, and sees that devices are free again. Of simulated GPUs there is nothing to read.
+def use_of(whose: WhoseGpus, folder: Path, declared: Callable[[], Iterable[Node]]) -> DeviceUse | None:
+    """Whom to ask whether devices of the `declared` nodes are free again; None: they are simulated. Raises as driver_for does."""
+    driver = driver_for(whose, folder)
+    return None if driver is None else DeviceUse(NvmlGpus(folder, driver), driver, declared)
 
-    `watch` hears of errors, until it is stopped.
-    """
+
+class Looks(NamedTuple):
+    """How an agent reads its node's hardware. Of simulated GPUs there is nothing to read. `watch` hears of errors until stopped."""
 
     read: Callable[[Instant], NodeFacts | None]
-    use: DeviceUse | None = None
     watch: XidWatch | None = None
 
 
@@ -79,5 +81,4 @@ def looks_of(whose: WhoseGpus, folder: Path, declared: Callable[[], Node | None]
         return Looks(lambda at: ports_alone(declared(), at))
     gpus, watch = NvmlGpus(folder, driver), XidWatch(driver, clock)
     watch.start()
-    use = DeviceUse(gpus, driver, lambda: filter(None, [declared()]))
-    return Looks(Findings(gpus, driver, watch, declared).read, use, watch)
+    return Looks(Findings(gpus, driver, watch, declared).read, watch)

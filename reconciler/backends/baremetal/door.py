@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from http import HTTPStatus
 from itertools import count
 from typing import Final
 
@@ -15,20 +14,15 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
-from websockets.http11 import Request, Response
 
-from reconciler.backends.baremetal.authority import Authority, UntrustedError
-from reconciler.backends.baremetal.certificates import NodeIdentity
+from reconciler.backends.baremetal.authority import UntrustedError
+from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import TICK_S, Fleet
-from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
-from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.line import Line
 from reconciler.backends.baremetal.wire import (
-    AGENT_PATH,
     BAD_HELLO,
     MESSAGE_BYTES_MAX,
     NOT_LEADING,
-    PROTOCOL,
     REPLACED,
     Answer,
     Beat,
@@ -42,7 +36,6 @@ from reconciler.backends.baremetal.wire import (
 from solver.world.cluster import Node, NodeName
 from solver.world.document import decode
 
-HELLO_WITHIN_S: Final = 10.0
 CLOSED_WITHIN_S: Final = 1.0
 _REASON_MAX: Final = 100
 """Bytes of a close frame's reason (RFC 6455, 5.5.1: 123)."""
@@ -61,16 +54,14 @@ class NotThereError(Exception):
 class Door:
     """`open` it, and `close` it in the end. All other methods may be called by any thread.
 
-    Nodes join and renew their certificates here too, whether this control plane leads or not. `declared`: what Git says a node
-    is. `leads`: whether this control plane does; while it does not, agents are sent away. `told`: called when there is news of
-    tasks.
+    `declared`: what Git says a node is. `leads`: whether this control plane does; while it does not, agents are sent away. `told`:
+    called when there is news of tasks.
     """
 
     def __init__(
         self,
         address: tuple[str, int],
-        authority: Authority,
-        joining: Joining,
+        entry: Entry,
         fleet: Fleet,
         declared: Callable[[NodeName], Node | None],
         leads: Callable[[], bool],
@@ -78,8 +69,7 @@ class Door:
         log: FilteringBoundLogger,
     ) -> None:
         self._address = address
-        self._authority = authority
-        self._joining = joining
+        self._entry = entry
         self._fleet = fleet
         self._declared = declared
         self._leads = leads
@@ -185,8 +175,8 @@ class Door:
             server = await serve(
                 self._receive,
                 *self._address,
-                ssl=self._authority.server_context(),
-                process_request=self._route,
+                ssl=self._entry.server_context(),
+                process_request=self._entry.route,
                 compression=None,
                 ping_interval=None,  # Agents ping, and beat.
                 max_size=MESSAGE_BYTES_MAX,
@@ -198,7 +188,6 @@ class Door:
         self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
         async with server:
             for tick in count():
-                self._fleet.tick()
                 await self._send_away(tick)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
@@ -211,27 +200,24 @@ class Door:
         if not self._leads():
             for line in lines:
                 await line.close(NOT_LEADING, "another control plane leads")
-        elif lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
-            untrusted = await asyncio.to_thread(self._authority.no_longer, [line.identity for line in lines])
+                self._gone(line)
+            self._fleet.away()
+            return
+        self._fleet.tick()
+        if lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
+            untrusted = await self._entry.no_longer([line.identity for line in lines])
             for line in lines:
                 if line.identity in untrusted:
                     self._log.warning("agent-refused", node=line.node, message=untrusted[line.identity])
                     await line.close(BAD_HELLO, untrusted[line.identity][:_REASON_MAX])
 
-    def _route(self, connection: ServerConnection, request: Request) -> Response | None:
-        if request.path == ROOTS_PATH:
-            return roots_response(connection, self._joining)
-        if request.path in (AGENT_PATH, JOIN_PATH):
-            return None
-        return connection.respond(HTTPStatus.NOT_FOUND, "Agents connect here, and nobody else.\n")
-
     async def _receive(self, connection: ServerConnection) -> None:
         with suppress(ConnectionClosed):
-            if connection.request is not None and connection.request.path == JOIN_PATH:
-                return await serve_joining(connection, self._joining)
+            if await self._entry.joins(connection):
+                return
             line = await self._welcomed(connection)
             if line is None:
-                return None
+                return
             carrying = asyncio.create_task(line.carry())
             try:
                 async for message in connection:
@@ -241,12 +227,11 @@ class Door:
             finally:
                 carrying.cancel()
                 self._gone(line)
-        return None
 
     async def _welcomed(self, connection: ServerConnection) -> Line | None:
         """The agent's line, once it has said who it is and that agrees with its certificate."""
         try:
-            identity, hello = await self._hello(connection)
+            identity, hello = await self._entry.hello(connection)
         except (UntrustedError, msgspec.MsgspecError, TimeoutError) as error:
             self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
             await connection.close(BAD_HELLO, str(error)[:_REASON_MAX])
@@ -265,19 +250,6 @@ class Door:
         line.declare(self._declared(hello.node))
         self._log.info("agent-connected", node=hello.node, address=hello.address)
         return line
-
-    async def _hello(self, connection: ServerConnection) -> tuple[NodeIdentity, Hello]:
-        certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        if certificate is None:
-            raise UntrustedError("it shows no certificate")
-        identity = await asyncio.to_thread(self._authority.identity_of, certificate)
-        async with asyncio.timeout(HELLO_WITHIN_S):
-            hello = decode(await connection.recv(), Hello)
-        if hello.protocol != PROTOCOL:
-            raise UntrustedError(f"it speaks protocol {hello.protocol}, and this control plane {PROTOCOL}")
-        if hello.node != identity.node:
-            raise UntrustedError(f"its certificate is that of {identity.node}, and it says that it is {hello.node}")
-        return identity, hello
 
     def _hear(self, node: NodeName, message: str | bytes) -> None:
         self._fleet.heard(node)

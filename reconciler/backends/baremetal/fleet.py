@@ -20,8 +20,8 @@ _TICK_MAX_S = 3 * TICK_S
 
 
 class Fleet:
-    """Silence is counted by `tick`, which the door calls as long as it listens: a control plane that was paused, or whose machine
-    slept, finds every node as silent as before, and not lost.
+    """Silence is counted by `tick`, which the door calls as long as it listens: a control plane that was paused, whose machine
+    slept, or that stood by while another led, finds no node lost before it has waited for it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -30,8 +30,8 @@ class Fleet:
         self._nodes: dict[NodeName, Heard] = {}
         self._listened_s = 0.0
         self._ticked_s = clock.monotonic_s()
-        self._began = clock.now()
-        self._numbered = Numbered(self._began)
+        self._since = 0.0, clock.now()
+        self._numbered = Numbered(self._since[1])
         self._epoch = Epoch(0)
 
     @property
@@ -50,6 +50,13 @@ class Fleet:
             now_s = self._clock.monotonic_s()
             self._listened_s += min(now_s - self._ticked_s, _TICK_MAX_S)
             self._ticked_s = now_s
+
+    def away(self) -> None:
+        """This control plane does not lead: agents talk to another. What they told grows old, and whose silence would count?"""
+        with self._lock:
+            self._nodes.clear()
+            self._ticked_s = self._clock.monotonic_s()
+            self._since = self._listened_s, self._clock.now()
 
     def connected(self, node: NodeName, address: str) -> None:
         """Its agent is there, and has told nothing yet on this connection."""
@@ -118,5 +125,5 @@ class Fleet:
     def _heard(self, node: NodeName) -> Heard:
         """How a node stands; one that was never heard of has been silent since listening began."""
         if node not in self._nodes:
-            self._nodes[node] = Heard(0.0, self._began)
+            self._nodes[node] = Heard(*self._since)
         return self._nodes[node]

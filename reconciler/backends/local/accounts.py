@@ -32,6 +32,10 @@ class Account:
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
+NOBODY: Final = Account("nobody", 65_534, 65_534, (), "/")
+"""Whom the kernel takes for an owner that it can't name (overflowuid, user_namespaces(7)); it owns nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Submitters:
     """Finds the accounts of users: the one that `accounts` maps a user to, else the one of the same name."""

@@ -8,12 +8,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-import msgspec
-
 from reconciler.backend import (
     ENDED,
     AttemptStopped,
-    BackendUnreachableError,
     Changes,
     Cursor,
     Epoch,
@@ -39,12 +36,17 @@ from reconciler.backends.local.attempts import (
     read_document,
     write_accepted,
 )
+from reconciler.backends.local.cleanup import GpuCleanup, unhealthy, whole_gpus
+from reconciler.backends.local.disk import disk_errors_explained
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.backends.local.gangfile import write_gang
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
+from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.masking import read_log_masked
+from reconciler.backends.local.mps import MpsWatch, clients_of, shares_of
+from reconciler.backends.local.reporting import status_of
 from reconciler.backends.local.spawn import Supervisors, free_port
 from reconciler.backends.local.tasks import record_lost, standing, was_started
 from reconciler.backends.local.tells import accept_tell
@@ -54,16 +56,11 @@ from reconciler.clock import Clock
 from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.document import encode
-from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
 STOPPED: Final = "stop"
 LEFT: Final = "left"
 """The parts of an attempt, beside its tasks' folders, whose news is AttemptStopped, or TaskLeft."""
-
-
-class StateFolderError(BackendUnreachableError):
-    """The state folder can't be read or written (full, read-only, gone): a person must act. Then send it again."""
 
 
 class LocalBackend:
@@ -81,28 +78,34 @@ class LocalBackend:
         gpus: Callable[[Path], Gpus] = DeclaredGpus,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         here: NodeName | None = None,
+        equipment: Equipment = Equipment(),  # noqa: B008  (as above)
     ) -> None:
         self._here = here
         self._declared = inventory
         self._clock = clock
         self._terms = terms
-        self._supervisors = Supervisors(terms)
+        self._supervisors = Supervisors(terms, equipment.runtimes, equipment.mps)
+        self._mps = MpsWatch(equipment.mps)
         self._orders: dict[Path, Orders] = {}
         self._one_at_a_time = Lock()
-        with _disk_errors_explained(state):
+        with disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
             self._gpus = gpus(self._folders.gpus)
+            self._cleanup = GpuCleanup(self._folders.quarantine, equipment.gpu_use)
             self._journal = Journal(opening=self._folders.count_opening())
 
     def changes(self, since: Cursor) -> Changes:
         """What changed after `since`; for an earlier object's cursor, everything. Raises StateFolderError."""
-        with self._one_at_a_time, _disk_errors_explained(self._folders.root):
+        with self._one_at_a_time, disk_errors_explained(self._folders.root):
             self._supervisors.reap()
-            self._journal.note_nodes(self._inventory())
-            self._journal.note_gpus(self._gpus.reports())
             live = self._folders.live()
             for attempt in sorted(live):
                 self._observe(attempt)
+            self._mps.look(self._clients(), self._clock.now())
+            # After the tasks: a GPU that one has left unclean is reported with its end.
+            unclean = self._cleanup.quarantined()
+            self._journal.note_nodes(tuple(unhealthy(node, unclean) for node in self._inventory()))
+            self._journal.note_gpus(self._gpus.reports())
             self._journal.keep_only(live)
             self._orders = {attempt: orders for attempt, orders in self._orders.items() if attempt in live}
             return self._journal.after(since)
@@ -125,7 +128,12 @@ class LocalBackend:
     def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
         """Partition a declared GPU, or refuse to. Raises StaleEpochError, or StateFolderError if the disk refuses."""
         with self._acting(epoch):
-            self._gpus.partition(order, self._declared(), set(self._in_use()), self._clock.now())
+            self._gpus.partition(
+                order,
+                self._declared(),
+                {device for life in self._alive() for device in life.task.devices},
+                self._clock.now(),
+            )
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """Stop reporting an attempt: its logs stay, it never starts again. Raises StaleEpochError, StateFolderError."""
@@ -138,7 +146,7 @@ class LocalBackend:
 
         Raises KeyError for an unknown task.
         """
-        with _disk_errors_explained(self._folders.root):
+        with disk_errors_explained(self._folders.root):
             for folder in self._folders.task_places(job, attempt, group, index):
                 try:
                     return read_log_masked(folder / taskfiles.LOG, offset, limit, self._terms.values(folder.parent))
@@ -169,7 +177,7 @@ class LocalBackend:
         if missing:
             _refuse(attempt, lives, self._gpus.lacking(missing))
         else:
-            self._supervisors.start_tasks(attempt, accepted, {life.task for life in lives})
+            self._supervisors.start_tasks(attempt, accepted, {life.task for life in lives}, shares_of(self._clients()))
 
     def _accept(self, attempt: Path, order: StartGang | GrowGang) -> Accepted:
         """What an order comes to; the first of its kind and number stays."""
@@ -182,7 +190,8 @@ class LocalBackend:
         index, memory = self._gpus.called(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
         port = order.meeting.port if order.meeting else 0
         port = known[0].master_port if 0 in known else port or free_port(self._ports())
-        accepted = Accepted(order, self._clock.now(), port, index, memory)
+        used = self._cleanup.before(device for task in order.tasks for device in whole_gpus(task) if device in index)
+        accepted = Accepted(order, self._clock.now(), port, index, memory, used)
         write_accepted(attempt, accepted)
         self._orders.pop(attempt, None)
         return accepted
@@ -190,13 +199,16 @@ class LocalBackend:
     def _inventory(self) -> tuple[Node, ...]:
         return self._gpus.as_partitioned(self._declared())
 
-    def _in_use(self) -> Iterator[DeviceId]:
-        """The devices of tasks that run or will."""
+    def _alive(self) -> Iterator[Life]:
+        """The tasks that run or will."""
         for attempt in self._folders.live():
             stop, orders = read_document(stop_file(attempt), StopRequest), self._orders_of(attempt)
             for life in orders.lives.values():
                 if self._status(attempt, orders, life, stop).state not in ENDED:
-                    yield from life.task.devices
+                    yield life
+
+    def _clients(self) -> dict[DeviceId, list[Life]]:
+        return clients_of(self._alive()) if self._mps.mps else {}
 
     def _ports(self) -> set[int]:
         return {accepted.master_port for orders in self._orders.values() for accepted in orders.accepted.values()}
@@ -239,28 +251,12 @@ class LocalBackend:
 
     def _status(self, attempt: Path, orders: Orders, life: Life, stop: StopRequest | None) -> TaskStatus:
         part = task_folder_name(life.task.group, life.task.index)
-        growth = life.accepted.growth
         ended = self._journal.ended(attempt, part)
-        if ended is not None and ended.growth == growth:
+        if ended is not None and ended.growth == life.accepted.growth:
             return ended
         told = [request.at for request in (orders.leave_of(life), stop) if request]
         stands = standing(life.folder, min(told, default=None), self._clock.now())
-        status = TaskStatus(
-            job=life.accepted.order.job,
-            attempt=life.accepted.order.attempt,
-            group=life.task.group,
-            index=life.task.index,
-            node=life.task.node,
-            state=stands.state,
-            at=life.accepted.at if stands.at is None else Instant(stands.at),
-            exit_code=stands.exit_code,
-            detail=stands.detail,
-            growth=growth,
-            activity=stands.activity,
-            progress=stands.progress,
-            memory=stands.memory,
-            told=stands.told,
-        )
+        status = status_of(life, self._cleanup.settled(life, stands, self._clock.now()))
         self._journal.note_task(attempt, part, status, self._clock.now())
         return status
 
@@ -273,7 +269,7 @@ class LocalBackend:
 
     @contextmanager
     def _acting(self, epoch: Epoch) -> Iterator[None]:
-        with self._one_at_a_time, _disk_errors_explained(self._folders.root), self._folders.exclusive():
+        with self._one_at_a_time, disk_errors_explained(self._folders.root), self._folders.exclusive():
             if not self._folders.raise_epoch(epoch):
                 raise StaleEpochError(f"epoch {epoch} is not the newest this backend has seen: somebody else leads now")
             yield
@@ -284,17 +280,3 @@ def _refuse(attempt: Path, lives: Iterable[Life], reason: str) -> None:
         if not was_started(life.folder):
             folder = make_life_folder(attempt, life.task, life.accepted.growth)
             record_lost(folder, reason, life.accepted.at)
-
-
-@contextmanager
-def _disk_errors_explained(state: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StateFolderError(
-            f"{state}: {error}. Make it a folder this user can write, with free space; then go on"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise StateFolderError(
-            f"{state}: a file in it is damaged: {error}. Restore the folder, or move it away"
-        ) from error

@@ -50,7 +50,7 @@ def task_environments(
         yield (
             task,
             {
-                **{name: os.environ[name] for name in INHERITED if name in os.environ},
+                **(_inherited() if order.spec.container is None else {}),
                 **(_WITH_TERMINAL if order.spec.terminal else {}),
                 **order.spec.env,
                 **order.environment,
@@ -69,6 +69,11 @@ def task_environments(
                 **_share_of(task, device_memory),
             },
         )
+
+
+def _inherited() -> dict[str, str]:
+    """An image has its own."""
+    return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
 def _ranks(rank: int, local_rank: int, world: int, master: str, master_port: int) -> dict[str, str]:

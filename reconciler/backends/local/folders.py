@@ -12,6 +12,7 @@ live/JOB.ATTEMPT/          attempts that are still reported
     GROUP.INDEX/           one task; its files are described in taskfiles.py
     GROUP.INDEX.GROWTH/    one task that came with a growth; its log is that of GROUP.INDEX, by another name
 gpus/GPU.json              the last order to partition a GPU, as it was done or refused
+quarantine/GPU.json        a GPU that a task has left unclean, while it is
 forgotten/JOB.ATTEMPT/     the same, for attempts whose end the control plane has recorded
 """
 
@@ -40,6 +41,7 @@ class StateFolders:
         self._live = root / "live"
         self._forgotten = root / "forgotten"
         self.gpus = root / "gpus"
+        self.quarantine = root / "quarantine"
         for folder in (root, self._live, self._forgotten):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 

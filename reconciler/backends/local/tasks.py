@@ -16,6 +16,7 @@ from reconciler.backends.local.strays import kill_strays
 from reconciler.supervisor import shim, taskfiles
 from reconciler.supervisor.delivery import take_away
 from reconciler.supervisor.memory import written
+from reconciler.supervisor.remains import end_without_supervisor
 from solver.world.quantities import Instant, Memory
 
 T = TypeVar("T")
@@ -161,6 +162,9 @@ def _words(code: int) -> str:
 def _without_supervisor(folder: Path, started: Started, now: int) -> Standing:
     if not kill_strays(str(folder), started.pid, started.start_ticks or -1):
         return Standing("running", started.at, detail="its supervisor vanished; ending what is left of it")
+    left = end_without_supervisor(msgspec.json.decode((folder / taskfiles.TASK).read_bytes()))
+    if left:
+        return Standing("running", started.at, detail=f"its supervisor vanished; {left}")
     take_away(str(folder))
     return _ended(folder, record_lost(folder, "its supervisor vanished, so how it ended is unknown", now))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backend import GrowGang, StartGang, Unstartable
-from reconciler.backends.local.accounts import Account, NoAccountError, Submitters
+from reconciler.backends.local.accounts import NOBODY, Account, NoAccountError, Submitters
 from reconciler.backends.local.attempts import Accepted
 from reconciler.backends.local.folders import ORDER
 from reconciler.backends.local.secrets import SecretSource, lacking, values_of
@@ -38,7 +38,7 @@ class Terms:
             message = f"queue {spec.queue} and those above it have no secret {', '.join(map(str, missing))}"
             return Unstartable("unknown-secret", message, "Ask whoever runs the server to add it.")
         try:
-            self._account(user)
+            self._account(user, spec)
         except NoAccountError as error:
             return Unstartable("no-account", str(error), _MAP_IT)
         return None
@@ -46,20 +46,20 @@ class Terms:
     def of_task(self, order: StartGang | GrowGang, environment: dict[str, str]) -> dict[str, Any]:
         """The part of `task.json` that says it: places of secrets and never a value. `refused`: why the command must not run."""
         try:
-            account, refused = self._account(order.user), ""
+            account, refused = self._account(order.user, order.spec), ""
         except NoAccountError as error:
             account, refused = None, f"{error}. {_MAP_IT}"
         return {
-            "environment": _at_home(environment, account, order.spec.env) if account else environment,
+            "environment": _at_home(environment, account, order.spec) if account else environment,
             "secrets": [self._delivered(order.spec.queue, use) for use in order.spec.secrets],
             "account": {"uid": account.uid, "gid": account.gid, "groups": account.groups} if account else None,
             "refused": refused,
         }
 
-    def hand_over(self, attempt: Path, task: Path, user: str) -> None:
+    def hand_over(self, attempt: Path, task: Path, order: StartGang | GrowGang) -> None:
         """Let the task's account reach its folder, and own what the task writes. The supervisor's files stay closed to it."""
         try:
-            account = self._account(user)
+            account = self._account(order.user, order.spec)
         except NoAccountError:
             return  # Its command does not run.
         if account is None:
@@ -75,16 +75,22 @@ class Terms:
         queue, uses = _asked(attempt)
         return values_of(self.secrets, queue, uses) if self.secrets and uses else frozenset()
 
-    def _account(self, user: str) -> Account | None:
-        return self.submitters.account_of(user) if self.submitters else None
+    def _account(self, user: str, spec: JobSpec) -> Account | None:
+        """The root of a container that root's podman runs would be the machine's: nobody is, where nobody says who is."""
+        if self.submitters is not None:
+            return self.submitters.account_of(user)
+        return NOBODY if spec.container is not None and os.geteuid() == 0 else None
 
     def _delivered(self, queue: QueueName, use: SecretUse) -> dict[str, Any]:
         places = self.secrets.places(queue, use) if self.secrets else ()
         return {"name": str(use), "places": [str(place) for place in places], "env": use.env, "file": use.file}
 
 
-def _at_home(environment: dict[str, str], account: Account, own: dict[str, str]) -> dict[str, str]:
-    """With what login(1) would set, but what the job sets itself; TMPDIR was the control plane's."""
+def _at_home(environment: dict[str, str], account: Account, spec: JobSpec) -> dict[str, str]:
+    """With what login(1) would set, but what the job sets itself; TMPDIR was the control plane's. A container has no homes."""
+    own = spec.env
+    if spec.container is not None:
+        return environment
     theirs = {name: value for name, value in environment.items() if name != "TMPDIR" or name in own}
     return {**theirs, **{name: value for name, value in account.environment.items() if name not in own}}
 

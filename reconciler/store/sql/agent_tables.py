@@ -1,11 +1,11 @@
-"""The tables about agents of nodes. They are part of the schema whose version stands in `tables`."""
+"""The tables about agents of nodes. They are part of the schema whose version stands in `schema`."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Table
 
 from reconciler.store.sql.columns import String
-from reconciler.store.sql.tables import metadata, since
+from reconciler.store.sql.schema import metadata, since
 
 agents = Table(
     "agents",

@@ -11,7 +11,8 @@ from sqlalchemy import Row, delete, insert, select, update
 from reconciler.alerts.standing import Standing
 from reconciler.backend import Epoch
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import kept, webhooks
+from reconciler.store.sql.people import webhooks
+from reconciler.store.sql.tables import kept
 from solver.world.quantities import Instant
 
 _STORE_ID: Final = "store-id"

@@ -15,10 +15,10 @@ from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import ArrayElement, JobOutcome
 from reconciler.review.envelope import Envelope
 from reconciler.store.marks import Marks
-from reconciler.store.protocols import RoundRecord
+from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.database import Database
+from reconciler.store.sql.people import accepted_plans
 from reconciler.store.sql.tables import (
-    accepted_plans,
     attempts,
     checkpoints,
     claims,

@@ -21,17 +21,8 @@ from sqlalchemy import Connection, LargeBinary, Table, delete, func, insert, sel
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.kept import TIED_TO
 from reconciler.store.sql.migrations import BASELINE
-from reconciler.store.sql.tables import (
-    SCHEMA_VERSION,
-    attempts,
-    groups,
-    jobs,
-    kept,
-    leadership,
-    metadata,
-    rounds,
-    schema_version,
-)
+from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
+from reconciler.store.sql.tables import attempts, groups, jobs, kept, leadership, rounds, schema_version
 from solver.world.document import Document, decode, encode
 from solver.world.quantities import Instant
 

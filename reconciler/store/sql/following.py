@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from reconciler.backend import Epoch
 from reconciler.gitsource.record import Approval, Suspension
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import approvals, kept, suspensions
+from reconciler.store.sql.people import approvals, suspensions
+from reconciler.store.sql.tables import kept
 from solver.world.quantities import Instant
 
 _IN_FORCE: Final = "policy-in-force"

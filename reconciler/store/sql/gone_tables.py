@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Table
 
 from reconciler.store.sql.columns import String
-from reconciler.store.sql.tables import metadata, since
+from reconciler.store.sql.schema import metadata, since
 
 ended_gangs = Table(
     "ended_gangs",

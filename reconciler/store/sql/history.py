@@ -9,7 +9,8 @@ import msgspec
 from sqlalchemy import Select, delete, func, insert, select
 
 from reconciler.backend import Epoch
-from reconciler.store.protocols import Event, KeptEvent, RoundRecord, RoundSummary, summarise
+from reconciler.store.protocols import Event, KeptEvent
+from reconciler.store.rounds import RoundRecord, RoundSummary, summarise
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import events, rounds
 from solver.world.document import encode

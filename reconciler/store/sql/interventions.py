@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, insert, select, update
 from reconciler.backend import Epoch
 from reconciler.interventions.record import Ending, Intervention, InterventionKind, Subject
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import interventions
+from reconciler.store.sql.people import interventions
 from solver.world.quantities import Instant
 
 _IN_FORCE = interventions.c.ended_at.is_(None)

@@ -8,7 +8,11 @@ from typing import Final
 from sqlalchemy import Column, Connection, Index, Table, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateColumn
 
-from reconciler.store.sql.tables import READABLE_FROM, SCHEMA_VERSION, leadership, metadata, schema_version
+import reconciler.store.sql.agent_tables
+import reconciler.store.sql.gone_tables
+import reconciler.store.sql.people  # noqa: F401  (their tables are in the metadata then)
+from reconciler.store.sql.schema import READABLE_FROM, SCHEMA_VERSION, metadata
+from reconciler.store.sql.tables import leadership, schema_version
 
 BASELINE: Final = 13
 """The oldest schema that can be brought up to date. What carries no mark is of this version."""

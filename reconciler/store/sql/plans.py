@@ -6,7 +6,7 @@ from sqlalchemy import delete, insert, select
 
 from reconciler.review.envelope import AcceptedPlan, Envelope
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.tables import accepted_plans
+from reconciler.store.sql.people import accepted_plans
 from solver.world.document import encode
 from solver.world.quantities import Instant
 

@@ -45,7 +45,8 @@ def explain(error: SQLAlchemyError) -> str:
     """Problem and fix, and the database's own words in brackets."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     problem, fix = _problem(error, cause)
-    return f"{problem} ({str(cause).strip()}). {fix}."
+    words = " ".join(str(cause).split())
+    return f"{problem} ({words}). {fix}."
 
 
 def may_pass(error: SQLAlchemyError) -> bool:

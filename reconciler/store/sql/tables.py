@@ -11,30 +11,11 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
 )
 
 from reconciler.store.sql.columns import String, Text
-
-SCHEMA_VERSION = 14
-"""Rises with every release that changes what is below. What a version brought is marked with it (`since`), and by these marks
-databases are brought up to date and back (migrations.py). A table or column can only be added: every column that is added is
-nullable or has a server default, so that the release before still works."""
-
-READABLE_FROM = 14
-"""The oldest schema version whose programs can work on a database of this version."""
-
-
-def since(version: int) -> dict[str, int]:
-    """The mark of a table or column that came with a schema version: `info=since(14)`."""
-    return {"since": version}
-
-
-metadata = MetaData()
-
-_Number = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite numbers rows by itself only where the key is exactly INTEGER."""
+from reconciler.store.sql.schema import Number, metadata, since
 
 schema_version = Table(
     "schema_version",
@@ -56,7 +37,7 @@ leadership = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("number", _Number, primary_key=True, autoincrement=True),  # order of arrival; clocks may jump
+    Column("number", Number, primary_key=True, autoincrement=True),  # order of arrival; clocks may jump
     Column("name", String, nullable=False, unique=True),
     Column("spec", Text, nullable=False),
     Column("user", String, nullable=False),
@@ -78,7 +59,7 @@ jobs = Table(
 groups = Table(
     "groups",
     metadata,
-    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("number", Number, primary_key=True, autoincrement=True),
     Column("name", String, nullable=False, unique=True),
     Column("kind", String, nullable=False),
     Column("pipeline", String),  # the pipeline that an array is part of
@@ -202,78 +183,6 @@ checkpoints = Table(
     Column("resumed_by", Integer, nullable=False),  # 0: no attempt was begun from it
 )
 
-# What people did by hand. A row stays when it is over: it is the record of who did what and why.
-interventions = Table(
-    "interventions",
-    metadata,
-    Column("number", _Number, primary_key=True, autoincrement=True),
-    Column("kind", String, nullable=False),
-    Column("subject_kind", String, nullable=False),
-    Column("subject", String, nullable=False),
-    Column("author", String, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("until", BigInteger, nullable=False),
-    Column("ended_at", BigInteger, index=True),  # absent while it is in force
-    Column("ended_as", String, nullable=False),  # why it is over; empty while it is not
-    Column("ended_by", String, nullable=False),
-)
-
-# Revisions that a person accepted although a requirement held them. A row stays when it is used: it is the record.
-approvals = Table(
-    "approvals",
-    metadata,
-    Column("number", _Number, primary_key=True, autoincrement=True),
-    Column("commit", String, nullable=False, index=True),
-    Column("reason", String, nullable=False),  # the requirement's
-    Column("in_place_of", String, nullable=False),
-    Column("author", String, nullable=False),
-    Column("why", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("used_at", BigInteger),  # absent until the commit is in force
-)
-
-# Plans that a person accepted, for when a revision that says the same is merged.
-accepted_plans = Table(
-    "accepted_plans",
-    metadata,
-    Column("meaning", String, primary_key=True),
-    Column("envelope", Text, nullable=False),
-    Column("author", String, nullable=False),
-    Column("why", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-)
-
-# When Git was not followed because a person said so.
-suspensions = Table(
-    "suspensions",
-    metadata,
-    Column("number", _Number, primary_key=True, autoincrement=True),
-    Column("author", String, nullable=False),
-    Column("why", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("until", BigInteger),  # absent: until somebody resumes
-    Column("ended_at", BigInteger, index=True),  # absent while nobody has ended it, also when its time is over
-    Column("ended_by", String, nullable=False),
-)
-
-# How far each webhook of an AlertPolicy is.
-webhooks = Table(
-    "webhooks",
-    metadata,
-    Column("webhook", String, primary_key=True),
-    Column("cursor", BigInteger, nullable=False),  # number of the last event that was dealt with
-    Column("target", String, nullable=False),
-    Column("delivered", BigInteger, nullable=False),
-    Column("given_up", BigInteger, nullable=False),
-    Column("answered_at", BigInteger),
-    Column("failing_since", BigInteger),
-    Column("tries", BigInteger, nullable=False),
-    Column("not_before", BigInteger, nullable=False),
-    Column("problem", Text, nullable=False),
-    Column("stopped", Boolean, nullable=False),
-)
-
 # Of what only the newest counts: past use, clocks; and the name of this state, which never changes.
 kept = Table(
     "kept",
@@ -285,7 +194,7 @@ kept = Table(
 rounds = Table(
     "rounds",
     metadata,
-    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("number", Number, primary_key=True, autoincrement=True),
     Column("time", BigInteger, nullable=False),
     Column("revision", String, nullable=False),
     Column("starts", Integer, nullable=False),
@@ -300,7 +209,7 @@ rounds = Table(
 events = Table(
     "events",
     metadata,
-    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("number", Number, primary_key=True, autoincrement=True),
     Column("time", BigInteger, nullable=False),
     Column("kind", String, nullable=False),
     Column("subject", String, nullable=False),

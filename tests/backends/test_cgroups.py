@@ -1,0 +1,127 @@
+"""Control groups of tasks: which there are, what is asked of them, and that nothing escapes a real one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.backend import Cursor, Epoch, StartGang, TaskStatus
+from reconciler.backends.local.cgroups import Cgroups, Layout, NoCgroupsError, find_cgroups, layout_of
+from reconciler.backends.local.runtimes import Processes, Runtimes
+from reconciler.supervisor import cgroup
+from reconciler.supervisor.delivery import UndeliverableError
+from solver.world.cluster import NodeName
+from solver.world.quantities import Cpu, Memory
+from solver.world.shape import Shape
+from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from tests.contracts.local_worlds import LocalWorld, command_line, eventually, local_world
+
+JOB, ONE = JobName("job"), Epoch(1)
+ROOT = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+V2 = "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
+UNIFIED = "31 30 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+V1 = "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+
+
+@pytest.mark.parametrize(
+    ("mounted", "layout", "where"),
+    [
+        (ROOT + V2, "v2", "/sys/fs/cgroup"),
+        (ROOT + V1 + UNIFIED, "hybrid", "/sys/fs/cgroup/unified"),
+        (ROOT + V1, "v1", None),
+        (ROOT, "none", None),
+    ],
+)
+def test_what_is_mounted_says_which_version_there_is(mounted: str, layout: Layout, where: str | None) -> None:
+    assert layout_of(mounted) == (layout, where and Path(where))
+
+
+def test_limits_are_those_of_the_shape_and_of_what_works() -> None:
+    shape = Shape(cpu=Cpu(1_500), memory=Memory(2**30))
+    every = Cgroups(Path("/cg"), frozenset({"cpu", "memory"}), limits_swap=True)
+    made = every.of_task(Path("/state/live/job.1/w.0"), shape)
+    assert made["settings"] == {
+        "cpu.max": "150000 100000",
+        "memory.max": str(2**30),
+        "memory.oom.group": "1",
+        "memory.swap.max": "0",
+    }
+    assert made["folder"].startswith("/cg/")
+    assert every.of_task(Path("/state/live/job.1/w.1"), shape)["folder"] != made["folder"]
+    assert every.of_task(Path("/t"), Shape())["settings"] == {}
+    assert every.of_task(Path("/t"), Shape(cpu=Cpu(1)))["settings"] == {"cpu.max": "1000 100000"}
+    assert Cgroups(Path("/cg"), frozenset({"cpu"})).of_task(Path("/t"), shape)["settings"].keys() == {"cpu.max"}
+    assert Cgroups(Path("/cg"), frozenset()).of_task(Path("/t"), shape)["settings"] == {}
+
+
+def test_a_limit_that_the_kernel_does_not_know_is_no_wish(tmp_path: Path) -> None:
+    with pytest.raises(UndeliverableError, match=r"control group .* can't be made"):
+        cgroup.enter_new({"folder": str(tmp_path / "new"), "settings": {"memory.max": "1"}})
+
+
+def test_what_the_kernel_ended_at_the_limit_is_read_from_its_events(tmp_path: Path) -> None:
+    limited = {"folder": str(tmp_path), "settings": {"memory.max": "1"}}
+    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 0\n")
+    assert not cgroup.ran_out_of_memory(limited)
+    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\n")
+    assert cgroup.ran_out_of_memory(limited)
+    assert not cgroup.ran_out_of_memory({**limited, "settings": {}})
+    assert not cgroup.ran_out_of_memory(None)
+
+
+@pytest.fixture
+def cgroups() -> Cgroups:
+    try:
+        return find_cgroups()
+    except NoCgroupsError as error:
+        pytest.skip(f"this machine has no control groups for tasks: {error}")
+
+
+@pytest.fixture
+def world(tmp_path: Path, cgroups: Cgroups) -> Iterator[LocalWorld]:
+    with local_world(tmp_path, runtimes=Runtimes(Processes(cgroups))) as made:
+        yield made
+
+
+def test_a_task_is_in_its_group_which_is_gone_when_it_has_ended(world: LocalWorld, cgroups: Cgroups) -> None:
+    folder = run(world, "grep ^0:: /proc/self/cgroup", Shape(cpu=Cpu(500), memory=Memory(2**28)))
+    eventually(lambda: task(world).state == "succeeded")
+    group = Path(cgroups.of_task(folder, Shape())["folder"])
+    assert (folder / "log").read_text().endswith(f"{group.relative_to(group.parent.parent)}\n")
+    assert not group.exists()
+
+
+def test_nothing_escapes_though_its_supervisor_is_gone_and_it_hides(world: LocalWorld, cgroups: Cgroups) -> None:
+    """In a session of its own, without the task's mark in its environment: only the group still knows whose it is."""
+    folder = run(world, "env -i setsid sleep 600 & echo $! > hidden; exec sleep 600")
+    eventually(lambda: (folder / "work/hidden").exists() and (folder / "work/hidden").read_text() != "")
+    hidden = int((folder / "work/hidden").read_text())
+    eventually(lambda: command_line(hidden).startswith(b"sleep"))
+    (supervisor,) = world.supervisors()
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: task(world).state == "lost")
+    assert not is_running(hidden)
+    assert not Path(cgroups.of_task(folder, Shape())["folder"]).exists()
+
+
+def run(world: LocalWorld, script: str, shape: Shape = Shape()) -> Path:  # noqa: B008  (it is frozen)
+    """Start it; the task's folder."""
+    spec = JobSpec(QueueName("q"), (TaskGroup("w", 1, shape),), command=("sh", "-c", script))
+    world.backend.submit(StartGang(JOB, 1, (TaskPlacement("w", 0, NodeName("n1")),), spec), ONE)
+    return world.state / "live/job.1/w.0"
+
+
+def task(world: LocalWorld) -> TaskStatus:
+    (status,) = world.backend.changes(Cursor(0)).tasks
+    return status
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

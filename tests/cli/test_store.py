@@ -1,0 +1,139 @@
+"""`quorate store`, and the options that name a database."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.exits import Exit
+from reconciler.server.folder import StateFolder
+from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.sql.password import read_password
+from reconciler.store.sql.store import open_store
+from solver.world.workload import JobName
+from tests.cli.conftest import Quorate
+from tests.contracts.stores import NOW, SPEC
+
+SECRET = "canary-of-a-password"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state folder with one job."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    store = open_store(folder / "quorate.db")
+    store.jobs.submit(JobName("a"), SPEC, "ada", NOW, "key")
+    store.close()
+    return folder
+
+
+def test_a_copy_is_made_and_restored(quorate: Quorate, state: Path, tmp_path: Path) -> None:
+    copy, other = tmp_path / "copy.gz", tmp_path / "other"
+    assert quorate("store", "backup", str(copy), "--state", str(state)).exit_code == Exit.OK
+    ran = quorate("store", "restore", str(copy), "--state", str(other))
+    assert (ran.exit_code, "as it was at" in ran.err) == (Exit.OK, True)
+    store = open_store(other / "quorate.db")
+    assert [record.name for record in store.jobs.jobs()] == ["a"]
+    store.close()
+    again = quorate("store", "restore", str(copy), "--state", str(other))
+    assert (again.exit_code, "it has jobs already" in again.err) == (Exit.ERROR, True)
+
+
+def test_what_is_no_copy_makes_nothing(quorate: Quorate, tmp_path: Path) -> None:
+    (tmp_path / "copy.gz").write_bytes(b"to whom it may concern")
+    ran = quorate("store", "restore", str(tmp_path / "copy.gz"), "--state", str(tmp_path / "other"))
+    assert (ran.exit_code, "no whole copy" in ran.err) == (Exit.ERROR, True)
+    assert not (tmp_path / "other").exists()
+
+
+def test_damage_is_found(quorate: Quorate, state: Path) -> None:
+    ran = quorate("store", "check", "--state", str(state))
+    assert (ran.exit_code, ran.out) == (Exit.OK, "nothing is wrong\n")
+    with sqlite3.connect(state / "quorate.db") as database:
+        database.execute("UPDATE jobs SET spec = '{}'")
+    database.close()
+    ran = quorate("store", "check", "--state", str(state), "-o", "json")
+    found = json.loads(ran.out)
+    assert (ran.exit_code, found["kind"], len(found["problems"])) == (Exit.ERROR, "StoreCheck", 1)
+    assert found["problems"][0].startswith("jobs 1: its spec can't be read")
+
+
+def test_the_schema_is_taken_back_and_the_release_before_can_run(quorate: Quorate, state: Path) -> None:
+    assert quorate("store", "downgrade", "--state", str(state)).exit_code == Exit.OK
+    with sqlite3.connect(state / "quorate.db") as database:
+        assert database.execute("SELECT version FROM schema_version").fetchall() == [(13,)]
+        assert database.execute("SELECT name FROM jobs").fetchall() == [("a",)]
+    database.close()
+
+
+@pytest.mark.parametrize("command", ["restore", "downgrade"])
+def test_nothing_is_changed_below_a_control_plane(quorate: Quorate, state: Path, tmp_path: Path, command: str) -> None:
+    copy = tmp_path / "copy.gz"
+    assert quorate("store", "backup", str(copy), "--state", str(state)).exit_code == Exit.OK
+    with StateFolder(state).locked():
+        file = (str(copy),) if command == "restore" else ()
+        ran = quorate("store", command, *file, "--state", str(state))
+    assert (ran.exit_code, "uses this state folder" in ran.err) == (Exit.ERROR, True)
+
+
+@pytest.mark.parametrize("command", ["backup", "check", "downgrade"])
+def test_a_store_that_is_not_there_is_not_made(quorate: Quorate, tmp_path: Path, command: str) -> None:
+    file = (str(tmp_path / "copy.gz"),) if command == "backup" else ()
+    ran = quorate("store", command, *file, "--state", str(tmp_path / "absent"))
+    assert (ran.exit_code, "there is no store here" in ran.err, "--store" in ran.err) == (Exit.ERROR, True, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        (f"postgresql://quorate:{SECRET}@db/quorate", "off the list of processes"),
+        (f"postgresql://quorate@db/quorate?password={SECRET}", "off the list of processes"),
+        ("mysql://quorate@db/quorate", "no store is kept in mysql"),
+        ("sqlite:///quorate.db", "no store is kept in sqlite"),
+        ("quorate.db", "Give it as postgresql://"),
+    ],
+)
+def test_a_url_that_will_not_do_is_refused(quorate: Quorate, url: str, problem: str) -> None:
+    ran = quorate("store", "check", "--store", url)
+    assert (ran.exit_code, problem in " ".join(ran.err.split())) == (Exit.USAGE, True)
+    assert SECRET not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--tasks", "t"), "--tasks is shared by control planes of one --store"),
+        (("--store", "postgresql://u@h/d", "--kubernetes"), "with --kubernetes the API server does"),
+        (("--store", "postgresql://u@h/d", "--tasks", "t", "--run-as-submitter"), "Leave --tasks out"),
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(
+    quorate: Quorate, options: tuple[str, ...], problem: str
+) -> None:
+    ran = quorate("run", "--policies-repo", "policy", *options)
+    assert (ran.exit_code, problem in " ".join(ran.err.split())) == (Exit.USAGE, True)
+
+
+def test_two_stores_are_one_too_many(quorate: Quorate, state: Path) -> None:
+    ran = quorate("store", "check", "--state", str(state), "--store", "postgresql://u@h/d")
+    assert (ran.exit_code, "Leave one of them out" in ran.err) == (Exit.USAGE, True)
+
+
+def test_a_password_comes_from_a_file_of_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    with pytest.raises(StoreUnusableError, match="can't be read"):
+        read_password(path)
+    path.write_text(f"{SECRET}\n")
+    path.chmod(0o644)
+    with pytest.raises(StoreUnusableError, match="chmod 600"):
+        read_password(path)
+    path.chmod(0o600)
+    assert read_password(path) == SECRET
+    path.write_text("\n")
+    with pytest.raises(StoreUnusableError, match="it is empty"):
+        read_password(path)
