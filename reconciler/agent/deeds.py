@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from reconciler.agent.folder import AgentFolder, Epochs
+from reconciler.agent.hardware import Hardware, no_hardware
 from reconciler.backend import BackendUnreachableError, Changes, Cursor, StaleEpochError
 from reconciler.backends.baremetal.wire import (
     Answer,
@@ -43,17 +46,21 @@ class NodeDeeds:
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         gpus: Callable[[Path], Gpus] = DeclaredGpus,
         equipment: Equipment = Equipment(),  # noqa: B008  (as above)
+        hardware: Hardware | None = None,
     ) -> None:
         """`gpus`: made of a folder to keep things in. Raises StateFolderError, and what `gpus` raises."""
         self.node = node
         self._folder = folder
         self._declared = folder.declared()
         self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node, equipment)
+        self._clock = clock
+        self._hardware = hardware or Hardware(no_hardware)
         self.epochs = Epochs(folder.tasks)
 
     def changes(self, since: Cursor) -> Changes:
-        """What is new of the node and its tasks. Raises StateFolderError."""
-        return self._backend.changes(since)
+        """What is new of the node, its hardware and its tasks. Raises StateFolderError."""
+        facts = self._hardware.news(self._clock.now(), whole=not since)
+        return msgspec.structs.replace(self._backend.changes(since), facts=facts)
 
     def note(self, said: Welcome | Declare) -> None:
         """Keep who leads, and what the node is."""

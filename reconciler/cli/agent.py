@@ -67,9 +67,10 @@ def agent(
     from reconciler.agent.agent import Agent
     from reconciler.agent.deeds import NodeDeeds
     from reconciler.agent.folder import AgentFolder, AgentFolderError
+    from reconciler.agent.hardware import Hardware
     from reconciler.agent.identity import read_identity
     from reconciler.agent.nvml.driver import DriverUnusableError
-    from reconciler.agent.nvml.here import gpus_of, use_of
+    from reconciler.agent.nvml.here import gpus_of, looks_of, use_of
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.machine import equipment_of_this_machine
@@ -84,9 +85,15 @@ def agent(
             log = logger().bind(node=who.node)
             equipment = equipment_of_this_machine(folder.tasks)
             log.info("runtimes", **equipment.told)
-            use = use_of(gpus, folder.tasks / "gpus", lambda: filter(None, [folder.declared()]))
+            kept = folder.tasks / "gpus"
+            looks = looks_of(gpus, kept, folder.declared, clock)
             deeds = NodeDeeds(
-                who.node, folder, clock, gpus=partial(gpus_of, gpus), equipment=equipment._replace(gpu_use=use)
+                who.node,
+                folder,
+                clock,
+                gpus=partial(gpus_of, gpus),
+                equipment=equipment._replace(gpu_use=use_of(gpus, kept, lambda: filter(None, [folder.declared()]))),
+                hardware=Hardware(looks.read),
             )
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))

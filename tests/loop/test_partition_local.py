@@ -48,6 +48,7 @@ def test_a_task_sees_the_instance_that_was_made_for_it(world: LocalWorld, tmp_pa
         store.history,
         store.checkpoints,
         store.interventions,
+        store.health,
         world.backend,
         world.backend,
         InForce(),
