@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from reconciler.backends.local import LocalBackend
-from reconciler.backends.local.gpus import REAL_GPUS
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
@@ -43,15 +44,15 @@ class NodeDeeds:
         folder: AgentFolder,
         clock: Clock,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
-        real_gpus: Path = REAL_GPUS,
+        gpus: Callable[[Path], Gpus] = DeclaredGpus,
         equipment: Equipment = Equipment(),  # noqa: B008  (as above)
         hardware: Hardware | None = None,
     ) -> None:
-        """Raises StateFolderError."""
+        """`gpus`: made of a folder to keep things in. Raises StateFolderError, and what `gpus` raises."""
         self.node = node
         self._folder = folder
         self._declared = folder.declared()
-        self._backend = LocalBackend(folder.tasks, self._inventory, clock, real_gpus, terms, node, equipment)
+        self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node, equipment)
         self._clock = clock
         self._hardware = hardware or Hardware(no_hardware)
         self.epochs = Epochs(folder.tasks)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.local.environment import mig_name
+from reconciler.backends.local.gpus import mig_name
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.loop import one_pass
