@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from reconciler.backend import Changes, Cursor, TaskStatus
 from reconciler.backends.baremetal.merge import Cluster, Patience
 from reconciler.backends.baremetal.numbered import Numbered
 from reconciler.backends.baremetal.told import Heard
+from reconciler.backends.local.gpus import Gpus
 from reconciler.clock import Clock
 from reconciler.facts import NicFacts, NodeFacts
 from reconciler.health.record import NodeHealth, Trial
@@ -55,9 +57,9 @@ def test_a_trial_is_known_and_anything_else_has_to_be_stopped_first() -> None:
 def test_agents_tell_them_over_their_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     up = {node.name: True for node in NODES}
 
-    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, real_gpus: Path) -> NodeDeeds:
+    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, gpus: Callable[[Path], Gpus]) -> NodeDeeds:
         hardware = Hardware(lambda at: NodeFacts(node, at, nics=(NicFacts("ib0", up[node]),)))
-        return NodeDeeds(node, folder, clock, real_gpus=real_gpus, hardware=hardware)
+        return NodeDeeds(node, folder, clock, gpus=gpus, hardware=hardware)
 
     monkeypatch.setattr(baremetal_worlds, "NodeDeeds", deeds)
     monkeypatch.setattr(hardware_of_agents, "READ_EVERY", Duration(0))
