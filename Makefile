@@ -24,7 +24,7 @@ test-kubernetes: $(VENV)/.installed-dev
 
 # Starts a PostgreSQL of its own, from what the system has installed: docs/store.md.
 test-postgresql: $(VENV)/.installed-dev
-	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -m "postgresql and not long" tests/contracts tests/failover tests/server tests/store
+	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -m "postgresql and not long" tests/contracts tests/failover tests/store
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

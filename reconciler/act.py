@@ -13,6 +13,8 @@ from reconciler.checkpoints.resume import resume_point
 from reconciler.checkpoints.saving import saving_of
 from reconciler.checkpoints.turns import storage_of
 from reconciler.deeds import Deeds
+from reconciler.health.effects import drained
+from reconciler.health.trials import under_way
 from reconciler.jobs.dependencies import abandoned, depended_on
 from reconciler.jobs.evidence import Evidence, tails_of
 from reconciler.jobs.ground import Ground, gpus_of
@@ -59,12 +61,15 @@ class Leader(Deeds):
         """Make true what follows from what the backend reports, by the policies in force; returns how much that was."""
         partitioned = Partitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
-        records, ground = records_of(self.plane, claims), Ground(sighted.nodes, self.changing())
+        health = self.plane.health.all()
+        records, ground = records_of(self.plane, claims), Ground(sighted.nodes, self.changing(), drained(health))
         tails = tails_of(records, claims, sighted, self.plane.logs)
         saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
         evidence = Evidence(operations, declared, tails, saving)
         decided = (
-            *settlements(records, claims, intents, sighted, self.plane.clock.now(), ground, evidence),
+            *settlements(
+                records, claims, intents, sighted.without(under_way(health)), self.plane.clock.now(), ground, evidence
+            ),
             *abandoned(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
         for settlement in decided:

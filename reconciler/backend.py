@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NewType, Protocol
 
+from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, Memory
@@ -21,10 +22,6 @@ Cursor = NewType("Cursor", int)
 
 TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
 """`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
-
-LOOK_EVERY_MS = 200, 30_000
-LOOKS_PER_WATCH = 20
-"""Whoever watches what tasks do looks so often within the time that matters, with no shorter and no longer rests than these."""
 
 ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed", "stopped", "lost"})
 
@@ -269,6 +266,7 @@ class Changes(Document, frozen=True):
     stopped: tuple[AttemptStopped, ...] = ()
     left: tuple[TaskLeft, ...] = ()
     partitioned: tuple[GpuPartitioned, ...] = ()
+    facts: tuple[NodeFacts, ...] = ()
 
 
 class Backend(Protocol):
@@ -285,12 +283,6 @@ class Backend(Protocol):
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""
-
-
-def look_every(watch: Duration) -> Duration:
-    """How long to rest between two looks at what a task does: so much later than it should a limit may be noticed."""
-    shortest, longest = LOOK_EVERY_MS
-    return Duration(max(shortest, min(longest, watch // LOOKS_PER_WATCH)))
 
 
 class Logs(Protocol):

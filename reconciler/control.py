@@ -10,6 +10,7 @@ from reconciler.backend import Backend, Logs
 from reconciler.clock import Clock
 from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
@@ -64,6 +65,7 @@ class ControlPlane:
     history: History
     checkpoints: CheckpointRegistry
     interventions: Interventions
+    health: NodeHealths
     backend: Backend
     logs: Logs
     policies: PolicySource

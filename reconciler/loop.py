@@ -5,6 +5,8 @@ from __future__ import annotations
 from reconciler.act import Leader
 from reconciler.backend import Cursor
 from reconciler.control import ControlPlane
+from reconciler.health.effects import cordons
+from reconciler.health.settle import Ward
 from reconciler.interventions.settle import Hands
 from reconciler.jobs.sighted import Sighted
 from reconciler.observe import observe
@@ -24,7 +26,8 @@ def one_pass(plane: ControlPlane) -> Pass:
     sighted = Sighted.of(plane.backend.changes(Cursor(0)))
     laps.end("sight")
     leader.accrue(policy, declared)
-    settled = leader.settle(sighted, operations, declared) + Hands(plane, leader.epoch).settle(policy, declared)
+    settled = Ward(plane, leader.epoch).settle(sighted, operations.health, declared)
+    settled += leader.settle(sighted, operations, declared) + Hands(plane, leader.epoch).settle(policy, declared)
     laps.end("settle")
     snapshot = leader.wind(observe(plane, sighted, declared, policy, operations), policy, revision)
     laps.end("observe")
@@ -37,7 +40,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     number = record_news(plane.history, leader.epoch, record)
     refused = leader.act(plan)
     laps.end("act")
-    by_hand = plane.interventions.in_force()
+    by_hand = (*plane.interventions.in_force(), *cordons(plane.health.all()))
     return Pass(
         leader.epoch, revision, policy, snapshot, plan, number, settled, refused, laps.phase_ms, sighted, by_hand
     )

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.documents.repository import Compiled
 from reconciler.documents.topology import TopologySpec
+from reconciler.health.policy import HealthPolicy
+from reconciler.operations import Operations
 from solver.world.cluster import Node
 from solver.world.document import Document, digest, to_builtins
 from solver.world.quantities import Memory
 
 Fields = Mapping[str, str]
 """A document as flat fields: `quota[H100-SXM5-80GB].max` and what it says."""
+
+_ONE_OF_A_KIND: Mapping[str, Callable[[Operations], AccessPolicy | HealthPolicy | None]] = {
+    "AccessPolicy": lambda operations: operations.access,
+    "HealthPolicy": lambda operations: operations.health,
+}
+"""Documents of operations whose names mean nothing, since a cluster has at most one of each."""
 
 
 class FieldChange(Document, frozen=True, omit_defaults=False):
@@ -57,8 +66,9 @@ def place_of(document: str, compiled: Compiled) -> str:
     """Where a document stands, as `file:line`; "" where nobody wrote it."""
     if document == "SchedulingPolicy":
         return compiled.policy.scheduling.origin
-    if document == "AccessPolicy":
-        return compiled.operations.access.origin if compiled.operations.access else ""
+    if document in _ONE_OF_A_KIND:
+        only = _ONE_OF_A_KIND[document](compiled.operations)
+        return only.origin if only else ""
     return compiled.places.get(document, "")
 
 
@@ -83,8 +93,9 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     documents |= {f"AlertPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.alerts}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
-    if compiled.operations.access:
-        documents["AccessPolicy"] = flat(to_builtins(compiled.operations.access))
+    for kind, only in _ONE_OF_A_KIND.items():
+        if only(compiled.operations):
+            documents[kind] = flat(to_builtins(only(compiled.operations)))
     documents |= {f"Topology {name}": _topology_fields(known) for name, known in compiled.topologies.items()}
     pools: dict[str, list[Node]] = {}
     for node in compiled.nodes:

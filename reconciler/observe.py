@@ -11,6 +11,7 @@ from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.turns import storage_of
 from reconciler.checkpoints.unread import unread
 from reconciler.control import ControlPlane
+from reconciler.health.effects import closed
 from reconciler.interventions.effects import about, held
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
@@ -63,8 +64,8 @@ def observe(
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
-    cordons = about(by_hand, "cordon", "node", now)
-    nodes = tuple(join(node, sighted.nodes.get(node.name), cordons) for node in declared)
+    unfit = {*about(by_hand, "cordon", "node", now), *closed(plane.health.all())}
+    nodes = tuple(join(node, sighted.nodes.get(node.name), unfit) for node in declared)
     return snapshot_of(
         now,
         nodes,
@@ -82,20 +83,20 @@ def observe(
     )
 
 
-def join(declared: Node, observed: Node | None, cordons: Container[str] = ()) -> Node:
+def join(declared: Node, observed: Node | None, unfit: Container[str] = ()) -> Node:
     """Git says what a node is; the backend whether it, and each of its GPUs, is there and well, and what instances it has.
 
-    `cordons`: the nodes that somebody has cordoned by hand.
+    `unfit`: nodes that are cordoned by hand or for their health, and GPUs on which nothing new is to start.
     """
-    by_hand = declared.name in cordons
+    is_unfit = declared.name in unfit
     if observed is None:
-        return msgspec.structs.replace(declared, ready=False, cordoned=declared.cordoned or by_hand)
-    well = {gpu.id for gpu in observed.gpus if gpu.healthy}
+        return msgspec.structs.replace(declared, ready=False, cordoned=declared.cordoned or is_unfit)
+    well = {gpu.id for gpu in observed.gpus if gpu.healthy and gpu.id not in unfit}
     instances = {gpu.id: gpu.instances for gpu in observed.gpus}
     return msgspec.structs.replace(
         declared,
         ready=declared.ready and observed.ready,
-        cordoned=declared.cordoned or observed.cordoned or by_hand,
+        cordoned=declared.cordoned or observed.cordoned or is_unfit,
         gpus=tuple(
             msgspec.structs.replace(
                 gpu, healthy=gpu.healthy and gpu.id in well, instances=instances.get(gpu.id, gpu.instances)

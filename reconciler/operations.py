@@ -5,6 +5,7 @@ from __future__ import annotations
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
+from reconciler.health.policy import HealthPolicy
 from reconciler.retry_policy import NO_RETRIES, RetryPolicy
 from solver.rules.images import ImagePolicy
 from solver.world.document import Document
@@ -14,12 +15,14 @@ class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
 
     `checkpoints`, `retry` and `alerts` are sorted by name. `access` None: the holder of the state folder's token may do everything.
+    `health` None: nobody judges whether nodes are well.
     """
 
     checkpoints: tuple[CheckpointPolicy, ...] = ()
     retry: tuple[RetryPolicy, ...] = ()
     access: AccessPolicy | None = None
     alerts: tuple[AlertPolicy, ...] = ()
+    health: HealthPolicy | None = None
     images: ImagePolicy = ImagePolicy()
 
     @property

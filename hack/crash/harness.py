@@ -187,6 +187,7 @@ class Run:
             doors.history,
             doors.checkpoints,
             store.interventions,
+            store.health,
             doors.backend,
             self.backend,
             FixedPolicy(),

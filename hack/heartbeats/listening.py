@@ -15,6 +15,7 @@ from hack.heartbeats.figures import Served
 from hack.heartbeats.stamps import Stamps
 from hack.heartbeats.world import HOST, Case, authority, number_of
 from reconciler.backends.baremetal.door import Door
+from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.clock import SystemClock
@@ -43,7 +44,7 @@ class Counting(Fleet):
         self._stamps = stamps
         self._work = work
         self._latencies_ms: list[float] = []
-        self._since = self._read()
+        self._served_from = self._meters()
 
     def heard(self, node: NodeName) -> None:
         """A message has been taken in: a beat, once the agent has begun to beat."""
@@ -54,12 +55,12 @@ class Counting(Fleet):
 
     def served(self) -> Served:
         """What there was since it was asked last."""
-        since, self._since = self._since, self._read()
+        since, self._served_from = self._served_from, self._meters()
         latencies, self._latencies_ms = self._latencies_ms, []
-        wall_s, cpu_s, work_s = (now - then for now, then in zip(self._since, since, strict=True))
+        wall_s, cpu_s, work_s = (now - then for now, then in zip(self._served_from, since, strict=True))
         return Served(len(latencies), wall_s, cpu_s - work_s, work_s, _rss_kb(), latencies)
 
-    def _read(self) -> tuple[float, float, float]:
+    def _meters(self) -> tuple[float, float, float]:
         return time.monotonic(), time.process_time(), self._work.cpu_s
 
 
@@ -68,12 +69,10 @@ def listen(case: Case, told: Connection, core: int) -> None:
     os.sched_setaffinity(0, {core})
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     trust, store = authority(case)
-    joining = Joining(trust, store.agents, store.history, SystemClock())
+    entry = Entry(trust, Joining(trust, store.agents, store.history, SystemClock()))
     with Stamps(case.stamps, case.agents) as stamps, suppress(KeyboardInterrupt):
         fleet = Counting(stamps, Work(case.busy))
-        door = Door(
-            (HOST, 0), trust, joining, fleet, lambda _: None, lambda: True, lambda: None, structlog.get_logger()
-        )
+        door = Door((HOST, 0), entry, fleet, lambda _: None, lambda: True, lambda: None, structlog.get_logger())
         told.send(door.open())
         while told.recv():
             told.send(fleet.served())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from reconciler.agent.folder import AgentFolder, Epochs
+from reconciler.agent.hardware import Hardware, no_hardware
 from reconciler.backend import BackendUnreachableError, Changes, Cursor, StaleEpochError
 from reconciler.backends.baremetal.wire import (
     Answer,
@@ -22,7 +26,7 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from reconciler.backends.local import LocalBackend
-from reconciler.backends.local.gpus import REAL_GPUS
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
@@ -40,19 +44,23 @@ class NodeDeeds:
         folder: AgentFolder,
         clock: Clock,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
-        real_gpus: Path = REAL_GPUS,
+        gpus: Callable[[Path], Gpus] = DeclaredGpus,
         equipment: Equipment = Equipment(),  # noqa: B008  (as above)
+        hardware: Hardware | None = None,
     ) -> None:
-        """Raises StateFolderError."""
+        """`gpus`: made of a folder to keep things in. Raises StateFolderError, and what `gpus` raises."""
         self.node = node
         self._folder = folder
         self._declared = folder.declared()
-        self._backend = LocalBackend(folder.tasks, self._inventory, clock, real_gpus, terms, node, equipment)
+        self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node, equipment)
+        self._clock = clock
+        self._hardware = hardware or Hardware(no_hardware)
         self.epochs = Epochs(folder.tasks)
 
     def changes(self, since: Cursor) -> Changes:
-        """What is new of the node and its tasks. Raises StateFolderError."""
-        return self._backend.changes(since)
+        """What is new of the node, its hardware and its tasks. Raises StateFolderError."""
+        facts = self._hardware.news(self._clock.now(), whole=not since)
+        return msgspec.structs.replace(self._backend.changes(since), facts=facts)
 
     def note(self, said: Welcome | Declare) -> None:
         """Keep who leads, and what the node is."""

@@ -106,7 +106,7 @@ class Session:
                 continue
             async with self._in_order:
                 changes = await self._work(self._deeds.changes, cursor)
-                if whole or changes.cursor != cursor:
+                if whole or changes.cursor != cursor or changes.facts:
                     await self._say(Report(changes, whole))
             cursor, whole = changes.cursor, False
 
@@ -117,7 +117,8 @@ class Session:
             await asyncio.sleep(self._pace.until_beat_s(self._chance.random()))
 
     async def _read(self, asked: ReadLog) -> None:
-        await self._say(await asyncio.to_thread(self._deeds.read_log, asked))
+        with suppress(ConnectionClosed):  # Whoever asked has gone; `_obey` notices.
+            await self._say(await asyncio.to_thread(self._deeds.read_log, asked))
 
     async def _rest(self, longest_s: float) -> None:
         # Not wait_for, which may lose a cancellation that comes together with what it waits for (CPython issue 86296).

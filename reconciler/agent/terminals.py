@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from websockets.exceptions import ConnectionClosed
+
 from reconciler.agent.deeds import NodeDeeds
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown, Type
 from reconciler.backends.local.terminals import LocalLine
@@ -62,7 +64,8 @@ class AttachedLines:
 
     async def _show(self, number: int, line: LocalLine) -> None:
         shown = await line.receive()
-        if isinstance(shown, Ended):
-            await self._say(Shown(number, None, shown.code, shown.stopped))
-        else:
-            await self._say(Shown(number, shown))
+        with suppress(ConnectionClosed):  # Whoever looked on has gone.
+            if isinstance(shown, Ended):
+                await self._say(Shown(number, None, shown.code, shown.stopped))
+            else:
+                await self._say(Shown(number, shown))

@@ -8,11 +8,12 @@ from reconciler.store.protocols import Event
 
 AlertKind = Literal[
     "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "time-limit-near", "checkpoint-corrupt",
-    "succeeded", "failed", "cancelled", "policy-rejected",
+    "succeeded", "failed", "cancelled", "policy-rejected", "node-suspect", "node-cordoned", "node-drained", "node-well",
 ]  # fmt: skip
 
 ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
-"""Their subject is a revision; that of all others is a job."""
+ABOUT_NODES: Final[frozenset[AlertKind]] = frozenset({"node-suspect", "node-cordoned", "node-drained", "node-well"})
+"""Their subjects are revisions and nodes; that of all others is a job."""
 
 _OF_EVENT: Final[dict[str, AlertKind]] = {
     "running": "started",
@@ -25,6 +26,10 @@ _OF_EVENT: Final[dict[str, AlertKind]] = {
     "failed": "failed",
     "cancelled": "cancelled",
     "policy-refused": "policy-rejected",
+    "node-suspect": "node-suspect",
+    "node-cordoned": "node-cordoned",
+    "node-drained": "node-drained",
+    "node-well": "node-well",
 }
 
 _SUSPENDING: Final = frozenset({"suspend-asked", "released"})

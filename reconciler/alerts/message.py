@@ -14,14 +14,20 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from reconciler.alerts.alert import Alert
-from reconciler.alerts.kinds import ABOUT_POLICY
+from reconciler.alerts.kinds import ABOUT_NODES, ABOUT_POLICY
 from reconciler.alerts.policy import Webhook
-from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_POLICY, filled
+from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_NODE, DEFAULT_OF_POLICY, filled
 from solver.world.document import encode
 from solver.world.quantities import Instant
 
 OWN_HEADERS: Final = frozenset({"content-type", "user-agent", "webhook-id", "webhook-timestamp", "webhook-signature"})
 """What every message has, and so no policy may set."""
+
+_USUAL: Final[dict[str, str]] = {
+    **dict.fromkeys(ABOUT_POLICY, DEFAULT_OF_POLICY),
+    **dict.fromkeys(ABOUT_NODES, DEFAULT_OF_NODE),
+}
+"""Lines of chat, by the kind of what is told; of all others: DEFAULT_OF_JOB."""
 
 
 class Message(NamedTuple):
@@ -37,7 +43,7 @@ def message_of(alert: Alert, webhook: Webhook, store: str, name: str = "") -> Me
     # No full stop in it: in a signature that separates the id from what follows.
     name = name or f"{store}-{alert.number}"
     if webhook.format == "chat":
-        usual = DEFAULT_OF_POLICY if alert.kind in ABOUT_POLICY else DEFAULT_OF_JOB
+        usual = _USUAL.get(alert.kind, DEFAULT_OF_JOB)
         return Message(name, "application/json", encode({"text": filled(webhook.template or usual, alert)}))
     return Message(name, "application/cloudevents+json", encode(cloud_event(alert, name, store)))
 
@@ -78,6 +84,6 @@ def headers_of(message: Message, now: Instant, key: bytes | None, extra: dict[st
 def _event_type(alert: Alert) -> str:
     if alert.kind == "sample":
         return "alert.sample"
-    if alert.kind in ABOUT_POLICY:
+    if alert.kind in ABOUT_POLICY | ABOUT_NODES:
         return alert.kind.replace("-", ".", 1)
     return f"job.{alert.kind}"

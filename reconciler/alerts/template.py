@@ -17,6 +17,7 @@ FIELDS: Final = frozenset(
 )
 DEFAULT_OF_JOB: Final = "{job} of {user} in {queue}: {kind}. {cause}"
 DEFAULT_OF_POLICY: Final = "policy {subject}: {kind}. {cause}"
+DEFAULT_OF_NODE: Final = "{subject}: {kind}. {cause}"
 
 _FIELD: Final = re.compile(r"\{(" + "|".join(sorted(FIELDS)) + r")\}")
 _BRACED: Final = re.compile(r"\{([^{}]*)\}?|\}")

@@ -19,6 +19,7 @@ from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import readable_interventions, readable_round, readable_snapshot
 from reconciler.api.services import Services
 from reconciler.api.views import job_viewer, node_views, queue_views
+from reconciler.health.effects import cordons
 from reconciler.interventions.effects import about
 from reconciler.metrics import CONTENT_TYPE
 from reconciler.store.rounds import RoundRecord
@@ -55,8 +56,9 @@ class ClusterRoutes:
 
     def nodes(self) -> Response:
         """Every node and who holds its devices."""
-        cordons = about(self._services.interventions.in_force(), "cordon", "node", self._services.clock.now())
-        return answer(NodeList(items=node_views(self._services.snapshot(), cordons)))
+        by_hand = about(self._services.interventions.in_force(), "cordon", "node", self._services.clock.now())
+        health = {record.node: record for record in self._services.health.all()}
+        return answer(NodeList(items=node_views(self._services.snapshot(), by_hand, health)))
 
     def rounds(
         self,
@@ -93,7 +95,8 @@ class ClusterRoutes:
         """Conditions, revisions, the leader, how many jobs are in which state, and what is in force by hand."""
         view = job_viewer(self._services)
         states = Counter(view(record).state for record in self._services.jobs.live_jobs())
-        now, in_force = self._services.clock.now(), self._services.interventions.in_force()
+        now = self._services.clock.now()
+        in_force = (*self._services.interventions.in_force(), *cordons(self._services.health.all()))
         by_hand = readable_interventions(
             (each for each in in_force if each.until > now), self._services.jobs, request.state.rights
         )

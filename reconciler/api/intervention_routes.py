@@ -18,11 +18,13 @@ from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import readable_interventions
 from reconciler.api.services import Services
 from reconciler.documents.problem import did_you_mean
+from reconciler.health.effects import ended
 from reconciler.interventions.record import REASON_MAX, Intervention, InterventionKind, Subject
 from reconciler.interventions.spans import UnfitEndError, end_of
 from reconciler.store.protocols import Event
 from solver.rules.precedence import ordering_of
 from solver.rules.tree import QueueTree
+from solver.world.cluster import NodeName
 from solver.world.document import decode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
@@ -90,8 +92,11 @@ class InterventionRoutes:
         return self._begin("cordon", Subject("node", node), request, body)
 
     def uncordon(self, node: str, request: Request) -> Response:
-        """End a node's cordon by hand; harmless where there is none, and without effect on what Git says."""
-        return self._release("cordon", Subject("node", node), request)
+        """End a node's cordon, by hand or for its health; harmless where there is none, and without effect on what Git says."""
+        now, user = self._services.clock.now(), request.state.user
+        record = self._services.health.forgive(NodeName(node), now)
+        of_health = None if record is None else ended(record, now, user)
+        return self._release("cordon", Subject("node", node), request, of_health)
 
     def hold_queue(self, queue: str, request: Request, body: Body) -> Response:
         """Let no job of a queue, or of those below it, begin for a while; what runs there stays."""
@@ -136,12 +141,16 @@ class InterventionRoutes:
             self._record(Event(now, _BEGUN[kind], subject.name, f"until {until}: {reason}", asked.author))
         return answer(InterventionList(items=(kept,)))
 
-    def _release(self, kind: InterventionKind, subject: Subject, request: Request) -> Response:
+    def _release(
+        self, kind: InterventionKind, subject: Subject, request: Request, beside: Intervention | None = None
+    ) -> Response:
+        """`beside`: what has ended with it."""
         now, user = self._services.clock.now(), request.state.user
-        ended = self._services.interventions.release(kind, subject, now, user)
-        if ended is not None:
-            self._record(Event(now, _RELEASED[kind], subject.name, f"the {ended} is over", user))
-        return answer(InterventionList(items=(ended,) if ended else ()))
+        released = self._services.interventions.release(kind, subject, now, user)
+        over = tuple(each for each in (released, beside) if each is not None)
+        for each in over:
+            self._record(Event(now, _RELEASED[kind], subject.name, f"the {each} is over", user))
+        return answer(InterventionList(items=over))
 
     def _asked(self, body: bytes, now: Instant) -> tuple[str, Instant]:
         """The reason in one line, and the end. Raises RefusedError."""

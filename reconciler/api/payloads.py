@@ -10,6 +10,7 @@ from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.documents.problem import Problem
 from reconciler.followed import FollowedKind
 from reconciler.gitsource.status import Drift
+from reconciler.health.record import PartHealth
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.eligible import Block
 from reconciler.jobs.failure import Failure
@@ -135,6 +136,7 @@ class NodeView(Document, frozen=True, omit_defaults=False):
     """One node, who holds its devices, what CPU and memory its tasks have taken, and the jobs they belong to.
 
     `changing`: GPUs of it that are being partitioned. `cordon`: one by hand.
+    `health`: it, or GPUs of it, that are not well, and why.
     """
 
     node: Node
@@ -144,6 +146,7 @@ class NodeView(Document, frozen=True, omit_defaults=False):
     jobs: tuple[JobName, ...]
     changing: tuple[DeviceId, ...] = ()
     cordon: Intervention | None = None
+    health: tuple[PartHealth, ...] = ()
 
 
 class NodeList(Payload, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Holdings
@@ -57,6 +58,7 @@ class Services:
     wake: Callable[[], None]
     checkpoints: CheckpointRegistry
     interventions: Interventions
+    health: NodeHealths
     operations: Callable[[], Operations]
     alerts: AlertDesk
     following: Following

@@ -11,6 +11,7 @@ from reconciler.api.services import Services
 from reconciler.backend import Activity
 from reconciler.checkpoints.unread import unread
 from reconciler.control import NoPolicyError
+from reconciler.health.record import NodeHealth
 from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.dependencies import depended_on
@@ -133,14 +134,21 @@ def _warned_words(view: JobView) -> Iterator[str]:
         yield f"its time limit is over at {view.running_since.after(view.time_limit)}; its tasks were told at {marks.warned_at}"
 
 
-def node_views(snapshot: Snapshot, cordons: Mapping[str, Intervention]) -> tuple[NodeView, ...]:
-    """Every node with what runs on it. `cordons`: those by hand, by node."""
+def node_views(
+    snapshot: Snapshot, cordons: Mapping[str, Intervention], health: Mapping[NodeName, NodeHealth]
+) -> tuple[NodeView, ...]:
+    """Every node with what runs on it. `cordons`: those by hand, by node; `health`: of the nodes of which anything is known."""
     on_node: dict[NodeName, list[tuple[Job, TaskPlacement]]] = {node.name: [] for node in snapshot.nodes}
     for job in snapshot.jobs:
         for task in job.placement:
             on_node.setdefault(task.node, []).append((job, task))
     changing = {asked.device for asked in snapshot.in_flight.repartitions}
-    return tuple(_node_view(node, on_node[node.name], changing, cordons.get(node.name)) for node in snapshot.nodes)
+    views = (_node_view(node, on_node[node.name], changing, cordons.get(node.name)) for node in snapshot.nodes)
+    return tuple(_with_health(view, health.get(view.node.name)) for view in views)
+
+
+def _with_health(view: NodeView, health: NodeHealth | None) -> NodeView:
+    return view if health is None else msgspec.structs.replace(view, health=health.parts)
 
 
 def _node_view(

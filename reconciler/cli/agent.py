@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from reconciler.cli.params import Address, AddressParam
 
 if TYPE_CHECKING:
     from reconciler.agent.agent import Agent
+    from reconciler.agent.nvml.here import WhoseGpus
 
 
 @click.command(short_help="Run the tasks of one node.")
@@ -44,7 +46,20 @@ if TYPE_CHECKING:
     default="",
     help="Where tasks on other nodes reach this one.  [default: where the control plane sees it come from]",
 )
-def agent(servers: tuple[Address, ...], state: Path, identity: Path | None, address: str) -> None:
+@click.option(
+    "--gpus",
+    type=click.Choice(["auto", "declared", "nvml"]),
+    default="auto",
+    show_default=True,
+    help="Whose word counts for this node's GPUs: that of Git alone, or of NVIDIA's driver too; auto: of a driver that has any.",
+)
+def agent(
+    servers: tuple[Address, ...],
+    state: Path,
+    identity: Path | None,
+    address: str,
+    gpus: WhoseGpus,
+) -> None:
     """Serve whichever control plane leads, and keep this node's tasks running while none does.
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
@@ -52,7 +67,10 @@ def agent(servers: tuple[Address, ...], state: Path, identity: Path | None, addr
     from reconciler.agent.agent import Agent
     from reconciler.agent.deeds import NodeDeeds
     from reconciler.agent.folder import AgentFolder, AgentFolderError
+    from reconciler.agent.hardware import Hardware
     from reconciler.agent.identity import read_identity
+    from reconciler.agent.nvml.driver import DriverUnusableError
+    from reconciler.agent.nvml.here import gpus_of, looks_of, use_of
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.machine import equipment_of_this_machine
@@ -67,11 +85,20 @@ def agent(servers: tuple[Address, ...], state: Path, identity: Path | None, addr
             log = logger().bind(node=who.node)
             equipment = equipment_of_this_machine(folder.tasks)
             log.info("runtimes", **equipment.told)
-            deeds = NodeDeeds(who.node, folder, clock, equipment=equipment)
+            kept = folder.tasks / "gpus"
+            looks = looks_of(gpus, kept, folder.declared, clock)
+            deeds = NodeDeeds(
+                who.node,
+                folder,
+                clock,
+                gpus=partial(gpus_of, gpus),
+                equipment=equipment._replace(gpu_use=use_of(gpus, kept, lambda: filter(None, [folder.declared()]))),
+                hardware=Hardware(looks.read),
+            )
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )
-    except (AgentFolderError, KeyFileError, StateFolderError) as failure:
+    except (AgentFolderError, DriverUnusableError, KeyFileError, StateFolderError) as failure:
         raise CommandFailedError(str(failure)) from failure
 
 

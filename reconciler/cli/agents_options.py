@@ -30,7 +30,8 @@ OPTIONS = (
     click.option(
         "--node-lost-after",
         type=DurationParam(),
-        help="What runs on a node whose agent is not heard of for so long begins again elsewhere.  [default: 5m]",
+        help="What runs on a node whose agent is not heard of for so long begins again elsewhere; a HealthPolicy comes first.  "
+        "[default: 5m]",
     ),
 )
 

@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "boost": Subcommand("reconciler.cli.by_hand:boost", "Let jobs start before the others of their queue."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
+    "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
     "agent": Subcommand("reconciler.cli.agent:agent", "Run the tasks of one node."),
     "agents": Subcommand("reconciler.cli.agents:agents", "Say which machines may speak for nodes."),
     "alerts": Subcommand("reconciler.cli.alerts:alerts", "List the webhooks that are told what happens."),

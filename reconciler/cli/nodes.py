@@ -10,7 +10,9 @@ from reconciler.api.payloads import NodeView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
+from reconciler.cli.times import local
 from reconciler.cli.wording import by_whom, short_list
+from reconciler.health.record import PartHealth
 from solver.plan.reason import count
 from solver.world.cluster import Node
 from solver.world.quantities import Memory, MilliGpu
@@ -42,7 +44,14 @@ def _row(view: NodeView) -> list[str]:
         f"{_gpus_held(view)}/{len(node.gpus)}" if node.gpus else "",
         f"{view.cpu_held}/{node.cpu}",
         f"{_whole(view.memory_held)}/{node.memory}",
-        ", ".join((state_of(node), *parts_of(view), *([by_whom(view.cordon)] if view.cordon else []))),
+        ", ".join(
+            (
+                state_of(node),
+                *parts_of(view),
+                *([by_whom(view.cordon)] if view.cordon else []),
+                *map(health_words, view.health),
+            )
+        ),
         short_list(view.jobs),
     ]
 
@@ -63,6 +72,11 @@ def parts_of(view: NodeView) -> Iterator[str]:
         yield f"{count(sum(len(gpu.instances or ()) for gpu in divided), 'instance')} on {count(len(divided), 'GPU')}"
     if view.changing:
         yield f"{count(len(view.changing), 'GPU')} being partitioned"
+
+
+def health_words(part: PartHealth) -> str:
+    """`health: drained since 2026-11-20 09:00:00 +01:00: XID 79`; of a GPU, its name instead of the first word."""
+    return f"{part.part or 'health'}: {part.state} since {local(part.since)}: {part.reason}"
 
 
 def state_of(node: Node) -> str:

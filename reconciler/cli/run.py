@@ -15,6 +15,7 @@ from reconciler.cli.store_options import store_options
 from solver.world.quantities import Duration
 
 if TYPE_CHECKING:
+    from reconciler.agent.nvml.here import WhoseGpus
     from reconciler.server.settings import Settings, StoreSettings
 
 
@@ -65,6 +66,13 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="USER=ACCOUNT",
     help="The account of a user that has another name than the user. With --run-as-submitter.",
+)
+@click.option(
+    "--gpus",
+    type=click.Choice(["declared", "nvml"]),
+    default="declared",
+    show_default=True,
+    help="Whose word counts for the GPUs of this machine: that of Git alone, or of NVIDIA's driver too (needs `quorate[agent]`).",
 )
 @click.option(
     "--allowed-signers",
@@ -120,6 +128,7 @@ def _settings(
     secrets: Path | None,
     run_as_submitter: bool,
     accounts: tuple[str, ...],
+    gpus: WhoseGpus,
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
@@ -144,6 +153,7 @@ def _settings(
         tokens=tokens,
         secrets=secrets,
         accounts=_accounts(run_as_submitter, accounts),
+        gpus=gpus,
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
         agents=agents_settings(others),
@@ -170,9 +180,12 @@ def _refuse_unlike(settings: Settings) -> None:
                 "--kubernetes": settings.kubernetes,
                 "--secrets": settings.secrets,
                 "--run-as-submitter": settings.accounts is not None,
+                "--gpus nvml": settings.gpus == "nvml",
                 "--tasks": settings.store.tasks if settings.store else None,
             }
         )
+    if settings.gpus == "nvml" and settings.kubernetes is not None:
+        raise click.UsageError("--gpus nvml is for the GPUs of this machine. Leave it out, or leave --kubernetes out.")
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
             "--store holds who has what; with --kubernetes the API server does. Leave one of them out."
@@ -198,6 +211,7 @@ def _accounts(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] 
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
+    from reconciler.agent.nvml.driver import DriverUnusableError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
     from reconciler.backends.baremetal.door import DoorError
@@ -216,6 +230,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (
         AddressError,
         DoorError,
+        DriverUnusableError,
         FolderUnusableError,
         GitSourceError,
         IdentityError,

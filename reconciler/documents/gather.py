@@ -21,6 +21,7 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
+from reconciler.health.policy import HealthPolicy
 from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
 from solver.rules.division import MigGeometry, SharingPolicy
@@ -31,6 +32,7 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "CheckpointPolicy": ("checkpoints", CheckpointPolicy),
     "AccessPolicy": ("access", AccessPolicy),
     "AlertPolicy": ("alerts", AlertPolicy),
+    "HealthPolicy": ("health", HealthPolicy),
     "MigGeometry": ("mig", MigGeometry),
     "NodePool": ("pools", NodePoolSpec),
     "PolicyTest": ("tests", PolicyTest),
@@ -63,6 +65,7 @@ class Gathered:
     retries: list[Declared[RetryPolicy]] = field(default_factory=list)
     access: list[Declared[AccessPolicy]] = field(default_factory=list)
     alerts: list[Declared[AlertPolicy]] = field(default_factory=list)
+    health: list[Declared[HealthPolicy]] = field(default_factory=list)
     tests: list[Declared[PolicyTest]] = field(default_factory=list)
     pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declared[TopologySpec]] = field(default_factory=list)

@@ -22,6 +22,7 @@ from reconciler.documents.clusters import (
 from reconciler.documents.declared import Declared
 from reconciler.documents.files import Files
 from reconciler.documents.gather import Gathered, gather
+from reconciler.documents.health import health_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.policy_tests import names_of, policy_test_problems
@@ -125,6 +126,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from checkpoint_problems(found.checkpoints)
     yield from retry_problems(found.retries)
     yield from access_problems(found.access, found.known("Queue"))
+    yield from health_problems(found.health)
     yield from alert_problems(found.alerts, found.known("Queue"))
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
     names = names_of(
@@ -184,5 +186,6 @@ def _operations(found: Gathered) -> Operations:
         tuple(sorted((known.value for known in found.retries), key=lambda known: known.name)),
         found.access[0].value if found.access else None,
         tuple(sorted((known.value for known in found.alerts), key=lambda known: known.name)),
+        found.health[0].value if found.health else None,
         found.settings[0].value.images if found.settings else ImagePolicy(),
     )

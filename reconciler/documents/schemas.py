@@ -27,6 +27,7 @@ FOLDER_OF_KIND: Final = {
     "RetryPolicy": "policies",
     "AccessPolicy": "policies",
     "AlertPolicy": "policies",
+    "HealthPolicy": "policies",
     "PolicyTest": "policies/tests",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",

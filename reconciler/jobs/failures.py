@@ -102,9 +102,10 @@ def after_stuck(holding: Holding) -> Retry | GiveUp:
 def _outlived(holding: Holding, dead: tuple[_Dead, ...]) -> tuple[Settlement, ...] | None:
     """How the gang goes on all the same; () where it is to rest first; None: it can't."""
     rejoin = all(_may_rejoin(holding, one) for one in dead)
-    if holding.claim.running_since is None or not (rejoin or _may_shrink(holding, dead)):
+    tasks = tuple(one.task for one in dead)
+    if holding.claim.running_since is None or not (rejoin or goes_on_without(holding, tasks)):
         return None
-    job, attempt, tasks = holding.claim.job, holding.claim.attempt, tuple(one.task for one in dead)
+    job, attempt = holding.claim.job, holding.claim.attempt
     known = holding.outlived(_culprit(dead).status.at)
     failure = known or retry_of(job, _mishap(holding, dead), holding.record.failures, _policy(holding))
     if failure is None or not (rejoin or failure.counts or failure.kind in _OF_MACHINES):
@@ -127,12 +128,12 @@ def _may_rejoin(holding: Holding, dead: _Dead) -> bool:
     return rejoins and dead.status.state == "failed" and not dead.broken and (node is None or node.ready)
 
 
-def _may_shrink(holding: Holding, dead: tuple[_Dead, ...]) -> bool:
-    """Its minima hold without them, by tasks that have not ended. Bundles that belong together are not torn apart."""
+def goes_on_without(holding: Holding, tasks: tuple[TaskPlacement, ...]) -> bool:
+    """Its minima hold without these, by tasks that have not ended. Bundles that belong together are not torn apart."""
     ended = {(status.group, status.index) for status in holding.stays.tasks if status.state in ENDED}
-    lasting = without(holding.staying, tuple(one.task for one in dead))
+    lasting = without(holding.staying, tasks)
     left = Counter(task.group for task in lasting if (task.group, task.index) not in ended)
-    touched, spec = {one.task.group for one in dead}, holding.record.spec
+    touched, spec = {task.group for task in tasks}, holding.record.spec
     elastic = {
         group.name for group in spec.task_groups if left[group.name] >= group.least and spec.bundle_of(group) is None
     }

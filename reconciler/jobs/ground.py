@@ -18,6 +18,8 @@ class Ground:
 
     nodes: Mapping[NodeName, Node] = field(default_factory=dict)
     changing: Collection[DeviceId] = ()
+    drained: Mapping[str, str] = field(default_factory=dict)
+    """The nodes and GPUs that what runs there is to leave, and why."""
 
     def under(self, tasks: Iterable[TaskPlacement]) -> State:
         """`coming`: one of their GPUs is being partitioned; `missing`: none is, and yet a task finds something else."""

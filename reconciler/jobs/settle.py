@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.backend import StopGang
+from reconciler.jobs.drained import settle_drained
 from reconciler.jobs.evidence import NO_EVIDENCE, Evidence
 from reconciler.jobs.failures import after_failure, after_stuck, after_time_limit, settle_failure
 from reconciler.jobs.ground import UNKNOWN, Ground
@@ -118,7 +119,7 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
     failed = () if holding.is_service else settle_failure(holding)
     if failed:
         return failed
-    over = _ask_by_limit(holding)
+    over = _ask_by_limit(holding) or settle_drained(holding)
     if over is not None:
         return (over,)
     replicas = settle_replicas(holding) if holding.is_service else ()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.backend import ENDED, Changes, GpuPartitioned, TaskStatus
+from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.workload import JobName, JobSpec, TaskPlacement
 
@@ -84,6 +85,8 @@ class Sighted:
     nodes: Mapping[NodeName, Node]
     attempts: Mapping[AttemptKey, Attempt]
     partitioned: Mapping[DeviceId, GpuPartitioned] = field(default_factory=dict)
+    facts: Mapping[NodeName, NodeFacts] = field(default_factory=dict)
+    """What nodes tell of their hardware; nothing of those that do not."""
 
     @classmethod
     def of(cls, changes: Changes) -> Sighted:
@@ -100,7 +103,12 @@ class Sighted:
             for key in sorted(stopped | set(tasks) | set(left))
         }
         partitioned = {done.device: done for done in changes.partitioned}
-        return cls({node.name: node for node in changes.nodes}, attempts, partitioned)
+        facts = {told.node: told for told in changes.facts}
+        return cls({node.name: node for node in changes.nodes}, attempts, partitioned, facts)
+
+    def without(self, keys: Collection[AttemptKey]) -> Sighted:
+        """The same, as if nothing were reported of these attempts."""
+        return replace(self, attempts={key: seen for key, seen in self.attempts.items() if key not in keys})
 
     def attempt(self, job: JobName, number: int) -> Attempt:
         """What is known of an attempt; an empty one where nothing is."""

@@ -13,6 +13,7 @@ from reconciler.jobs.groups import Batch, GroupRecord, Tally
 from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.pods.sight import Sight, claims_of, records_of
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
 from reconciler.store.protocols import Claim, History
@@ -152,6 +153,7 @@ class SeenPlane:
     clock: Clock
     checkpoints: CheckpointRegistry
     interventions: Interventions
+    health: NodeHealths
     terminals: Terminals = NO_TERMINALS
 
 

@@ -19,8 +19,11 @@ from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.merge import Patience
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicySource
+from reconciler.health.trials import claims_of
+from reconciler.server.parts import Member
 from reconciler.server.place import Place
 from reconciler.server.settings import AgentsSettings, Settings
+from reconciler.store.protocols import Claim
 from reconciler.store.sql.store import SqlStore
 from solver.world.cluster import Node, NodeName
 from solver.world.workload import JobSpec
@@ -50,14 +53,34 @@ def on_agents(
         closing.callback(door.close)
         log.info("listening-for-agents", host=on.host, port=port)
 
-    patience = Patience(lost_after=on.node_lost_after)
     return Place(
-        BareMetalBackend(door, fleet, store.ledger.claims, lambda: patience),
+        BareMetalBackend(door, fleet, lambda: _claims(store), _patience(policies, on)),
         _unstartable,
         AgentDesk(store.agents, authority),
         begin,
+        (Member("agents", door.wait, door.close),),
         "they go on; agents keep them, and find whoever leads next",
     )
+
+
+def _claims(store: SqlStore) -> tuple[Claim, ...]:
+    """What may run anywhere: jobs, and trials of nodes."""
+    return (*store.ledger.claims(), *claims_of(store.health.all()))
+
+
+def _patience(policies: PolicySource, on: AgentsSettings) -> Callable[[], Patience]:
+    """As the HealthPolicy in force says, or, where there is none, the command line."""
+
+    def patience() -> Patience:
+        try:
+            health = policies.current().operations.health
+        except NoPolicyError:
+            health = None
+        if health is None:
+            return Patience(lost_after=on.node_lost_after)
+        return Patience(health.node_lease, health.node_lost_after)
+
+    return patience
 
 
 def _declared_in(policies: PolicySource) -> Callable[[NodeName], Node | None]:

@@ -100,7 +100,8 @@ def parts_on_kubernetes(
         metrics.add(figures)
     standing = PodStanding(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
-    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, store.checkpoints, store.interventions)
+    stores = store.checkpoints, store.interventions, store.health
+    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, *stores)
     desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     pruning = Pruning(history, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.agent.nvml.here import gpus_of, use_of
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.machine import equipment_of_this_machine
@@ -36,7 +38,7 @@ from reconciler.token_file import read_or_make_token
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
-    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError and those of policy_side."""
+    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as gpus_of and policy_side."""
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
@@ -79,6 +81,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             Member("policy", git.follower.run, git.follower.stop),
             Member("checkpoints", checkpoints.run, checkpoints.stop),
             Member("alerts", alerts.run, alerts.stop),
+            *place.members,
             Member("pruning", pruning.run, pruning.stop),
         ),
         store,
@@ -117,9 +120,11 @@ def _place(
     if settings.store is not None:
         tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
-    equipment = equipment_of_this_machine(settings.tasks)
+    use = use_of(settings.gpus, settings.tasks / "gpus", lambda: policies.current().nodes)
+    equipment = equipment_of_this_machine(settings.tasks)._replace(gpu_use=use)
     log.info("runtimes", **equipment.told)
-    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, terms=terms, equipment=equipment)
+    gpus = partial(gpus_of, settings.gpus)
+    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
     return Place(backend, lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user))
 
 
@@ -139,6 +144,7 @@ def _plane(
         history=history,
         checkpoints=store.checkpoints,
         interventions=store.interventions,
+        health=store.health,
         backend=backend,
         logs=backend,
         terminals=backend,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from reconciler.backend import Backend, Logs, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
+from reconciler.server.parts import Member
 from reconciler.terminals import Terminals
 from solver.world.workload import JobSpec
 
@@ -27,4 +28,5 @@ class Place:
     unstartable: Callable[[JobSpec, str], Unstartable | None]
     agents: AgentDesk | None = None
     begin: Callable[[], None] = lambda: None
+    members: tuple[Member, ...] = ()
     ending: str = "they go on; the next start on this state folder finds them"

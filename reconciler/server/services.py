@@ -24,6 +24,7 @@ from reconciler.operations import Operations
 from reconciler.passes import Pass
 from reconciler.runner import LoopStatus
 from reconciler.store.checkpoints import CheckpointRegistry
+from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Holdings
@@ -75,6 +76,10 @@ class Plane(Protocol):
     @property
     def interventions(self) -> Interventions:
         """What people do by hand."""
+
+    @property
+    def health(self) -> NodeHealths:
+        """What speaks against nodes."""
 
     @property
     def terminals(self) -> Terminals:
@@ -132,6 +137,7 @@ def services_of(
         runner.wake,
         plane.checkpoints,
         plane.interventions,
+        plane.health,
         watch.operations,
         alerts,
         following,

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.agent.nvml.here import WhoseGpus
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.server.folder import StateFolder
 from solver.world.quantities import Duration
@@ -75,6 +76,7 @@ class Settings:
     tokens: Path | None = None
     secrets: Path | None = None
     accounts: Mapping[str, str] | None = None
+    gpus: WhoseGpus = "declared"
     allowed_signers: Path | None = None
     webhook_secret: Path | None = None
     cluster: str | None = None

@@ -17,7 +17,8 @@ IntentKind = Literal["start", "stop", "nominate", "shrink", "grow"]
 
 StopPurpose = Literal["end", "cull", "stuck", "evict", "suspend", "requeue"]
 """Why a gang is to stop: `end`, and `cull` for having been idle, are for good; `stuck` is a failure.
-`evict`: others need what it holds, or a limit says so; `suspend` and `requeue`: a person says so."""
+`evict`: others need what it holds, or a limit says so; `suspend` and `requeue`: a person says so; `requeue` also where what it
+runs on is not well."""
 
 StopStage = Literal["waits-to-save", "saves", "ends"]
 """How far a stop is: it waits until its storage can take one more checkpoint, has been told to save its work, or to end."""

@@ -56,6 +56,20 @@ def test_policy_has_a_type_of_its_own_and_no_job() -> None:
     assert told["data"] == {"cause": "Stalled: queue.yaml:4:8", "actor": "control-plane"}
 
 
+def test_nodes_have_types_of_their_own_and_are_told_whatever_queues_a_policy_names() -> None:
+    event = Event(NOW, "node-drained", "n1", "GPU n1/0: XID 48", "control-plane")
+    alert = alert_of(KeptEvent(3, event), lambda _: RECORD)
+    assert alert is not None
+    told = json.loads(message_of(alert, Webhook("w", "https://x.example"), STORE).body)
+    assert (told["type"], told["subject"]) == ("dev.quorate.node.drained", "n1")
+    assert told["data"] == {"cause": "GPU n1/0: XID 48", "actor": "control-plane"}
+    text = json.loads(message_of(alert, Webhook("w", format="chat"), STORE).body)["text"]
+    assert text == "n1: node-drained. GPU n1/0: XID 48"
+    policy = AlertPolicy("ops", (), ("node-drained",), (QueueName("research"),), ("ada",))
+    assert wants(policy, alert, {})
+    assert not wants(AlertPolicy("team", ()), alert, {}), "only who asks for it"
+
+
 def test_chat_gets_one_line_of_text() -> None:
     message = message_of(ALERT, Webhook("w", format="chat", template="{job}: {cause}"), STORE)
     assert (message.content_type, json.loads(message.body)) == (

@@ -127,6 +127,7 @@ class Site:
             wake=self.wake,
             checkpoints=self.store.checkpoints,
             interventions=self.store.interventions,
+            health=self.store.health,
             operations=lambda: self.operations,
             alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
             following=Following(

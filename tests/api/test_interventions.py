@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.access.policy import AccessPolicy, BreakGlass
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client
+from reconciler.clock import SystemClock
+from reconciler.health.record import Finding, NodeHealth, PartHealth
 from reconciler.interventions.record import Intervention, Subject
 from reconciler.jobs.record import JobOutcome
 from solver.rules.ordering import Ordering, Turns
 from solver.rules.policy import Queue, policy_of
+from solver.world.cluster import NodeName
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, QueueName
 from tests.api.conftest import NOW, TOKEN, Site, spec
@@ -180,3 +184,31 @@ def test_what_is_in_force_is_counted_by_kind(site: Site) -> None:
         if family.name == "quorate_interventions"
     ]
     assert {sample.labels["kind"]: sample.value for sample in family.samples} == {"cordon": 0, "hold": 2, "boost": 0}
+
+
+LATER = Instant.parse("2100-01-01T00:00:00Z")
+SICK = NodeHealth(
+    NodeName("n1"),
+    (Finding("straggler", "", "train", NOW, NOW, "task worker/0 of train is slow", confirmed=True),),
+    (PartHealth("", "cordoned", NOW, "task worker/0 of train is slow", LATER),),
+)
+
+
+def test_a_node_that_is_not_well_is_shown_as_drift_and_a_person_lets_it_take_work_again(
+    site: Site, client: Client
+) -> None:
+    epoch = site.store.ledger.lead("test", SystemClock().now(), Duration(60_000))
+    gpu = PartHealth("n1/0", "drained", NOW, "XID 48")
+    site.store.health.keep(epoch, (msgspec.structs.replace(SICK, parts=(*SICK.parts, gpu)),))
+    n1, n2 = client.nodes().items
+    assert (n1.health, n2.health) == ((*SICK.parts, gpu), ())
+    (drift,) = client.status().by_hand
+    assert (drift.author, drift.subject, drift.until) == ("health", Subject("node", "n1"), LATER)
+    over = client.by_hand.uncordon("n1")
+    assert over is not None
+    assert (over.author, over.ended_as) == ("health", "released")
+    assert over.reason == "task worker/0 of train is slow; n1/0: XID 48"
+    (known,) = site.store.health.all()
+    assert known.forgiven_at == over.ended_at
+    assert [event.kind for event in site.store.history.events("n1")] == ["uncordoned"]
+    assert client.by_hand.uncordon("n2") is None

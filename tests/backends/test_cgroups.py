@@ -46,6 +46,7 @@ def test_limits_are_those_of_the_shape_and_of_what_works() -> None:
     made = every.of_task(Path("/state/live/job.1/w.0"), shape)
     assert made["settings"] == {
         "cpu.max": "150000 100000",
+        "cpu.weight": "150",
         "memory.max": str(2**30),
         "memory.oom.group": "1",
         "memory.swap.max": "0",
@@ -53,8 +54,11 @@ def test_limits_are_those_of_the_shape_and_of_what_works() -> None:
     assert made["folder"].startswith("/cg/")
     assert every.of_task(Path("/state/live/job.1/w.1"), shape)["folder"] != made["folder"]
     assert every.of_task(Path("/t"), Shape())["settings"] == {}
-    assert every.of_task(Path("/t"), Shape(cpu=Cpu(1)))["settings"] == {"cpu.max": "1000 100000"}
-    assert Cgroups(Path("/cg"), frozenset({"cpu"})).of_task(Path("/t"), shape)["settings"].keys() == {"cpu.max"}
+    assert every.of_task(Path("/t"), Shape(cpu=Cpu(1)))["settings"] == {"cpu.max": "100000 100000", "cpu.weight": "1"}
+    assert Cgroups(Path("/cg"), frozenset({"cpu"})).of_task(Path("/t"), shape)["settings"].keys() == {
+        "cpu.max",
+        "cpu.weight",
+    }
     assert Cgroups(Path("/cg"), frozenset()).of_task(Path("/t"), shape)["settings"] == {}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.backend import Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
 from reconciler.backends.local import LocalBackend, StateFolderError
-from reconciler.backends.local.environment import mig_name
+from reconciler.backends.local.gpus import DeclaredGpus, mig_name
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.quantities import MilliGpu
@@ -24,7 +24,9 @@ ORDER = PartitionGpu(NodeName("n1"), GPU, 1, (MigInstance("1g.10gb", 0),))
 
 def backend_on(folder: Path, nodes: tuple[Node, ...] = NODES, real_gpus: str = "none") -> LocalBackend:
     """A backend of declared nodes; `real_gpus` names where the driver would list GPUs."""
-    return LocalBackend(folder / "state", lambda: nodes, SystemClock(), real_gpus=folder / real_gpus)
+    return LocalBackend(
+        folder / "state", lambda: nodes, SystemClock(), gpus=lambda kept: DeclaredGpus(kept, folder / real_gpus)
+    )
 
 
 def came_of(backend: LocalBackend) -> GpuPartitioned:

@@ -125,12 +125,12 @@ def test_nothing_is_left_when_its_supervisor_is_gone(world: LocalWorld, podman: 
 
 def test_its_limits_are_those_of_its_shape(world: LocalWorld) -> None:
     """Files of /dev/shm are memory that no supervisor sees in processes, and the kernel counts."""
-    shape = Shape(cpu=Cpu(500), memory=Memory(64 * 2**20))
+    shape = Shape(cpu=Cpu(1_500), memory=Memory(64 * 2**20))
     script = """cd /sys/fs/cgroup; cat cpu.max 2>/dev/null || cat cpu/cpu.cfs_quota_us; cat memory.max 2>/dev/null ||
         cat memory/memory.limit_in_bytes; for name in a b; do dd if=/dev/zero of=/dev/shm/$name bs=1M count=63 || exit; done"""
     run(world, script, shape=shape)
     until(world, "failed")
-    assert log(world).splitlines()[0].startswith("50000")
+    assert log(world).splitlines()[0].startswith("150000")
     assert log(world).splitlines()[1] == str(int(shape.memory))
     assert "Killed" in log(world)
 

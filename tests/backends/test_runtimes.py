@@ -69,7 +69,8 @@ def changed(runtime: Podman, **changes: Any) -> Podman:
 
 def test_limits_are_asked_for_where_podman_can_keep_them() -> None:
     shape = Shape(cpu=Cpu(1_500), memory=Memory(2**30))
-    limits = {f"--memory={2**30}b", f"--memory-swap={2**30}b", "--cpus=1.5"}
+    limits = {f"--memory={2**30}b", f"--memory-swap={2**30}b", "--cpus=1.5", "--cpu-shares=1536"}
+    assert options(shape=Shape(cpu=Cpu(1))) >= {"--cpus=1", "--cpu-shares=2"}
     assert options(shape=shape) >= {*limits, f"--shm-size={2**30}"}
     assert options(changed(HERE, limits=False), shape=shape).isdisjoint(limits)
     assert not [option for option in options() if option.startswith(("--memory", "--cpus"))]

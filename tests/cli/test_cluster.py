@@ -11,10 +11,12 @@ import pytest
 from reconciler.api.payloads import NodeView
 from reconciler.api.serve import ApiServer
 from reconciler.broken_limits import BrokenLimit
-from reconciler.cli.nodes import parts_of, state_of
+from reconciler.cli.nodes import health_words, parts_of, state_of
 from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table
+from reconciler.cli.times import local
 from reconciler.followed import FollowedKind
+from reconciler.health.record import PartHealth
 from solver.solve import solve
 from solver.world.cluster import MigInstance, Node
 from solver.world.document import decode
@@ -170,6 +172,12 @@ def test_what_a_nodes_gpus_are_partitioned_into_is_said() -> None:
     view = NodeView(node, (), Cpu(0), Memory(0), (), changing=(gpus[1].id,))
     assert list(parts_of(view)) == ["2 instances on 1 GPU", "1 GPU being partitioned"]
     assert list(parts_of(msgspec.structs.replace(view, node=NODES[0], changing=()))) == []
+
+
+def test_why_a_node_or_gpu_is_not_well_is_said() -> None:
+    part = PartHealth("", "suspect", NOW, "it is not ready")
+    assert health_words(part) == f"health: suspect since {local(NOW)}: it is not ready"
+    assert health_words(msgspec.structs.replace(part, part="n1/0")).startswith("n1/0: suspect since ")
 
 
 def test_nothing_is_cut_where_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.local.gpus import Gpus
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim
 from solver.world.cluster import Node
@@ -36,8 +37,8 @@ LOG = structlog.get_logger("quorate.test")
 class Agents:
     """Both, in one thread: each with a folder of its own, on disk like everything that outlives them."""
 
-    def __init__(self, state: Path, trust: Trust, port: int, real_gpus: Path) -> None:
-        self._agents = [self._agent(node, state, trust, port, real_gpus) for node in NODES]
+    def __init__(self, state: Path, trust: Trust, port: int, gpus: Callable[[Path], Gpus]) -> None:
+        self._agents = [self._agent(node, state, trust, port, gpus) for node in NODES]
         self._begun = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
@@ -47,9 +48,9 @@ class Agents:
         self._loop.call_soon_threadsafe(self._running.cancel)
         self._thread.join()
 
-    def _agent(self, node: Node, state: Path, trust: Trust, port: int, real_gpus: Path) -> Agent:
+    def _agent(self, node: Node, state: Path, trust: Trust, port: int, gpus: Callable[[Path], Gpus]) -> Agent:
         folder = AgentFolder(state / node.name)
-        deeds = NodeDeeds(node.name, folder, SystemClock(), real_gpus=real_gpus)
+        deeds = NodeDeeds(node.name, folder, SystemClock(), gpus=gpus)
         identity = join("127.0.0.1", port, trust.token(node.name), folder.identity)
         servers, address = [("127.0.0.1", port)], f"{node.name}.example"
         return Agent(deeds, servers, identity, SystemClock(), LOG, address, QUICK)
@@ -126,7 +127,7 @@ class BareMetalWorld(LocalWorld):
         self.inner = BareMetalBackend(self.opened, self.fleet, lambda: tuple(self._claims.values()))
         self.backend = Recorded(self.inner, self._claims)  # type: ignore[assignment]  # logs are read of `inner`
         if self._agents is None:
-            self._agents = Agents(self.state, self._trust, self.port, self.witness / "none")
+            self._agents = Agents(self.state, self._trust, self.port, self.gpus)
         eventually(lambda: sum(node.ready for node in self.backend.changes(Cursor(0)).nodes) == len(NODES))
 
     @property

@@ -13,6 +13,7 @@ from pathlib import Path
 from reconciler.backend import Cursor, Epoch, StopGang
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.cleanup import GpuUse
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.mps import Mps
 from reconciler.backends.local.runtimes import Runtimes
@@ -55,10 +56,14 @@ class LocalWorld:
             self.state,
             lambda: NODES,
             SystemClock(),
-            real_gpus=self.witness / "none",
+            gpus=self.gpus,
             terms=self._terms,
             equipment=Equipment(self._runtimes, self.gpu_use, self.mps),
         )
+
+    def gpus(self, kept: Path) -> Gpus:
+        """Declared ones, whatever this machine has."""
+        return DeclaredGpus(kept, self.witness / "none")
 
     def shell(self, script: str) -> Command:
         """A shell script as a task, which signs before it does anything else."""

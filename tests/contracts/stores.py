@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, insert, text
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from reconciler.backend import Epoch
@@ -18,12 +20,15 @@ from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.following import FollowingDecisions
 from reconciler.store.gone_pods import GonePods
+from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.plans import AcceptedPlans
 from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.sql.engines import postgresql_url
+from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import open_store
+from reconciler.store.sql.tables import leadership
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.inflight import Intent, IntentKind, Reservation
 from solver.world.quantities import Duration, Instant
@@ -78,6 +83,10 @@ class Stores(Protocol):
         """What people did by hand."""
 
     @property
+    def health(self) -> NodeHealths:
+        """What speaks against nodes."""
+
+    @property
     def agents(self) -> Agents:
         """Which nodes have an agent."""
 
@@ -129,6 +138,10 @@ class SqlStores:
         return self._store.interventions
 
     @property
+    def health(self) -> NodeHealths:
+        return self._store.health
+
+    @property
     def agents(self) -> Agents:
         return self._store.agents
 
@@ -150,11 +163,21 @@ def sqlite_stores(folder: Path) -> Iterator[SqlStores]:
 
 @contextmanager
 def postgresql_stores(_: Path) -> Iterator[SqlStores]:
-    """A fresh schema of the PostgreSQL database that POSTGRESQL_URL names."""
-    with postgresql_schema() as url:
-        stores = SqlStores(url)
-        yield stores
-        stores.close()
+    """One schema of the PostgreSQL database that POSTGRESQL_URL names, emptied for each test: making tables takes longest."""
+    stores = SqlStores(_one_schema())
+    with stores._store.database.engine.begin() as connection:
+        tables = ", ".join(table.name for table in metadata.sorted_tables if table.name != "schema_version")
+        connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY CASCADE"))
+        connection.execute(insert(leadership).values(id=1, holder="", epoch=0, until=0))
+    yield stores
+    stores.close()
+
+
+@cache
+def _one_schema() -> str:
+    made = postgresql_schema()
+    atexit.register(made.__exit__, None, None, None)
+    return made.__enter__()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
+from reconciler.health.policy import HealthPolicy
 from reconciler.jobs.pipelines import PipelineSpec
 from reconciler.policytests.conduct import PolicyTestReport
 from reconciler.policytests.document import PolicyTest
@@ -46,6 +47,7 @@ INTERNAL = {
     RetryPolicy: {"name", "origin"},
     AccessPolicy: {"origin"},
     AlertPolicy: {"name", "origin"},
+    HealthPolicy: {"origin"},
     PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {"Quota": {"origin"}}
@@ -76,6 +78,7 @@ SPECS = {
     "RetryPolicy": RetryPolicy,
     "AccessPolicy": AccessPolicy,
     "AlertPolicy": AlertPolicy,
+    "HealthPolicy": HealthPolicy,
     "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,

@@ -57,6 +57,7 @@ class Site:
             self.store.history,
             self.store.checkpoints,
             self.store.interventions,
+            self.store.health,
             self.backend,
             self.backend,
             self,

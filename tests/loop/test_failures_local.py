@@ -42,7 +42,7 @@ class Site:
 
     def __init__(self, world: LocalWorld, store: SqlStore) -> None:
         self.world, self.store, backend = world, store, world.backend
-        stores = store.jobs, store.ledger, store.history, store.checkpoints, store.interventions
+        stores = store.jobs, store.ledger, store.history, store.checkpoints, store.interventions, store.health
         self.plane = ControlPlane("only", *stores, backend, backend, InForce(), solver_with(None), SystemClock())
 
     def submit(self, command: tuple[str, ...], group: TaskGroup) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.local.environment import mig_name
+from reconciler.backends.local.gpus import mig_name
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.loop import one_pass
@@ -48,6 +48,7 @@ def test_a_task_sees_the_instance_that_was_made_for_it(world: LocalWorld, tmp_pa
         store.history,
         store.checkpoints,
         store.interventions,
+        store.health,
         world.backend,
         world.backend,
         InForce(),

@@ -15,10 +15,13 @@ from structlog.typing import FilteringBoundLogger
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from reconciler.backends.baremetal.asked import Asked, Hear
 from reconciler.backends.baremetal.authority import UntrustedError
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import TICK_S, Fleet
+from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.backends.baremetal.line import Line
+from reconciler.backends.baremetal.merge import LEASE
 from reconciler.backends.baremetal.wire import (
     BAD_HELLO,
     MESSAGE_BYTES_MAX,
@@ -33,6 +36,7 @@ from reconciler.backends.baremetal.wire import (
     ToAgent,
     Welcome,
 )
+from reconciler.store.protocols import StoreUnusableError
 from solver.world.cluster import Node, NodeName
 from solver.world.document import decode
 
@@ -76,11 +80,11 @@ class Door:
         self._told = told
         self._log = log
         self._lines: dict[NodeName, Line] = {}
-        self._answers: dict[int, Callable[[Answer | None], None]] = {}
-        self._asked: dict[NodeName, set[int]] = {}
+        self._asked = Asked()
         self._ids = count(1)
         self._opened: Future[int] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="agents", daemon=True)
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
 
     def open(self) -> int:
         """Listen; returns the port. Raises DoorError."""
@@ -90,6 +94,12 @@ class Door:
         except OSError as error:
             host, port = self._address
             raise DoorError(f"{host}:{port}: {error.strerror}. Choose another --agents-listen") from error
+
+    def wait(self) -> None:
+        """Until it is closed. Raises whatever ended it before."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """Let go of every agent. Their tasks go on."""
@@ -107,7 +117,7 @@ class Door:
         number = next(self._ids)
 
         def hear(answer: Answer | None) -> None:
-            self._drop(node, number)
+            self._asked.drop(node, number)
             if not asked.set_running_or_notify_cancel():
                 return
             if answer is None:
@@ -119,31 +129,28 @@ class Door:
             line = self._lines.get(node)
             if line is None:
                 return hear(None)
-            self._answers[number] = hear
-            self._asked.setdefault(node, set()).add(number)
+            self._asked.add(node, number, hear)
             return line.send(message(number))
 
         if not self._do(send):
             asked.set_exception(NotThereError("the door is closed"))
         return asked
 
-    def listen(self, node: NodeName, hear: Callable[[Answer | None], None]) -> int:
+    def listen(self, node: NodeName, hear: Hear) -> int:
         """A number under which an agent may say more than one thing; `hear` is called in the door's thread, at last with None."""
         number = next(self._ids)
 
         def register() -> None:
             if node not in self._lines:
                 return hear(None)
-            self._answers[number] = hear
-            self._asked.setdefault(node, set()).add(number)
-            return None
+            return self._asked.add(node, number, hear)
 
         self._do(register)
         return number
 
     def no_more(self, node: NodeName, number: int) -> None:
         """Nobody listens to that number now."""
-        self._do(lambda: self._drop(node, number))
+        self._do(lambda: self._asked.drop(node, number))
 
     def declare(self) -> None:
         """Tell each agent what Git says of its node, if that has changed."""
@@ -161,13 +168,17 @@ class Door:
             if node in self._lines:
                 self._lines[node].send(message(next(self._ids)))
 
-    def _drop(self, node: NodeName, number: int) -> None:
-        self._answers.pop(number, None)
-        self._asked.get(node, set()).discard(number)
-
     def _declare_all(self) -> None:
         for line in self._lines.values():
             line.declare(self._declared(line.node))
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as failure:  # noqa: BLE001  (raised again by `wait`)
+            self._failure = failure
+            if not self._opened.done():
+                self._opened.set_exception(failure)
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
@@ -195,7 +206,7 @@ class Door:
                         return
 
     async def _send_away(self, tick: int) -> None:
-        """All, where another control plane leads; else those whose certificates count no more."""
+        """All, where another control plane leads; else who says nothing, and those whose certificates count no more."""
         lines = tuple(self._lines.values())
         if not self._leads():
             for line in lines:
@@ -204,12 +215,21 @@ class Door:
             self._fleet.away()
             return
         self._fleet.tick()
+        for node in self._fleet.silent(LEASE) & self._lines.keys():
+            self._lines[node].abort()
         if lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
+            await self._revoke(lines)
+
+    async def _revoke(self, lines: tuple[Line, ...]) -> None:
+        try:
             untrusted = await self._entry.no_longer([line.identity for line in lines])
-            for line in lines:
-                if line.identity in untrusted:
-                    self._log.warning("agent-refused", node=line.node, message=untrusted[line.identity])
-                    await line.close(BAD_HELLO, untrusted[line.identity][:_REASON_MAX])
+        except (StoreUnusableError, KeyFileError) as error:
+            self._log.warning("agents-not-checked", message=str(error))
+            return
+        for line in lines:
+            if line.identity in untrusted:
+                self._log.warning("agent-refused", node=line.node, message=untrusted[line.identity])
+                await line.close(BAD_HELLO, untrusted[line.identity][:_REASON_MAX])
 
     async def _receive(self, connection: ServerConnection) -> None:
         with suppress(ConnectionClosed):
@@ -232,7 +252,7 @@ class Door:
         """The agent's line, once it has said who it is and that agrees with its certificate."""
         try:
             identity, hello = await self._entry.hello(connection)
-        except (UntrustedError, msgspec.MsgspecError, TimeoutError) as error:
+        except (UntrustedError, msgspec.MsgspecError, TimeoutError, StoreUnusableError, KeyFileError) as error:
             self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
             await connection.close(BAD_HELLO, str(error)[:_REASON_MAX])
             return None
@@ -262,15 +282,11 @@ class Door:
                 self._told()
             case Hello():
                 self._log.warning("agent-not-understood", node=node, message="a second hello")
+            case Refused(_, epoch_seen):
+                self._fleet.saw_epoch(epoch_seen)
+                self._asked.answer(node, heard)
             case _:
-                self._answer(node, heard)
-
-    def _answer(self, node: NodeName, answer: Answer) -> None:
-        if isinstance(answer, Refused):
-            self._fleet.saw_epoch(answer.epoch_seen)
-        hear = self._answers.get(answer.id) if answer.id in self._asked.get(node, ()) else None
-        if hear is not None:
-            hear(answer)
+                self._asked.answer(node, heard)
 
     def _gone(self, line: Line) -> None:
         """Unless the node has connected once more since."""
@@ -278,6 +294,5 @@ class Door:
             return
         del self._lines[line.node]
         self._fleet.disconnected(line.node)
-        for number in self._asked.pop(line.node, set()):
-            self._answers.pop(number)(None)
+        self._asked.gone(line.node)
         self._log.info("agent-disconnected", node=line.node)

@@ -12,6 +12,7 @@ from reconciler.backends.baremetal.told import Heard, TaskKey, Told
 from reconciler.clock import Clock
 from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
 
 TICK_S = 1.0
@@ -111,6 +112,11 @@ class Fleet:
     def nodes_there(self) -> set[NodeName]:
         """Those whose agent is connected."""
         return self._those(lambda heard: heard.connected)
+
+    def silent(self, longer_than: Duration) -> set[NodeName]:
+        """Those whose agent is connected and has not been heard of for so long."""
+        now_s = self._listened_s
+        return self._those(lambda heard: heard.connected and (now_s - heard.last_s) * 1_000 >= longer_than)
 
     def addresses(self, nodes: Iterable[NodeName]) -> dict[NodeName, str]:
         """Where nodes can be reached; those that were never heard of are left out."""

@@ -36,7 +36,7 @@ class Line:
         content = encode(message)
         self._unsent += len(content)
         if self._unsent > UNSENT_BYTES_MAX:
-            self._connection.transport.abort()
+            self.abort()
             return
         self._outgoing.put_nowait(content)
 
@@ -53,6 +53,10 @@ class Line:
             content = await self._outgoing.get()
             await self._connection.send(content.decode())
             self._unsent -= len(content)
+
+    def abort(self) -> None:
+        """Let go of who does not take it, or says nothing: there is nobody to say goodbye to."""
+        self._connection.transport.abort()
 
     async def close(self, code: int, reason: str) -> None:
         """Let go."""

@@ -84,6 +84,7 @@ class Cluster:
             stopped=tuple(self._stopped()),
             left=tuple(self._left()),
             partitioned=tuple(partitioned),
+            facts=tuple(facts for heard in self._nodes.values() for facts in heard.told.facts.values()),
         )
 
     def strays(self) -> Iterator[Stray]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+import msgspec
+
 from reconciler.backend import Changes, Cursor
 from reconciler.backends.baremetal.told import key_of
 from solver.world.document import Document
@@ -28,7 +30,7 @@ class Numbered:
             now[key] = before if before is not None and before[1] == thing else (self._next(), thing)
         self._known = now
         if not cursor:
-            return Changes(Cursor(self._newest), known.nodes, known.tasks, known.stopped, known.left, known.partitioned)
+            return msgspec.structs.replace(known, cursor=Cursor(self._newest))
         new = {key for key, (number, _) in now.items() if number > cursor}
         return Changes(
             Cursor(self._newest),
@@ -37,6 +39,7 @@ class Numbered:
             stopped=tuple(done for done in known.stopped if ("stopped", done.job, done.attempt) in new),
             left=tuple(gone for gone in known.left if ("left", key_of(gone)) in new),
             partitioned=tuple(done for done in known.partitioned if ("partitioned", done.device) in new),
+            facts=tuple(facts for facts in known.facts if ("facts", facts.node) in new),
         )
 
     def _next(self) -> int:
@@ -50,3 +53,4 @@ def _things(known: Changes) -> Iterator[tuple[Hashable, Document]]:
     yield from ((("stopped", done.job, done.attempt), done) for done in known.stopped)
     yield from ((("left", key_of(gone)), gone) for gone in known.left)
     yield from ((("partitioned", done.device), done) for done in known.partitioned)
+    yield from ((("facts", facts.node), facts) for facts in known.facts)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reconciler.backend import ENDED, AttemptStopped, Changes, GpuPartitioned, TaskLeft, TaskStatus
+from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
@@ -24,6 +25,7 @@ class Told:
     stopped: dict[AttemptKey, AttemptStopped] = field(default_factory=dict)
     left: dict[TaskKey, TaskLeft] = field(default_factory=dict)
     partitioned: dict[DeviceId, GpuPartitioned] = field(default_factory=dict)
+    facts: dict[NodeName, NodeFacts] = field(default_factory=dict)
 
     def add(self, changes: Changes) -> None:
         """What changed since."""
@@ -32,6 +34,7 @@ class Told:
         self.stopped |= {(done.job, done.attempt): done for done in changes.stopped}
         self.left |= {key_of(gone): gone for gone in changes.left}
         self.partitioned |= {done.device: done for done in changes.partitioned}
+        self.facts |= {facts.node: facts for facts in changes.facts}
 
     def drop(self, job: JobName, attempt: int) -> None:
         """The agent has forgotten this attempt."""

@@ -23,13 +23,13 @@ TaskKey = tuple[str, int]
 
 
 class Accepted(Document, frozen=True):
-    """An order on disk, with what was settled when it came: where its tasks meet, each device's index and memory, and how much of
-    the memory was in use."""
+    """An order on disk, with what was settled when it came: where its tasks meet, what CUDA calls each device, its memory, and how
+    much of that was in use."""
 
     order: StartGang | GrowGang
     at: Instant
     master_port: int
-    device_index: dict[DeviceId, int]
+    device_index: dict[DeviceId, int | str]
     device_memory: dict[DeviceId, Memory] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     device_used: dict[DeviceId, Memory] = {}  # noqa: RUF012  (as above)
 

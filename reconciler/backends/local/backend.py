@@ -40,7 +40,7 @@ from reconciler.backends.local.cleanup import GpuCleanup, unhealthy, whole_gpus
 from reconciler.backends.local.disk import disk_errors_explained
 from reconciler.backends.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.backends.local.gangfile import write_gang
-from reconciler.backends.local.gpus import REAL_GPUS, DeclaredGpus
+from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.machine import Equipment
@@ -66,8 +66,8 @@ LEFT: Final = "left"
 class LocalBackend:
     """Runs tasks on this machine; implements Backend, Logs and Terminals. Threads may share it.
 
-    All it knows lies in `state`: a new object on the same folder finds every task again. GPUs and nodes are the
-    declared ones; every node is reported ready, since all of them are this machine. Where `here` alone is, its tasks alone run.
+    All it knows lies in `state`: a new object on the same folder finds every task again. Nodes are the declared ones,
+    and ready, since all are this machine. Where `here` alone is, its tasks alone run. `gpus`: made of a folder to keep things in.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LocalBackend:
         state: Path,
         inventory: Callable[[], tuple[Node, ...]],
         clock: Clock,
-        real_gpus: Path = REAL_GPUS,
+        gpus: Callable[[Path], Gpus] = DeclaredGpus,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         here: NodeName | None = None,
         equipment: Equipment = Equipment(),  # noqa: B008  (as above)
@@ -90,7 +90,7 @@ class LocalBackend:
         self._one_at_a_time = Lock()
         with disk_errors_explained(state):
             self._folders = StateFolders(state.resolve())
-            self._gpus = DeclaredGpus(self._folders.gpus, real_gpus)
+            self._gpus = gpus(self._folders.gpus)
             self._cleanup = GpuCleanup(self._folders.quarantine, equipment.gpu_use)
             self._journal = Journal(opening=self._folders.count_opening())
 
@@ -187,7 +187,7 @@ class LocalBackend:
             return known[number]
         wanted = {device for task in order.tasks for device in task.devices}
         gpus = [gpu for node in self._inventory() for gpu in node.gpus]
-        index, memory = self._gpus.places(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
+        index, memory = self._gpus.called(order.tasks, gpus), {gpu.id: gpu.memory for gpu in gpus if gpu.id in wanted}
         port = order.meeting.port if order.meeting else 0
         port = known[0].master_port if 0 in known else port or free_port(self._ports())
         used = self._cleanup.before(device for task in order.tasks for device in whole_gpus(task) if device in index)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from solver.world.quantities import Cpu
 from solver.world.shape import Shape
 
 Layout = Literal["v2", "hybrid", "v1", "none"]
@@ -20,8 +21,12 @@ Layout = Literal["v2", "hybrid", "v1", "none"]
 TASKS: Final = "quorate-tasks"
 _WANTED: Final = ("cpu", "memory")
 _PERIOD_US: Final = 100_000
-_QUOTA_US_MIN: Final = 1_000
-"""What the kernel takes at least."""
+CPU_MAX_LEAST: Final = Cpu(1_000)
+"""Who asks for less than a core may use one, while others leave it: else what asks for next to nothing would hardly begin."""
+
+_WEIGHTS: Final = 1, 10_000
+_WEIGHT_OF_CORE: Final = 100
+"""What a group has where nobody says it."""
 
 _DELEGATED: Final = ("user.delegate", "trusted.delegate")
 """systemd marks so what it leaves to a service ("Control Group APIs and Delegation")."""
@@ -50,8 +55,10 @@ class Cgroups:
         """A shape that says nothing of CPU or memory has no limit there."""
         settings: dict[str, str] = {}
         if "cpu" in self.controllers and shape.cpu:
-            quota_us = max(_QUOTA_US_MIN, int(shape.cpu) * _PERIOD_US // 1_000)
-            settings["cpu.max"] = f"{quota_us} {_PERIOD_US}"
+            quota_us = max(CPU_MAX_LEAST, int(shape.cpu)) * _PERIOD_US // 1_000
+            lightest, heaviest = _WEIGHTS
+            weight = max(lightest, min(heaviest, int(shape.cpu) * _WEIGHT_OF_CORE // 1_000))
+            settings |= {"cpu.max": f"{quota_us} {_PERIOD_US}", "cpu.weight": str(weight)}
         if "memory" in self.controllers and shape.memory:
             settings |= {"memory.max": str(int(shape.memory)), "memory.oom.group": "1"}
             settings |= {"memory.swap.max": "0"} if self.limits_swap else {}

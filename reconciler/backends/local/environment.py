@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from uuid import NAMESPACE_OID, uuid5
 
 from reconciler.backend import GrowGang, StartGang
 from reconciler.backends.local.attempts import in_rank_order
@@ -33,7 +32,7 @@ TASK_FOLDER = "QUORATE_TASK_FOLDER"
 
 def task_environments(
     order: StartGang | GrowGang,
-    device_index: Mapping[DeviceId, int],
+    device_index: Mapping[DeviceId, int | str],
     master_port: int,
     device_memory: Mapping[DeviceId, Memory],
 ) -> Iterator[tuple[TaskPlacement, dict[str, str]]]:
@@ -88,10 +87,10 @@ def _ranks(rank: int, local_rank: int, world: int, master: str, master_port: int
     }
 
 
-def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Mapping[DeviceId, int]) -> str:
+def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Mapping[DeviceId, int | str]) -> str:
     """Its own devices; of a launcher those that the gang has on its machine, since all ranks there are its children."""
     if task.mig:
-        return mig_name(task.devices[0])
+        return str(device_index.get(task.devices[0], ""))
     launches = group_of(order, task).launcher
     gang = [each for each in ranked(order) if each.mig is None] if launches else [task]
     here = (device for each in gang for device in each.devices if device in device_index)
@@ -107,14 +106,6 @@ def file_variables(folder: Path, spec: JobSpec) -> dict[str, str]:
         "QUORATE_GANG_FILE": str(folder.parent / GANG),
         **({"QUORATE_HOST_FILE": str(folder.parent / HOSTS)} if spec.launcher else {}),
     }
-
-
-def mig_name(instance: DeviceId) -> str:
-    """How CUDA_VISIBLE_DEVICES names an instance of a declared GPU: as a driver names its own, and the same every time.
-
-    CUDA sees the first instance that is named and no second one (NVIDIA, "MIG User Guide", CUDA Device Enumeration).
-    """
-    return f"MIG-{uuid5(NAMESPACE_OID, instance)}"
 
 
 def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> dict[str, str]:

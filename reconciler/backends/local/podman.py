@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from reconciler.backends.local.cgroups import CPU_MAX_LEAST
 from reconciler.backends.local.environment import TASK_FOLDER
 from reconciler.backends.local.gpus import REAL_GPUS
 from reconciler.backends.local.mps import LOG_FOLDER, PIPE
@@ -32,6 +33,10 @@ _OWN_VARIABLES: Final = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_AD
 _NO_HOOK: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Where NVIDIA's hook is installed too, it would show every GPU to an image that asks for them (Container Toolkit, "Environment
 variables")."""
+
+_SHARES_OF_CORE: Final = 1_024
+_SHARES_MIN: Final = 2
+"""As weights of control groups were written in version 1; podman translates them where that is gone."""
 
 _FILES_MAX: Final = 1_048_576
 """Some programs close every file that they might have open."""
@@ -91,7 +96,8 @@ class Podman:
         if self.limits and shape.memory:
             yield from (f"--memory={int(shape.memory)}b", f"--memory-swap={int(shape.memory)}b")
         if self.limits and shape.cpu:
-            yield f"--cpus={int(shape.cpu) / 1_000:g}"
+            yield f"--cpus={max(CPU_MAX_LEAST, int(shape.cpu)) / 1_000:g}"
+            yield f"--cpu-shares={max(_SHARES_MIN, int(shape.cpu) * _SHARES_OF_CORE // 1_000)}"
 
 
 _FIXED: Final = (

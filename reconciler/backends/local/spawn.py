@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from reconciler.backend import look_every
 from reconciler.backends.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.backends.local.environment import command_of, file_variables, group_of, others_of, task_environments
 from reconciler.backends.local.mps import OWN_GPU, Limits, Mps, MpsError
 from reconciler.backends.local.runtimes import Beginning, Runtimes
 from reconciler.backends.local.tasks import record_lost, was_started
 from reconciler.backends.local.terms import Terms
+from reconciler.backends.looks import look_every
 from reconciler.supervisor import shim, taskfiles
 from solver.world.cluster import DeviceId
 from solver.world.quantities import Memory, MilliGpu

@@ -21,8 +21,8 @@ from reconciler.backend import (
     TaskState,
     TaskStatus,
     TellGang,
-    look_every,
 )
+from reconciler.backends.looks import look_every
 from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_command
 from reconciler.backends.simulated.faults import KIND, Faults
 from reconciler.backends.simulated.figures import SimulatedFigures
@@ -93,6 +93,8 @@ class SimulatedCluster:
         self._figures = SimulatedFigures(self)
         self.mishaps: list[str] = []
         """Tasks that were to begin on what was not there."""
+        self.pace: dict[NodeName, float] = {}
+        """What is left of the speed of nodes that are slow."""
         self._behaviour = behaviour
         self._nodes = {node.name: node for node in nodes}
         self._attempts: dict[tuple[JobName, int], _Attempt] = {}

@@ -44,7 +44,7 @@ class SimulatedFigures:
         if task.end is not None:
             return
         behaviour = self._cluster.behaviour_of(number)
-        rate = behaviour.rate
+        rate = behaviour.rate * self._cluster.pace.get(task.node, 1.0)
         if behaviour.hangs is not None and at - task.begin > behaviour.hangs:
             return
         self._cluster.say(number, at, progress=Progress(int(rate * Duration(at - task.begin).seconds), rate, at))

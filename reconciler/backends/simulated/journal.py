@@ -6,16 +6,17 @@ from collections import deque
 from collections.abc import Hashable
 
 from reconciler.backend import AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
+from reconciler.facts import NodeFacts
 from solver.world.cluster import Node
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
-OfCluster = Node | GpuPartitioned
+OfCluster = Node | GpuPartitioned | NodeFacts
 Entry = OfCluster | TaskStatus | TaskLeft | AttemptStopped
 
 
 class Journal:
-    """The newest entry of every node, GPU, task, leave and stopped attempt, each with the cursor at which it became visible."""
+    """The newest entry of every node, its hardware, GPU, task, leave and stopped attempt, with the cursor where it was new."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Instant, Entry]] = deque()
@@ -47,6 +48,7 @@ class Journal:
             tuple(entry for entry in entries if isinstance(entry, AttemptStopped)),
             tuple(entry for entry in entries if isinstance(entry, TaskLeft)),
             tuple(entry for entry in entries if isinstance(entry, GpuPartitioned)),
+            tuple(entry for entry in entries if isinstance(entry, NodeFacts)),
         )
 
     def _publish(self, now: Instant) -> None:
@@ -63,6 +65,8 @@ def _key(entry: Entry) -> Hashable:
             return ("node", entry.name)
         case GpuPartitioned():
             return ("gpu", entry.device)
+        case NodeFacts():
+            return ("facts", entry.node)
         case TaskStatus():
             return ("task", entry.job, entry.attempt, entry.group, entry.index)
         case TaskLeft():

@@ -11,6 +11,7 @@ from reconciler.store.sql.checkpoints import SqlCheckpoints
 from reconciler.store.sql.database import Database, LeaseClock
 from reconciler.store.sql.following import SqlFollowing
 from reconciler.store.sql.gone_pods import SqlGonePods
+from reconciler.store.sql.health import SqlNodeHealths
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.interventions import SqlInterventions
 from reconciler.store.sql.jobs import SqlJobSource
@@ -28,6 +29,7 @@ class SqlStore:
     history: SqlHistory
     checkpoints: SqlCheckpoints
     interventions: SqlInterventions
+    health: SqlNodeHealths
     alerts: SqlAlerts
     following: SqlFollowing
     plans: SqlAcceptedPlans
@@ -52,6 +54,7 @@ def open_store(where: Path | str, password_file: Path | None = None, lease_clock
         SqlHistory(database),
         SqlCheckpoints(database),
         SqlInterventions(database),
+        SqlNodeHealths(database),
         SqlAlerts(database),
         SqlFollowing(database),
         SqlAcceptedPlans(database),

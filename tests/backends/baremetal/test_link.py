@@ -101,6 +101,7 @@ def test_tasks_meet_at_the_address_of_the_first_ones_node(world: BareMetalWorld)
     watcher = Watcher(world)
     watcher.send(start(world, "job", world.runs(), (1, (0,)), (0, (0,))))
     watcher.until(lambda: watcher.states("job") == ["running", "running"])
+    eventually(lambda: [world.starts(JOB, 1, "worker", index) for index in (0, 1)] == [1, 1])
     seen = [world.environment(JOB, 1, "worker", index) for index in (0, 1)]
     assert {one["MASTER_ADDR"] for one in seen} == {"n2.example"}
     assert [one["LOCAL_RANK"] for one in seen] == ["0", "0"]

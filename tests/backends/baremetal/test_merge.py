@@ -123,6 +123,17 @@ def test_a_silent_node_is_not_ready_and_its_tasks_run_on() -> None:
     assert world.states() == ["running", "running"]
 
 
+def test_who_is_connected_and_says_nothing_is_known() -> None:
+    world = World()
+    world.connect(N1, N2)
+    world.listen(19)
+    world.hear(N1, Changes(Cursor(2)))
+    world.listen(1)
+    assert world.fleet.silent(PATIENCE.lease) == {N2.name}
+    world.fleet.disconnected(N2.name)
+    assert world.fleet.silent(PATIENCE.lease) == set()
+
+
 def test_a_node_that_stays_silent_is_given_up_and_nobody_waits_for_its_word() -> None:
     world = World()
     world.connect(N1, N2)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.backends.kubernetes.objects.domains import position, positions
-from reconciler.backends.kubernetes.objects.products import TYPE_OF_PRODUCT, type_of_product
+from reconciler.gpu_products import TYPE_OF_PRODUCT, type_of_product
 from solver.world.mig_layout import model_of_type
 from solver.world.quantities import Instant
 from solver.world.snapshot import snapshot_of

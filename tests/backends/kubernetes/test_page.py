@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from reconciler import gpu_products
 from reconciler.backends.kubernetes import declared, intents
-from reconciler.backends.kubernetes.objects import domains, names, products
+from reconciler.backends.kubernetes.objects import domains, names
 from tests.house.tracked import ROOT
 
 PAGE = (ROOT / "docs" / "kubernetes-objects.md").read_text()
@@ -49,5 +50,5 @@ def test_every_label_of_a_level_is_on_the_page() -> None:
 
 
 def test_every_gpu_type_is_on_the_page() -> None:
-    table = products.TYPE_OF_PRODUCT
+    table = gpu_products.TYPE_OF_PRODUCT
     assert [word for word in (*table, *table.values()) if f"`{word}`" not in PAGE] == []

@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.dra.pools import Device
 from reconciler.backends.kubernetes.objects.nodes import PublishedGpus
-from reconciler.backends.kubernetes.objects.products import type_of_product
+from reconciler.gpu_products import type_of_product
 from solver.world.cluster import DeviceId as GpuId
 from solver.world.cluster import Gpu, GpuType, MigInstance
 from solver.world.quantities import Memory
@@ -44,7 +44,7 @@ Use = Literal["ours", "others", ""]
 def as_gpu(device: Device) -> GpuDevice | None:
     """The device as a GPU or an instance of one; None: it is neither, or does not say what it is."""
     said = device.look.attributes.get(DRIVER, {})
-    gpu_type = type_of_product(str(said.get("productName", "")).replace(" ", "-"))
+    gpu_type = type_of_product(str(said.get("productName", "")))
     if device.id.driver != DRIVER or not gpu_type:
         return None
     if said.get("type") == "gpu" and "uuid" in said:

@@ -13,12 +13,12 @@ from reconciler.backends.kubernetes.objects.amounts import amount, down
 from reconciler.backends.kubernetes.objects.domains import Position
 from reconciler.backends.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.backends.kubernetes.objects.pods import profile_of
-from reconciler.backends.kubernetes.objects.products import is_of_instances, type_of_product
 from reconciler.backends.kubernetes.objects.requests import Requests, plus, requests_of
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.selectors import CONDITION_TAINTS
 from reconciler.backends.kubernetes.objects.wire import Amounts, Meta, Pod
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
+from reconciler.gpu_products import is_of_instances, type_of_product
 from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.world.mig import mig_model
 from solver.world.mig_layout import model_of_type

@@ -1,7 +1,7 @@
-"""GPU types by the product names that GPU feature discovery writes on nodes.
+"""GPU types by product names, as NVML gives them, and GPU feature discovery writes on nodes of Kubernetes with hyphens for spaces.
 
-The names are those of NVML with hyphens for spaces. Ours say form factor and memory, as node pools in Git spell them; a product
-that is not listed keeps its name without the maker's. Whoever calls a type otherwise labels the node `quorate.dev/gpu-type`.
+Ours say form factor and memory, as node pools in Git spell them; a product that is not listed keeps its name without the maker's.
+On Kubernetes, whoever calls a type otherwise labels the node `quorate.dev/gpu-type`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INSTANCE = re.compile(r"-MIG-([0-9a-z.+]+)$")
 
 def type_of_product(product: str) -> GpuType:
     """The GPU type; "" for no product. What sharing and MIG add to the product's name is left out."""
-    bare = _INSTANCE.sub("", _SHARED.sub("", _MAKER.sub("", product)))
+    bare = _INSTANCE.sub("", _SHARED.sub("", _MAKER.sub("", product.replace(" ", "-"))))
     return GpuType(TYPE_OF_PRODUCT.get(bare, bare))
 
 

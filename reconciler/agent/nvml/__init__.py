@@ -1,0 +1,1 @@
+"""The GPUs of NVIDIA in this machine: what they are, how they are, and how they are partitioned."""

@@ -1,0 +1,73 @@
+"""`quorate inventory`: the GPUs of this machine, as NVIDIA's driver shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from reconciler.agent.nvml.inventory import GpuFound, Inventory
+
+_HEADINGS: Final = ("GPU", "GPU TYPE", "UUID", "MEMORY", "MIG", "STATE")
+
+
+@click.command(short_help="Show the GPUs of this machine.")
+@output_option("text", "json")
+def inventory(output: str) -> None:
+    """Show what NVIDIA's driver finds in this machine, with the GPU types of NodePools. A machine without GPUs is no error."""
+    from reconciler.agent.nvml.driver import DriverError
+    from reconciler.agent.nvml.here import driver_here
+    from reconciler.agent.nvml.inventory import Inventory, read_inventory
+
+    try:
+        driver = driver_here()
+        found = Inventory(absent=driver) if isinstance(driver, str) else read_inventory(driver)
+    except DriverError as error:
+        raise CommandFailedError(str(error)) from error
+    if output == "json":
+        print_json(found)
+        return
+    _print(found)
+
+
+def _print(found: Inventory) -> None:
+    if found.absent:
+        click.echo(f"no GPU of NVIDIA: {found.absent}")
+        return
+    click.echo(f"driver {found.driver}")
+    rows = ([str(number), *_row(gpu)] for number, gpu in enumerate(found.gpus))
+    print_table(_HEADINGS, rows, right=("GPU", "MEMORY"))
+    for island in found.islands:
+        click.echo(f"joined by NVLink: {', '.join(island)}")
+    for failure in found.failures:
+        click.echo(f"does not answer: {failure}")
+
+
+def _row(gpu: GpuFound) -> list[str]:
+    return [gpu.gpu_type, gpu.uuid, str(gpu.memory), ", ".join(_mig(gpu)), ", ".join(_state(gpu)) or "well"]
+
+
+def _mig(gpu: GpuFound) -> Iterator[str]:
+    if gpu.mig is None:
+        return
+    yield "on" if gpu.mig.enabled else "off"
+    if gpu.mig.pending != gpu.mig.enabled:
+        yield f"{'on' if gpu.mig.pending else 'off'} after a reset"
+    yield from (f"{one.profile}@{one.start}" for one in gpu.mig.instances)
+    yield from (f"unknown {one}" for one in gpu.mig.unknown)
+
+
+def _state(gpu: GpuFound) -> Iterator[str]:
+    if gpu.remap_failed:
+        yield "a row of memory could not be remapped"
+    if gpu.remap_pending:
+        yield "needs a reset to remap a row of memory"
+    if gpu.uncorrectable_errors:
+        yield f"{gpu.uncorrectable_errors} uncorrectable errors of memory"
+    if gpu.throttle_reasons:
+        yield f"slowed down: {' and '.join(gpu.throttle_reasons)}"

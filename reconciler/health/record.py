@@ -1,0 +1,91 @@
+"""What is remembered of a node's health, so that whoever leads next judges the same."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from solver.world.cluster import NodeName
+from solver.world.document import Document
+from solver.world.quantities import Instant
+
+FindingKind = Literal[
+    "lost", "nic-down", "nic-slow", "straggler", "throttled", "uncorrectable", "remap-pending", "remap-failed",
+    "gpu-lost", "xid-application", "xid-reset", "xid-drain", "xid-replace",
+]  # fmt: skip
+
+PartState = Literal["well", "suspect", "cordoned", "drained"]
+"""From the best on."""
+
+
+class FindingKey(NamedTuple):
+    """What is found of what: `part` is a GPU, or "" for the node itself; `subject` what else tells it from others."""
+
+    kind: FindingKind
+    part: str
+    subject: str
+
+
+class Finding(Document, frozen=True):
+    """It has been so since `since`, and was seen last at `seen_at`.
+
+    `mark`: of what happened rather than lasts, which time it was, so that it counts once. It is `confirmed` once it has been so
+    for long enough, and `forgiven` when somebody, or the time it took, says that it does not count until it comes anew.
+    """
+
+    kind: FindingKind
+    part: str
+    subject: str
+    since: Instant
+    seen_at: Instant
+    detail: str
+    mark: int | None = None
+    confirmed: bool = False
+    forgiven: bool = False
+
+    @property
+    def key(self) -> FindingKey:
+        """What it is of."""
+        return FindingKey(self.kind, self.part, self.subject)
+
+    @property
+    def counts(self) -> bool:
+        """Something follows from it."""
+        return self.confirmed and not self.forgiven
+
+
+class PartHealth(Document, frozen=True):
+    """A node (`part` "") or one of its GPUs that is not well, since when and why; `until` None: until somebody says otherwise.
+
+    `test_from`: from when on it is tested, and takes work again once it passes; None: it is not.
+    """
+
+    part: str
+    state: PartState
+    since: Instant
+    reason: str
+    until: Instant | None = None
+    test_from: Instant | None = None
+
+
+class Trial(Document, frozen=True):
+    """A test of some `parts` of a node, on `devices`, since `at`; over at `ended_at`. `detail`: how it failed."""
+
+    at: Instant
+    parts: tuple[str, ...]
+    devices: tuple[str, ...]
+    ended_at: Instant | None = None
+    passed: bool = False
+    detail: str = ""
+
+
+class NodeHealth(Document, frozen=True):
+    """One node. `parts`, sorted by name, are those that are not well; `forgiven_at`: when somebody let it take work again.
+
+    `trial`: its newest.
+    """
+
+    node: NodeName
+    findings: tuple[Finding, ...] = ()
+    parts: tuple[PartHealth, ...] = ()
+    forgiven_at: Instant | None = None
+    trial: Trial | None = None
