@@ -161,7 +161,7 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     hidden = {"name", "user", "spec"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
     assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at", "leaves"}
-    left_out_or_hidden = {"command", "env", "secrets", "depends_on", "array", "data"}
+    left_out_or_hidden = {"command", "env", "secrets", "container", "depends_on", "array", "data"}
     assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {
         "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type",
         "idle_limit", "retry_policy", "time_limit_warning", "stuck", "terminal",
