@@ -36,6 +36,9 @@ from solver.world.document import decode, encode
 
 T = TypeVar("T")
 
+_FORESEEN = (OSError, ConnectionClosed, BackendUnreachableError, msgspec.MsgspecError)
+"""What ends a connection, and not the agent."""
+
 
 class Session:
     """`serve` it. Orders are done one after the other, in the order in which they came; `worker` has one thread for that."""
@@ -73,8 +76,10 @@ class Session:
                 group.create_task(self._obey())
                 group.create_task(self._report())
                 group.create_task(self._beat())
-        except* (OSError, ConnectionClosed, BackendUnreachableError, msgspec.MsgspecError) as failures:
-            raise _first_of(failures) from None
+        except BaseExceptionGroup as failures:
+            # Not `except*`: before Python 3.11.4 what is raised there is put into a group again.
+            _, unforeseen = failures.split(_FORESEEN)
+            raise unforeseen or _first_of(failures) from None
         finally:
             self._terminals.close()
 
@@ -134,6 +139,6 @@ class Session:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work, *arguments)
 
 
-def _first_of(failures: BaseExceptionGroup[Exception]) -> Exception:
+def _first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     first = failures.exceptions[0]
     return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
