@@ -15,7 +15,7 @@ from tests.alerts.receiver import Receiver, receiving
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.gitsource.origin import INVALID, Origin
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 ALERTED = ("started", "succeeded", "policy-rejected")
 

@@ -101,7 +101,7 @@ def cluster(plane: ControlPlane, origin: Origin, tmp_path: Path) -> Iterator[Clu
     assert witness.overlaps(witness.uses(tmp_path / "witness")) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_gang_survives_a_lost_node_an_eviction_and_a_partition(cluster: Cluster) -> None:
     client = cluster.client
     client.submit(RUN, cluster.spec())

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 POOL = "cluster-state/pool.yaml"
 

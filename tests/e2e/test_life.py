@@ -160,7 +160,7 @@ def test_one_of_its_processes_is_killed_and_it_goes_on_with_five_until_a_sixth_j
     assert [kind for kind in kinds if kind in ("outlived", "shrunk", "grown")] == ["outlived", "shrunk", "grown"]
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_damaged_newest_checkpoint_is_passed_over_and_that_is_said(running: Client) -> None:
     running.submit(RUN, spec(interval_s=3_600))
     for least in (STEPS // 6, STEPS // 3):

@@ -33,7 +33,7 @@ def test_documents_by_the_thousand() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [pytest.param(QUICK, id="some"), pytest.param(tuple(MADE), id="all", marks=pytest.mark.thorough)]
+    "names", [pytest.param(QUICK, id="some"), pytest.param(tuple(MADE), id="all", marks=pytest.mark.long)]
 )
 def test_repositories_read_and_run_nothing_of_the_host(tmp_path: Path, names: tuple[str, ...]) -> None:
     figures = try_repositories(tmp_path, names)

@@ -26,7 +26,7 @@ from tests.hosting.github_api import GitHub, Served
 from tests.hosting.runner import Ran, Runner, Trigger, workflow
 
 pytestmark = [
-    pytest.mark.thorough,
+    pytest.mark.long,
     pytest.mark.skipif(
         not all(map(shutil.which, ("bash", "curl", "jq", "unzip", "openssl", "ssh-keygen"))),
         reason="it needs these programs",
