@@ -24,6 +24,7 @@ from hack.heartbeats.beating import beat
 from hack.heartbeats.figures import Figures, Served, quantile
 from hack.heartbeats.listening import listen
 from hack.heartbeats.world import Case, join_all
+from reconciler.backends.baremetal.merge import LEASE
 
 PROCESSES: Final = 4
 SPAWN: Final = multiprocessing.get_context("spawn")
@@ -68,8 +69,10 @@ def measure(case: Case) -> Figures:
         with _agents(case, shares, port, others) as agents:
             connected, failures = map(sum, zip(*(each.recv() for each in agents), strict=True))
             opening = _served(server)
-            # Until each has beaten once, they do not beat evenly.
-            time.sleep(2 * case.every_s)
+            # Until each has beaten once, they do not beat evenly; and who fell silent while all opened is let go by then.
+            time.sleep(max(2 * case.every_s, LEASE / 1_000))
+            for each in agents:
+                each.send(True)
             _served(server)
             time.sleep(case.for_s)
             steady = _served(server)

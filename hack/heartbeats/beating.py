@@ -46,6 +46,8 @@ class Agents:
         self._key = new_key()
         self._pace = Pace(beat_s=case.every_s)
         self._failures = 0
+        self._broken = 0
+        self._connected = set[int]()
         self._few = asyncio.Semaphore(case.opening)
         self._chance = random.Random(port)
         trust, store = authority(case)
@@ -53,20 +55,31 @@ class Agents:
         store.close()
 
     async def work(self, numbers: range, told: Connection) -> None:
-        """All of it."""
-        connections = await asyncio.gather(*(self._opened(number) for number in numbers))
-        told.send((len(connections), self._failures))
-        beats = [
-            asyncio.create_task(self._beat(number, each)) for number, each in zip(numbers, connections, strict=True)
-        ]
+        """All of it. A connection that breaks is opened again; told is how many do between the two words."""
+        lives = [asyncio.create_task(self._live(number)) for number in numbers]
+        while len(self._connected) < len(numbers):
+            await asyncio.sleep(0.1)
+        told.send((len(numbers), self._failures))
         await asyncio.to_thread(told.recv)
-        lost = sum(task.done() for task in beats)
-        for task in beats:
-            task.cancel()
-        await asyncio.gather(*beats, return_exceptions=True)
-        for each in connections:
-            each.transport.abort()
+        broken_before = self._broken
+        await asyncio.to_thread(told.recv)
+        lost = self._broken - broken_before
+        for life in lives:
+            life.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)
         told.send(lost)
+
+    async def _live(self, number: int) -> None:
+        """An agent beats as soon as it is connected: who said nothing until all are would be let go."""
+        while True:
+            connection = await self._opened(number)
+            self._connected.add(number)
+            try:
+                await self._beat(number, connection)
+            finally:
+                connection.transport.abort()
+            self._connected.discard(number)
+            self._broken += 1
 
     async def _opened(self, number: int) -> ClientConnection:
         """Tried until it is, as agents do: a machine that has no time may keep either end waiting for too long."""

@@ -124,9 +124,11 @@ def _build(name: str, target: Path, where: Place) -> None:
         f"Building {name}: minutes of CPU time, ten or more where nothing is cached, and 3 GiB of disk, once.",
         file=sys.stderr,
     )
-    flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={version}"]
+    # Nobody debugs it, and its compiler is short-lived: without both an eighth of the CPU time goes.
+    flags = ["-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false"]
+    flags += ["-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={version}"]
     command = ["nice", "-n", "15", go, "build", *flags, "-o", str(target), BUILT[name].package]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOGC": "400"}
     if subprocess.run(command, cwd=HERE / BUILT[name].module, env=environment, check=False).returncode:
         raise ComponentMissingError(f"{name}: Go could not build it, as it says above. {FIX}")
 

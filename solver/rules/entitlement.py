@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.rules.dominance import Cluster, cluster_of
@@ -57,12 +57,16 @@ class Shares:
 
     def without(self, gone: Iterable[tuple[QueueName, Charge]]) -> Shares:
         """The same shares once these holders have left."""
-        used = dict(self.used)
+        used, inside, inside_fair = dict(self.used), dict(self.inside), dict(self.inside_fair)
         for queue, charge in gone:
             for gpu_type, milli in charge.items():
-                for line in self.tree.lines(queue, gpu_type):
+                lines = self.tree.lines(queue, gpu_type)
+                for line in lines:
                     used[line] = used.get(line, 0) - milli
-        return self.holding(used)
+                add_up_again(self.tree, lines, self.guaranteed, used, inside)
+                if self.fair:
+                    add_up_again(self.tree, lines, self.fair, used, inside_fair)
+        return replace(self, used=used, inside=inside, inside_fair=inside_fair)
 
     def beside(self, more: Iterable[tuple[QueueName, Charge]]) -> Shares:
         """The same shares once this is held as well."""
@@ -143,15 +147,28 @@ def inside_lines(tree: QueueTree, limits: Mapping[Line, int], used: Mapping[Line
     inside: dict[Line, int] = {}
 
     def add_up(line: Line) -> int:
-        children = tree.children.get(line.queue, ())
-        below = sum(add_up(Line(child.name, line.gpu_type)) for child in children)
-        inside[line] = min(limits.get(line, 0), below if children else used.get(line, 0))
+        lines_below = tree.lines_below(line)
+        below = sum(add_up(child) for child in lines_below)
+        inside[line] = min(limits.get(line, 0), below if lines_below else used.get(line, 0))
         return inside[line]
 
     for gpu_type in sorted({line.gpu_type for line in used}):
         for root in tree.children[None]:
             add_up(Line(root.name, gpu_type))
     return inside
+
+
+def add_up_again(
+    tree: QueueTree, path: Sequence[Line], limits: Mapping[Line, int], used: Mapping[Line, int], inside: dict[Line, int]
+) -> None:
+    """Bring `inside` up to date once the use of the queue at the beginning of a path, from the queue up, has changed."""
+    for line in path:
+        lines_below = tree.lines_below(line)
+        below = sum(inside.get(child, 0) for child in lines_below) if lines_below else used.get(line, 0)
+        now = min(limits.get(line, 0), below)
+        if inside.get(line) == now:
+            return
+        inside[line] = now
 
 
 def charge_of_tasks(tasks: Iterable[TaskPlacement], gpu_types: Mapping[NodeName, GpuType]) -> dict[GpuType, int]:

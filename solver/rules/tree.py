@@ -25,6 +25,8 @@ class QueueTree:
     by_name: dict[QueueName, Queue]
     children: dict[QueueName | None, tuple[Queue, ...]]
     _paths: dict[QueueName, tuple[QueueName, ...]] = field(default_factory=dict)
+    _lines: dict[tuple[QueueName, GpuType], tuple[Line, ...]] = field(default_factory=dict)
+    _below_lines: dict[Line, tuple[Line, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, policy: Policy) -> QueueTree:
@@ -42,9 +44,20 @@ class QueueTree:
             self._paths[name] = tuple(self._climb(name))
         return self._paths[name]
 
-    def lines(self, name: QueueName, gpu_type: GpuType) -> list[Line]:
+    def lines(self, name: QueueName, gpu_type: GpuType) -> tuple[Line, ...]:
         """The limit lines of one type on the path of a queue, from the queue up."""
-        return [Line(queue, gpu_type) for queue in self.path(name)]
+        known = self._lines.get((name, gpu_type))
+        if known is None:
+            known = self._lines[Line(name, gpu_type)] = tuple(Line(queue, gpu_type) for queue in self.path(name))
+        return known
+
+    def lines_below(self, line: Line) -> tuple[Line, ...]:
+        """Those of the queues right below a line's; () at a leaf."""
+        known = self._below_lines.get(line)
+        if known is None:
+            children = self.children.get(line.queue, ())
+            known = self._below_lines[line] = tuple(Line(child.name, line.gpu_type) for child in children)
+        return known
 
     def parting(self, one: QueueName, other: QueueName) -> tuple[QueueName, QueueName, QueueName | None]:
         """Where the paths of two queues part: the last queue of each that is only on its own, and the first that both share.
