@@ -59,6 +59,7 @@ class Gate:
     sharing: Sharing
     _known: dict[object, Admission] = field(default_factory=dict)
     _in_set: dict[str, frozenset[GpuType]] = field(default_factory=dict)
+    _fits: dict[object, bool] = field(default_factory=dict)
 
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""
@@ -139,9 +140,14 @@ class Gate:
             if wanted > most:
                 origin = self._origin(line.queue, line.gpu_type)
                 return AboveMax(line.queue, line.gpu_type, most, wanted, origin, per_user=True)
-        if place(self.empty.copy(), spec, option) is None:
-            return self._never_fits(spec, option)
-        return None
+        return None if self._has_place(spec, option) else self._never_fits(spec, option)
+
+    def _has_place(self, spec: JobSpec, option: Option) -> bool:
+        """Whether it would find its place if nothing else ran; that does not depend on its queue or class."""
+        key = (spec.task_groups, spec.topology, spec.data, option.gpu_types, option.shapes)
+        if key not in self._fits:
+            self._fits[key] = place(self.empty.copy(), spec, option) is not None
+        return self._fits[key]
 
     def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
         """Where it needs more than the others would leave it, if nobody used anything: who keeps back most."""

@@ -6,7 +6,6 @@ the least harm up. A taker is nominated for the devices it will have; it is boun
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -18,11 +17,12 @@ from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Inside
 from solver.rules.fairshare import fairer
 from solver.rules.harm import Evictions
+from solver.rules.lawful import Lawful
 from solver.rules.policy import Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
-from solver.rules.victims import Law, Taker, Victim, gangs_first
+from solver.rules.victims import Taker, Victim, gangs_first
 from solver.scarcity import Scarcity
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
@@ -47,7 +47,7 @@ class MakingRoom:
 
     snapshot: Snapshot
     policy: Policy
-    law: Law
+    lawful: Lawful
     room: Room
     soon: Room
     headroom: Headroom
@@ -134,18 +134,18 @@ class MakingRoom:
     def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
         job = candidate.job
         known = self.policy.priority_class(job)
-        within = reclaim_within(self.policy, self.law.tree, job.spec.queue)
+        within = reclaim_within(self.policy, self.lawful.law.tree, job.spec.queue)
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
         return Taker(job, known.value if known else 0, overdue)
 
     def _lawful(self, candidate: Candidate, tier: Tier, taker: Taker) -> list[Victim]:
         queue = candidate.job.spec.queue
-        reclaims = tier == "entitled" or may_reclaim_fair_share(self.policy, self.law.tree, queue)
+        reclaims = tier == "entitled" or may_reclaim_fair_share(self.policy, self.lawful.law.tree, queue)
         # Where jobs take turns, who gives way depends on who comes.
-        in_turn = taker.job.name if taker.job.name in self.law.precedence.in_turn else None
+        in_turn = taker.job.name if taker.job.name in self.lawful.law.precedence.in_turn else None
         alike = (queue, taker.base_priority, taker.overdue, reclaims, in_turn)
         if alike not in self._victims:
-            self._victims[alike] = self.law.victims(taker, reclaims=reclaims)
+            self._victims[alike] = self.lawful.victims(taker, reclaims=reclaims)
         return [
             victim
             for victim in self._victims[alike]
@@ -179,7 +179,7 @@ class MakingRoom:
         while rest:
             # Where counting says it already, nothing need be tried.
             shortest = rest
-            if not scarce.needs(*self.law.with_all_parts(rest[-1:])):
+            if not scarce.needs(*self.lawful.law.with_all_parts(rest[-1:])):
                 shortest, found = self._shortest(found, rest, needed)
                 scarce = Scarcity.of(found, self.soon) if len(shortest) < len(rest) else scarce
             needed, rest = needed + shortest[-1:], shortest[:-1]
@@ -193,7 +193,7 @@ class MakingRoom:
             for victim, near in zip(found.victims, is_near, strict=True)
         ]
         for kept in (list(compress(found.victims, is_near)), list(compress(found.victims, of_use))):
-            victims = self.law.with_all_parts(kept)
+            victims = self.lawful.law.with_all_parts(kept)
             headroom = self._allowed(found.wish, victims)
             if headroom:
                 found = replace(found, victims=victims, headroom=headroom)
@@ -201,7 +201,7 @@ class MakingRoom:
         for victim in gangs_first(found.victims):
             if found.uses_nodes_of(victim):
                 continue
-            others = self.law.with_all_parts([other for other in found.victims if other is not victim])
+            others = self.lawful.law.with_all_parts([other for other in found.victims if other is not victim])
             if headroom := self._allowed(found.wish, others):
                 found = replace(found, victims=others, headroom=headroom)
         return found
@@ -209,18 +209,18 @@ class MakingRoom:
     def _frees_quota(self, victim: Victim, candidate: Candidate) -> bool:
         """Whether a limit binds both: that of their own queue, or a max above them."""
         mine, theirs = candidate.job.spec.queue, victim.holder.job.spec.queue
-        above = set(self.law.tree.path(theirs))
+        above = set(self.lawful.law.tree.path(theirs))
         limits = self.headroom.shares.ceiling
         return mine == theirs or any(
             line in limits
             for gpu_type in victim.holder.charge
-            for line in self.law.tree.lines(mine, gpu_type)
+            for line in self.lawful.law.tree.lines(mine, gpu_type)
             if line.queue in above
         )
 
     def _try(self, wish: Wish, victims: Collection[Victim], free: Room | None = None) -> Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
-        victims = self.law.with_all_parts(tuple(victims))
+        victims = self.lawful.law.with_all_parts(tuple(victims))
         headroom = self._allowed(wish, victims)
         if headroom is None:
             return None
@@ -242,19 +242,22 @@ class MakingRoom:
         queue, charge = candidate.job.spec.queue, option.charge
         if wish.tier == "fair" and candidate.is_inside_only(option):
             return None
-        headroom = self._headroom_without(victims)
         # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
         own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
-        if _inside(own, wish.tier).part(queue, charge) < sum(charge.values()) or not headroom.allows(queue, charge):
+        if _inside(own, wish.tier).part(queue, charge) < sum(charge.values()):
             return None
         if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
             return None
-        return headroom
+        headroom = self._headroom_without(victims)
+        return headroom if headroom.allows(queue, charge) else None
 
     def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
-        gone: dict[QueueName, Counter[GpuType]] = {}
+        gone: dict[QueueName, dict[GpuType, int]] = {}
         for victim in victims:
-            gone.setdefault(victim.holder.job.spec.queue, Counter()).update(victim.holder.charge)
+            holder = victim.holder
+            of_queue = gone.setdefault(holder.job.spec.queue, {})
+            for gpu_type, milli in holder.charge.items():
+                of_queue[gpu_type] = of_queue.get(gpu_type, 0) + milli
         return self.headroom.under(self.headroom.shares.without(gone.items())) if gone else self.headroom
 
     def _keeps_to_limits(self, found: Trial, taker: Taker) -> bool:

@@ -26,6 +26,7 @@ from solver.program.optimiser import Optimiser
 from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.lawful import Lawful
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import sharing_of
@@ -81,13 +82,13 @@ class _Round:
         """The best for those who wait, on what is free."""
         return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser, self.fit)
 
-    def evict_for(self, tier: Tier, answer: Answer, law: Law) -> bool:
+    def evict_for(self, tier: Tier, answer: Answer, lawful: Lawful) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
 
         Sub-layer by sub-layer: what the answer starts inside the tier stays, then the others of the sub-layer are served.
         What the answer starts below the tier is decided anew.
         """
-        making = self._making_room(law)
+        making = self._making_room(lawful)
         inside = {start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, Headroom(self.shares))}
         # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
         started = {start.candidate.job.name for start in answer.starts}
@@ -108,11 +109,11 @@ class _Round:
         # Fewer tasks may lie closer together.
         return replace(start, placed=Placed(tasks, strain_of(self.room, spec, tasks)), tasks=least)
 
-    def _making_room(self, law: Law) -> MakingRoom:
+    def _making_room(self, lawful: Lawful) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
         gone = set(self.departing).union(*(promise.asked for promise in self.promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
-        return MakingRoom(self.snapshot, self.policy, law, *rooms, headroom, users, gone, lines, self.moving)
+        return MakingRoom(self.snapshot, self.policy, lawful, *rooms, headroom, users, gone, lines, self.moving)
 
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts
@@ -168,9 +169,9 @@ def _decide(
     this = _Round(snapshot, policy, optimiser, departing, waiting, room, soon, shares, [], [], fit, moving)
     answer = this.decide()
     if len(answer.starts) < len(candidates):
-        law = Law.of(snapshot, policy, shares)
+        lawful = Lawful(Law.of(snapshot, policy, shares))
         for tier in TIERS:
-            if this.evict_for(tier, answer, law):
+            if this.evict_for(tier, answer, lawful):
                 answer = this.decide()
     if not this.promises:
         return Decision(answer.starts, (), answer.certificate, shares, room)

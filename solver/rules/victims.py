@@ -174,27 +174,26 @@ class Law:
     parts: Mapping[JobName, tuple[Holder, ...]]
     restart_cost: Duration
     precedence: Precedence
+    holders_of_queue: Mapping[QueueName, Sequence[Holder]]
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares) -> Law:
         """The law as it applies to a snapshot."""
         holders = holders_of(snapshot, policy)
-        values: dict[QueueName, set[int]] = defaultdict(set)
+        of_queue: dict[QueueName, list[Holder]] = defaultdict(list)
         for holder in holders:
-            values[holder.job.spec.queue].add(holder.base_priority)
-        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
+            of_queue[holder.job.spec.queue].append(holder)
+        values = {queue: sorted({holder.base_priority for holder in found}) for queue, found in of_queue.items()}
+        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(found)}
         parts: dict[JobName, tuple[Holder, ...]] = defaultdict(tuple)
         for holder in holders:
             if owner_of(holder.job.name) != holder.job.name:
                 parts[owner_of(holder.job.name)] += (holder,)
         restart_cost = policy.scheduling.evictions.restart_cost
         standing = standings(holders, shares)
-        return cls(snapshot.time, shares.tree, holders, standing, ranks, parts, restart_cost, shares.precedence)
-
-    def victims(self, taker: Taker, *, reclaims: bool) -> list[Victim]:
-        """Everybody who may have to leave for a taker, from the least harm; `reclaims`: other queues' work as well."""
-        found = (self._victim(holder, taker, reclaims=reclaims) for holder in self.holders)
-        return sorted((victim for victim in found if victim), key=lambda victim: victim.harm)
+        return cls(
+            snapshot.time, shares.tree, holders, standing, ranks, parts, restart_cost, shares.precedence, of_queue
+        )
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""
@@ -215,8 +214,9 @@ class Law:
             ),
         )
 
-    def _victim(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Victim | None:
-        means = None if holder.job.leaves == "not" else self._means(holder, taker, reclaims=reclaims)
+    def victim_for(self, holder: Holder, taker: Taker) -> Victim | None:
+        """What evicting a holder for a taker would be; None: it may not be."""
+        means = None if holder.job.leaves == "not" else self._means(holder, taker)
         # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
         if means is None or ((means == "turn" or not taker.overdue) and self._protected(holder)):
             return None
@@ -225,14 +225,14 @@ class Law:
             rank = -self.precedence.places[owner_of(holder.job.name)].cost
         return Victim(holder, means, rank, self.lost_gpu_s(holder))
 
-    def _means(self, holder: Holder, taker: Taker, *, reclaims: bool) -> Means | None:
+    def _means(self, holder: Holder, taker: Taker) -> Means | None:
         if holder.job.spec.queue == taker.job.spec.queue:
             if not holder.priority_class.preemptible:
                 return None
             if holder.base_priority < taker.base_priority:
                 return "preempt"
             return "turn" if self.precedence.yields(owner_of(holder.job.name), taker.job.name) else None
-        if not reclaims or not holder.evictable:
+        if not holder.evictable:
             return None
         standing = self.standing_towards(holder, taker.job.spec.queue)
         if standing == "borrowed":

@@ -18,6 +18,7 @@ from solver.plan.check import violations
 from solver.plan.plan import Evict
 from solver.rules.entitlement import shares_of
 from solver.rules.harm import Evictions
+from solver.rules.lawful import Lawful
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.rules.tree import QueueTree
 from solver.rules.victims import Law, Taker, Victim
@@ -85,7 +86,7 @@ class EverySet:
         """From the least harm."""
         law = Law.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
         known = self.policy.priority_class(self.taker)
-        return law.victims(Taker(self.taker, known.value if known else 0, overdue=False), reclaims=True)
+        return Lawful(law).victims(Taker(self.taker, known.value if known else 0, overdue=False), reclaims=True)
 
     def best(self) -> frozenset[JobName] | None:
         """The least harmful set that suffices; None where none does."""
