@@ -13,6 +13,7 @@ from itertools import groupby
 
 import msgspec
 
+from solver.attempts import Attempts
 from solver.certify import loose_bounds
 from solver.decide import Answer, certificate, decide
 from solver.eviction import MakingRoom
@@ -113,15 +114,16 @@ class _Round:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
         gone = set(self.departing).union(*(promise.asked for promise in self.promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
-        return MakingRoom(self.snapshot, self.policy, lawful, *rooms, headroom, users, gone, lines, self.moving)
+        attempts = Attempts(lawful.law, *rooms, headroom, users, lines)
+        return MakingRoom(self.snapshot, self.policy, lawful, attempts, gone, self.moving)
 
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts
         self.promises += making.promises
         done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
-        self.room, self.soon = making.room, making.soon
-        self.shares = _holding(making)
+        self.room, self.soon = making.attempts.room, making.attempts.soon
+        self.shares = _holding(making.attempts)
 
 
 def _names(candidates: Iterable[Candidate]) -> list[JobName]:
@@ -239,12 +241,12 @@ def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Ite
         headroom.take(start.queue, start.charge)
 
 
-def _holding(making: MakingRoom) -> Shares:
+def _holding(given: Attempts) -> Shares:
     """The shares once victims have left and takers have come."""
-    shares, used = making.headroom.shares, Counter(making.headroom.shares.used)
-    used.update(making.headroom.taken)
+    shares, used = given.headroom.shares, Counter(given.headroom.shares.used)
+    used.update(given.headroom.taken)
     by_user = Counter(shares.users.used)
-    by_user.update(making.users.taken)
+    by_user.update(given.users.taken)
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))
 
 

@@ -1,0 +1,103 @@
+"""What a taker would get if certain victims left: whether it may have that, and where it would be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from solver.counting import Freeing
+from solver.placement import place
+from solver.promise import Tier
+from solver.rules.entitlement import Headroom, Inside
+from solver.rules.strict import Lines
+from solver.rules.users import UserRoom
+from solver.rules.victims import Law, Victim
+from solver.starts import Start
+from solver.trial import Trial, Wish, leave
+from solver.world.cluster import GpuType
+from solver.world.held import seen
+from solver.world.pledges import NOTHING, Pledged
+from solver.world.room import Room
+from solver.world.workload import QueueName
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Tries takers on what a round has left. `room` is free now; `soon` will be once everybody who was asked to leave has left."""
+
+    law: Law
+    room: Room
+    soon: Room
+    headroom: Headroom
+    users: UserRoom
+    lines: Lines
+    freeing: Freeing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.freeing = Freeing(self.law, self.soon)
+
+    def attempt(self, wish: Wish, victims: Collection[Victim], free: Room | None = None) -> Trial | None:
+        """The taker served once these have left; None where it is not inside its share then, or finds no place."""
+        victims = self.law.with_all_parts(tuple(victims))
+        headroom = self.allowed(wish, victims)
+        if headroom is None:
+            return None
+        room = (free or self.soon).copy()
+        if wish.drains:
+            room.partitions = room.partitions.draining(self.room.partitions)
+        for victim in victims:
+            leave(room, victim.holder.job)
+        narrowed = seen(room, wish.candidate.against)
+        placed = place(narrowed, wish.candidate.job.spec, wish.option)
+        if placed is None:
+            return None
+        pledged = NOTHING if free else placed.pledged(self.soon, narrowed)
+        return Trial(wish, victims, placed, headroom, pledged=pledged) if wish.drains or not pledged else None
+
+    def allowed(self, wish: Wish, victims: Collection[Victim]) -> Headroom | None:
+        """What is left for the taker once these have left; None where it would not be inside its share, or above a limit."""
+        candidate, option = wish.candidate, wish.option
+        queue, charge = candidate.job.spec.queue, option.charge
+        if wish.tier == "fair" and candidate.is_inside_only(option):
+            return None
+        # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
+        own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
+        if _inside(own, wish.tier).part(queue, charge) < sum(charge.values()):
+            return None
+        if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
+            return None
+        headroom = self._headroom_without(victims)
+        return headroom if headroom.allows(queue, charge) else None
+
+    def frees_quota(self, victim: Victim, wish: Wish) -> bool:
+        """Whether a limit binds both: that of their own queue, a max above them, or what others keep back."""
+        mine, theirs = wish.candidate.job.spec.queue, victim.holder.job.spec.queue
+        above, shares = set(self.law.tree.path(theirs)), self.headroom.shares
+        return mine == theirs or any(
+            line in shares.ceiling
+            for gpu_type in victim.holder.charge
+            for line in self.law.tree.lines(mine, gpu_type)
+            if line.queue in above
+        )
+
+    def hold(self, start: Start, pledged: Pledged = NOTHING) -> None:
+        """What a taker was given is nobody else's."""
+        for room in (self.room, self.soon):
+            room.occupy(start.held)
+            room.set_aside(pledged)
+        self.headroom.take(start.queue, start.charge)
+        self.users.take(start.candidate.job, start.charge)
+        self.lines.start(start.candidate)
+
+    def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
+        gone: dict[QueueName, dict[GpuType, int]] = {}
+        for victim in victims:
+            holder = victim.holder
+            of_queue = gone.setdefault(holder.job.spec.queue, {})
+            for gpu_type, milli in holder.charge.items():
+                of_queue[gpu_type] = of_queue.get(gpu_type, 0) + milli
+        return self.headroom.under(self.headroom.shares.without(gone.items())) if gone else self.headroom
+
+
+def _inside(headroom: Headroom, tier: Tier) -> Inside:
+    return headroom.entitled if tier == "entitled" else headroom.fair

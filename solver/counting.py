@@ -1,0 +1,147 @@
+"""Whether a taker fits once certain victims have left, by counting: no place is sought, and no room copied.
+
+Of a taker that is one group of tasks with whole GPUs, without bundles and spreads, and of victims with whole GPUs, counting says
+it all: it fits where as many tasks do as it needs, in one domain where it requires one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.rules.victims import Holder, Law
+from solver.trial import Wish
+from solver.world.room import Room
+from solver.world.shape import MigShape, Shape, SharedShape
+from solver.world.workload import Job, JobName
+
+UNLIMITED = 1_000_000
+"""Tasks that fit a node by what they do not ask for."""
+
+
+class Freed(NamedTuple):
+    """What a node gets back: GPUs, milli-cores and bytes."""
+
+    node: int
+    gpus: int
+    cpu: int
+    memory: int
+
+
+class Freeing:
+    """What each holder gives back when it leaves; None where parts of GPUs are among it. Worked out once for each."""
+
+    def __init__(self, law: Law, room: Room) -> None:
+        self._law = law
+        self._room = room
+        self._known: dict[JobName, tuple[Freed, ...] | None] = {}
+
+    def leaving_with(self, holder: Holder) -> Sequence[Holder]:
+        """A holder, and what leaves with it."""
+        return self._law.whole(holder)
+
+    def of(self, job: Job) -> tuple[Freed, ...] | None:
+        """Of one holder alone."""
+        if job.name not in self._known:
+            countable = all(task.share is None and task.mig is None for task in job.placement)
+            self._known[job.name] = tuple(self._freed(job)) if countable else None
+        return self._known[job.name]
+
+    def is_countable(self, holders: Iterable[Holder]) -> bool:
+        """Whether all of them, and what leaves with them, hold whole GPUs."""
+        return all(self.of(part.job) is not None for holder in holders for part in self.leaving_with(holder))
+
+    def _freed(self, job: Job) -> Iterator[Freed]:
+        shapes = {group.name: group.shape for group in job.spec.task_groups}
+        for task in job.placement:
+            node = self._room.index.get(task.node)
+            if node is None or not self._room.open_nodes[node]:
+                continue
+            healthy = {gpu.id for gpu in self._room.nodes[node].gpus if gpu.healthy}
+            shape = shapes.get(task.group, Shape())
+            yield Freed(node, len(healthy.intersection(task.devices)), int(shape.cpu), int(shape.memory))
+
+
+def says_it_all(wish: Wish, room: Room) -> bool:
+    """Whether counting decides that a taker fits."""
+    spec = wish.candidate.job.spec
+    (shape, *others), (group, *_) = wish.option.shapes, spec.task_groups
+    plain = not others and shape.gpus > 0 and not isinstance(shape, SharedShape | MigShape) and not wish.drains
+    if not plain or wish.candidate.against or spec.bundle_of(group) or spec.topology.spread or group.topology.spread:
+        return False
+    usable = room.usable(shape, wish.option.gpu_types[0])
+    return not bool(usable[list(room.partitions.rules)].any())
+
+
+class Counting:
+    """How many tasks of a taker fit while holders leave, and come back."""
+
+    def __init__(self, wish: Wish, room: Room, freeing: Freeing) -> None:
+        spec = wish.candidate.job.spec
+        self._room, self._freeing = room, freeing
+        self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
+        self._needed = spec.task_groups[0].least
+        self._usable = room.usable(self._shape, gpu_type)
+        slots = room.slots(self._shape, gpu_type)
+        level = spec.effective_topology.required
+        self._domain_of = room.topology[level].of_node if level else np.zeros(len(slots), dtype=np.int64)
+        # What fits where nobody asked is all that is read of these: as lists they are read faster.
+        self._in_domain: list[int] = np.bincount(self._domain_of, weights=slots).astype(np.int64).tolist()
+        self._able: int = sum(fitting >= self._needed for fitting in self._in_domain)
+        self._free: dict[int, Freed] = {}
+        self._slots: dict[int, int] = {}
+        self._leaving: Counter[JobName] = Counter()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the taker does now."""
+        return self._able > 0
+
+    def leave(self, holder: Holder) -> None:
+        """The holder leaves, with what can't be without it."""
+        for part in self._freeing.leaving_with(holder):
+            self._leaving[part.job.name] += 1
+            if self._leaving[part.job.name] == 1:
+                self._change(part.job, 1)
+
+    def come_back(self, holder: Holder) -> None:
+        """It stays after all, and so does what would have left for its sake alone."""
+        for part in self._freeing.leaving_with(holder):
+            self._leaving[part.job.name] -= 1
+            if not self._leaving[part.job.name]:
+                self._change(part.job, -1)
+
+    def _change(self, job: Job, sign: int) -> None:
+        for node, gpus, cpu, memory in self._freeing.of(job) or ():
+            if not self._usable[node]:
+                continue
+            free = self._free.get(node) or self._first(node)
+            now = Freed(node, free.gpus + sign * gpus, free.cpu + sign * cpu, free.memory + sign * memory)
+            self._free[node] = now
+            self._recount(int(self._domain_of[node]), node, self._fitting(now))
+
+    def _recount(self, domain: int, node: int, fitting: int) -> None:
+        before = self._in_domain[domain]
+        after = self._in_domain[domain] = before + fitting - self._slots[node]
+        self._slots[node] = fitting
+        self._able += (after >= self._needed) - (before >= self._needed)
+
+    def _first(self, node: int) -> Freed:
+        room = self._room
+        free = Freed(node, int(room.free_gpus[node]), int(room.free_cpu[node]), int(room.free_memory[node]))
+        self._slots[node] = self._fitting(free)
+        return free
+
+    def _fitting(self, free: Freed) -> int:
+        shape = self._shape
+        return max(
+            0,
+            min(
+                free.gpus // shape.gpus,
+                free.cpu // shape.cpu if shape.cpu else UNLIMITED,
+                free.memory // shape.memory if shape.memory else UNLIMITED,
+            ),
+        )
