@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from solver.counting import Freeing
+from solver.freed import Freeing
+from solver.givers import charges_of
 from solver.placement import place
 from solver.promise import Tier
-from solver.rules.entitlement import Headroom, Inside
+from solver.rules.entitlement import Charge, Headroom, Inside
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.victims import Law, Victim
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
-from solver.world.cluster import GpuType
 from solver.world.held import seen
 from solver.world.pledges import NOTHING, Pledged
 from solver.world.room import Room
 from solver.world.workload import QueueName
+
+Charges = Mapping[QueueName, Charge]
+"""What is charged less to queues once some have left."""
 
 
 @dataclass(slots=True)
@@ -39,7 +42,7 @@ class Attempts:
     def attempt(self, wish: Wish, victims: Collection[Victim], free: Room | None = None) -> Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
         victims = self.law.with_all_parts(tuple(victims))
-        headroom = self.allowed(wish, victims)
+        headroom = self.allowed(wish, charges_of(victims))
         if headroom is None:
             return None
         room = (free or self.soon).copy()
@@ -54,20 +57,25 @@ class Attempts:
         pledged = NOTHING if free else placed.pledged(self.soon, narrowed)
         return Trial(wish, victims, placed, headroom, pledged=pledged) if wish.drains or not pledged else None
 
-    def allowed(self, wish: Wish, victims: Collection[Victim]) -> Headroom | None:
-        """What is left for the taker once these have left; None where it would not be inside its share, or above a limit."""
+    def allowed(self, wish: Wish, leaving: Charges) -> Headroom | None:
+        """What is left for the taker once this is charged less; None where it would not be inside its share, or above a limit."""
+        if not self.may(wish, leaving):
+            return None
+        return self._headroom_without(leaving)
+
+    def may(self, wish: Wish, leaving: Charges) -> bool:
+        """Whether the taker would be inside its share, and below all limits."""
         candidate, option = wish.candidate, wish.option
         queue, charge = candidate.job.spec.queue, option.charge
         if wish.tier == "fair" and candidate.is_inside_only(option):
-            return None
+            return False
         # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
-        own = self._headroom_without([victim for victim in victims if victim.holder.job.spec.queue == queue])
+        own = self._headroom_without({queue: leaving[queue]} if queue in leaving else {})
         if _inside(own, wish.tier).part(queue, charge) < sum(charge.values()):
-            return None
+            return False
         if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
-            return None
-        headroom = self._headroom_without(victims)
-        return headroom if headroom.allows(queue, charge) else None
+            return False
+        return own.allows(queue, charge) or self._headroom_without(leaving).allows(queue, charge)
 
     def frees_quota(self, victim: Victim, wish: Wish) -> bool:
         """Whether a limit binds both: that of their own queue, a max above them, or what others keep back."""
@@ -89,14 +97,8 @@ class Attempts:
         self.users.take(start.candidate.job, start.charge)
         self.lines.start(start.candidate)
 
-    def _headroom_without(self, victims: Iterable[Victim]) -> Headroom:
-        gone: dict[QueueName, dict[GpuType, int]] = {}
-        for victim in victims:
-            holder = victim.holder
-            of_queue = gone.setdefault(holder.job.spec.queue, {})
-            for gpu_type, milli in holder.charge.items():
-                of_queue[gpu_type] = of_queue.get(gpu_type, 0) + milli
-        return self.headroom.under(self.headroom.shares.without(gone.items())) if gone else self.headroom
+    def _headroom_without(self, leaving: Charges) -> Headroom:
+        return self.headroom.under(self.headroom.shares.without(leaving.items())) if leaving else self.headroom
 
 
 def _inside(headroom: Headroom, tier: Tier) -> Inside:

@@ -7,62 +7,20 @@ it all: it fits where as many tasks do as it needs, in one domain where it requi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from solver.rules.victims import Holder, Law
+from solver.freed import Freed, FreedNodes, Freeing
+from solver.givers import add_charge
+from solver.rules.victims import Holder
 from solver.trial import Wish
+from solver.world.cluster import GpuType
 from solver.world.room import Room
-from solver.world.shape import MigShape, Shape, SharedShape
-from solver.world.workload import Job, JobName
+from solver.world.shape import MigShape, SharedShape
+from solver.world.workload import Job, JobName, QueueName
 
 UNLIMITED = 1_000_000
 """Tasks that fit a node by what they do not ask for."""
-
-
-class Freed(NamedTuple):
-    """What a node gets back: GPUs, milli-cores and bytes."""
-
-    node: int
-    gpus: int
-    cpu: int
-    memory: int
-
-
-class Freeing:
-    """What each holder gives back when it leaves; None where parts of GPUs are among it. Worked out once for each."""
-
-    def __init__(self, law: Law, room: Room) -> None:
-        self._law = law
-        self._room = room
-        self._known: dict[JobName, tuple[Freed, ...] | None] = {}
-
-    def leaving_with(self, holder: Holder) -> Sequence[Holder]:
-        """A holder, and what leaves with it."""
-        return self._law.whole(holder)
-
-    def of(self, job: Job) -> tuple[Freed, ...] | None:
-        """Of one holder alone."""
-        if job.name not in self._known:
-            countable = all(task.share is None and task.mig is None for task in job.placement)
-            self._known[job.name] = tuple(self._freed(job)) if countable else None
-        return self._known[job.name]
-
-    def is_countable(self, holders: Iterable[Holder]) -> bool:
-        """Whether all of them, and what leaves with them, hold whole GPUs."""
-        return all(self.of(part.job) is not None for holder in holders for part in self.leaving_with(holder))
-
-    def _freed(self, job: Job) -> Iterator[Freed]:
-        shapes = {group.name: group.shape for group in job.spec.task_groups}
-        for task in job.placement:
-            node = self._room.index.get(task.node)
-            if node is None or not self._room.open_nodes[node]:
-                continue
-            healthy = {gpu.id for gpu in self._room.nodes[node].gpus if gpu.healthy}
-            shape = shapes.get(task.group, Shape())
-            yield Freed(node, len(healthy.intersection(task.devices)), int(shape.cpu), int(shape.memory))
 
 
 def says_it_all(wish: Wish, room: Room) -> bool:
@@ -77,7 +35,7 @@ def says_it_all(wish: Wish, room: Room) -> bool:
 
 
 class Counting:
-    """How many tasks of a taker fit while holders leave, and come back."""
+    """How many tasks of a taker fit while holders leave, and come back. `charges`: what those who left are charged."""
 
     def __init__(self, wish: Wish, room: Room, freeing: Freeing) -> None:
         spec = wish.candidate.job.spec
@@ -85,7 +43,7 @@ class Counting:
         self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
         self._needed = spec.task_groups[0].least
         self._usable = room.usable(self._shape, gpu_type)
-        slots = room.slots(self._shape, gpu_type)
+        self._slots_now = slots = room.slots(self._shape, gpu_type)
         level = spec.effective_topology.required
         self._domain_of = room.topology[level].of_node if level else np.zeros(len(slots), dtype=np.int64)
         # What fits where nobody asked is all that is read of these: as lists they are read faster.
@@ -94,11 +52,26 @@ class Counting:
         self._free: dict[int, Freed] = {}
         self._slots: dict[int, int] = {}
         self._leaving: Counter[JobName] = Counter()
+        self.charges: dict[QueueName, dict[GpuType, int]] = {}
 
     @property
     def fits(self) -> bool:
         """Whether the taker does now."""
         return self._able > 0
+
+    def would_fit(self, freed: FreedNodes) -> bool:
+        """Whether the taker would if nodes got back all this."""
+        room, shape, nodes = self._room, self._shape, freed.nodes
+        slots = np.maximum(room.free_gpus[nodes] + freed.gpus, 0) // shape.gpus
+        for free, more, need in (
+            (room.free_cpu, freed.cpu, shape.cpu),
+            (room.free_memory, freed.memory, shape.memory),
+        ):
+            if need:
+                np.minimum(slots, np.maximum(free[nodes] + more, 0) // int(need), out=slots)
+        gained = (slots - self._slots_now[nodes]) * self._usable[nodes]
+        in_domain = np.bincount(self._domain_of[nodes], weights=gained, minlength=len(self._in_domain))
+        return bool((in_domain + self._in_domain).max(initial=0) >= self._needed)
 
     def leave(self, holder: Holder) -> None:
         """The holder leaves, with what can't be without it."""
@@ -106,6 +79,7 @@ class Counting:
             self._leaving[part.job.name] += 1
             if self._leaving[part.job.name] == 1:
                 self._change(part.job, 1)
+                add_charge(self.charges.setdefault(part.job.spec.queue, {}), part.charge, 1)
 
     def come_back(self, holder: Holder) -> None:
         """It stays after all, and so does what would have left for its sake alone."""
@@ -113,6 +87,7 @@ class Counting:
             self._leaving[part.job.name] -= 1
             if not self._leaving[part.job.name]:
                 self._change(part.job, -1)
+                add_charge(self.charges[part.job.spec.queue], part.charge, -1)
 
     def _change(self, job: Job, sign: int) -> None:
         for node, gpus, cpu, memory in self._freeing.of(job) or ():

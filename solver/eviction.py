@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from solver.attempts import Attempts
 from solver.fewest import Fewest
+from solver.givers import Givers
 from solver.moving import Move, Moving
 from solver.placement import Placed, least_tasks
 from solver.promise import Promise, Tier
@@ -20,12 +21,12 @@ from solver.rules.harm import Evictions
 from solver.rules.lawful import Lawful
 from solver.rules.policy import Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
-from solver.rules.victims import Taker, Victim
+from solver.rules.victims import Taker
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
 from solver.world.parts import owner_of
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.world.workload import JobName
 
 
 @dataclass(slots=True)
@@ -44,7 +45,8 @@ class MakingRoom:
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
-    _victims: dict[tuple[QueueName, int, bool, bool, JobName | None], list[Victim]] = field(default_factory=dict)
+    _known: dict[object, Givers] = field(default_factory=dict)
+    _asked: list[JobName] = field(default_factory=list)
 
     def serve_all(self, candidates: Sequence[Candidate], tier: Tier) -> None:
         """Serve them in order; again while somebody was promised something, since a victim may have freed more than was used."""
@@ -94,26 +96,25 @@ class MakingRoom:
         wishes = [Wish(candidate, option, tier) for option in candidate.options]
         yield from filter(None, (self.attempts.attempt(wish, ()) for wish in wishes))
         yield from self._by_moving(wishes)
-        lawful = self._lawful(candidate, tier, taker)
-        yield from self._by_evicting(wishes, lawful, taker)
+        yield from self._by_evicting(wishes, taker)
         if tier == "entitled" and self.attempts.room.partitions.may_drain:
             drains = [replace(wish, drains=True) for wish in wishes]
             yield from filter(None, (self.attempts.attempt(wish, ()) for wish in drains))
-            yield from self._by_evicting(drains, lawful, taker)
+            yield from self._by_evicting(drains, taker)
 
-    def _by_evicting(self, wishes: Sequence[Wish], lawful: Sequence[Victim], taker: Taker) -> Iterator[Trial]:
+    def _by_evicting(self, wishes: Sequence[Wish], taker: Taker) -> Iterator[Trial]:
         # Where taking from others would not be fair, its own queue may still make room.
-        own = [victim for victim in lawful if victim.holder.job.spec.queue == taker.job.spec.queue]
-        for victims in (lawful, own) if len(own) < len(lawful) else (lawful,):
-            for wish in wishes if victims else ():
-                found = Fewest(self.attempts).find(wish, victims)
+        for own_alone in (False, True):
+            for wish in wishes:
+                givers = self._givers(wish, taker, own_alone=own_alone)
+                found = Fewest(self.attempts).find(wish, givers) if givers.victims else None
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
 
     def _by_moving(self, wishes: Sequence[Wish]) -> Iterator[Trial]:
         """Who moves keeps what it has: that takes from nobody."""
         for wish in wishes:
-            headroom = self.attempts.allowed(wish, ())
+            headroom = self.attempts.allowed(wish, {})
             found = headroom and self._moving_for(wish)
             if headroom and found:
                 yield Trial(wish, (), found[0], headroom, found[1])
@@ -129,19 +130,27 @@ class MakingRoom:
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
         return Taker(job, known.value if known else 0, overdue)
 
-    def _lawful(self, candidate: Candidate, tier: Tier, taker: Taker) -> list[Victim]:
-        queue = candidate.job.spec.queue
-        reclaims = tier == "entitled" or may_reclaim_fair_share(self.policy, self.lawful.law.tree, queue)
+    def _givers(self, wish: Wish, taker: Taker, *, own_alone: bool) -> Givers:
+        """Who may have to give way for a taker, and holds what it could use. `own_alone`: of its own queue."""
+        queue, law = taker.job.spec.queue, self.lawful.law
+        reclaims = wish.tier == "entitled" or may_reclaim_fair_share(self.policy, law.tree, queue)
         # Where jobs take turns, who gives way depends on who comes.
-        in_turn = taker.job.name if taker.job.name in self.lawful.law.precedence.in_turn else None
-        alike = (queue, taker.base_priority, taker.overdue, reclaims, in_turn)
-        if alike not in self._victims:
-            self._victims[alike] = self.lawful.victims(taker, reclaims=reclaims)
-        return [
-            victim
-            for victim in self._victims[alike]
-            if owner_of(victim.name) not in self.gone and (tier == "entitled" or victim.means != "straddle")
-        ]
+        in_turn = taker.job.name if taker.job.name in law.precedence.in_turn else None
+        alike = (queue, taker.base_priority, taker.overdue, reclaims and not own_alone, in_turn)
+        key = (*alike, wish.tier, frozenset(wish.option.charge))
+        if key not in self._known:
+            victims = self.lawful.victims(taker, reclaims=reclaims and not own_alone)
+            able = [
+                victim
+                for victim in victims
+                if owner_of(victim.name) not in self.gone
+                and (wish.tier == "entitled" or victim.means != "straddle")
+                and not victim.holder.charge.keys().isdisjoint(wish.option.charge)
+            ]
+            self._known[key] = Givers.of(able, law, self.attempts.freeing, len(self._asked))
+        givers = self._known[key]
+        givers.pass_over(self._asked)
+        return givers
 
     def _keeps_to_limits(self, found: Trial, taker: Taker) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
@@ -164,10 +173,14 @@ class MakingRoom:
         attempts = self.attempts
         for victim in found.victims:
             leave(attempts.soon, victim.holder.job)
-            self.gone.add(owner_of(victim.name))
+            self._ask(owner_of(victim.name))
         for move in found.moves:
             move.mover.leave(attempts.soon)
-            self.gone.add(move.name)
+            self._ask(move.name)
         attempts.headroom = found.headroom
         attempts.hold(start, found.pledged)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
+
+    def _ask(self, name: JobName) -> None:
+        self.gone.add(name)
+        self._asked.append(name)

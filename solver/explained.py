@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -158,9 +159,9 @@ class Explained:
 
     def _waits_for(self) -> dict[JobName, Collection[JobName]]:
         """Who must be gone before each of those can begin who were promised something."""
-        parts, leaving = held_parts(self.asked), self._deadlines().keys()
+        parts, leaving, asked_for = held_parts(self.asked), self._deadlines().keys(), self._asked_for()
         waits_for: dict[JobName, Collection[JobName]] = {
-            promise.job.name: self._asked_for(promise.job) | self._holders_of(promise, parts, leaving)
+            promise.job.name: asked_for[promise.job.name] | self._holders_of(promise, parts, leaving)
             for promise in self.decision.promises
         }
         waits_for |= {name: {name} for name in self._moves()}
@@ -178,9 +179,13 @@ class Explained:
         """Who was asked to leave, in this round or before, and when each is gone at the latest."""
         return {intent.job: intent.deadline for intent in self.asked.in_flight.intents if intent.kind == "stop"}
 
-    def _asked_for(self, taker: Job) -> set[JobName]:
-        """Who was asked to leave for a job."""
-        return {intent.job for intent in self.asked.in_flight.evictions if intent.beneficiary == taker.name}
+    def _asked_for(self) -> Mapping[JobName, set[JobName]]:
+        """Who was asked to leave for whom."""
+        leaving: dict[JobName, set[JobName]] = defaultdict(set)
+        for intent in self.asked.in_flight.evictions:
+            if intent.beneficiary is not None:
+                leaving[intent.beneficiary].add(intent.job)
+        return leaving
 
     def _holders_of(self, promise: Promise, parts: Parts, leaving: Collection[JobName]) -> set[JobName]:
         """Who still holds some of what is promised."""

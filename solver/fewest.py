@@ -5,12 +5,14 @@ Where counting says whether the taker fits (solver/counting), it is only placed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from solver.attempts import Attempts
+from solver.attempts import Attempts, Charges
 from solver.counting import Counting, says_it_all
+from solver.freed import FreedNodes
+from solver.givers import Givers, charges_of
 from solver.rules.victims import Victim, gangs_first
 from solver.trial import Trial, Wish
 
@@ -24,60 +26,56 @@ class Fewest:
 
     attempts: Attempts
 
-    def find(self, wish: Wish, lawful: Sequence[Victim]) -> Trial | None:
-        """The taker with its victims, of these, who come from the least harm up; None where all of them do not suffice."""
-        useful = [victim for victim in lawful if not wish.option.charge.keys().isdisjoint(victim.holder.charge)]
-        freeing = self.attempts.freeing
-        holders = [victim.holder for victim in useful]
-        if says_it_all(wish, self.attempts.soon) and freeing.is_countable(holders):
-            return self._by_counting(wish, useful)
+    def find(self, wish: Wish, givers: Givers) -> Trial | None:
+        """The taker with its victims, of these givers; None where all of them do not suffice."""
+        if not self.attempts.may(wish, givers.charges):
+            return None
+        if givers.freed is not None and says_it_all(wish, self.attempts.soon):
+            return self._by_counting(wish, givers, givers.freed)
+        useful = givers.in_order()
         found = self.attempts.attempt(wish, useful)
         return found and self._spare(self._shortest(found, useful)[1])
 
-    def _by_counting(self, wish: Wish, useful: Sequence[Victim]) -> Trial | None:
-        enough = self._suffice(wish, useful)
-        if enough is None:
-            return None
+    def _by_counting(self, wish: Wish, givers: Givers, freed: FreedNodes) -> Trial | None:
         counting = Counting(wish, self.attempts.soon, self.attempts.freeing)
+        if not counting.would_fit(freed):
+            return None
+        useful = givers.in_order()
         fitting = 0
-        while not counting.fits and fitting < len(useful):
+        while not counting.fits:
             counting.leave(useful[fitting].holder)
             fitting += 1
-        if not counting.fits:
-            return None
+        enough = self._suffice(wish, useful)
         for victim in useful[fitting:enough]:
             counting.leave(victim.holder)
         needed = self._needed(wish, useful[: max(fitting, enough)], counting)
         found = self.attempts.attempt(wish, needed)
         return found and self._without_the_useless(found)
 
-    def _suffice(self, wish: Wish, useful: Sequence[Victim]) -> int | None:
-        """How many of the first have to leave for the taker to be inside its share, wherever it goes; None: all are not enough."""
+    def _suffice(self, wish: Wish, useful: Sequence[Victim]) -> int:
+        """How many of the first have to leave for the taker to be inside its share, wherever it goes; all of them are enough."""
 
         def suffices(count: int) -> bool:
-            return self.attempts.allowed(wish, self.attempts.law.with_all_parts(useful[:count])) is not None
+            return self.attempts.may(wish, charges_of(self.attempts.law.with_all_parts(useful[:count])))
 
-        if suffices(0):
-            return 0
-        return _fewest_that(suffices, len(useful)) if suffices(len(useful)) else None
+        return 0 if suffices(0) else _fewest_that(suffices, len(useful))
 
     def _needed(self, wish: Wish, first: Sequence[Victim], counting: Counting) -> list[Victim]:
         """Without who can be spared, the most harmful asked first."""
-        leaving = {victim.name: victim for victim in first}
+        needed = list[Victim]()
         for victim in reversed(first):
             counting.come_back(victim.holder)
-            del leaving[victim.name]
-            if not (counting.fits and self._stays_allowed(wish, victim, leaving.values())):
+            if not (counting.fits and self._stays_allowed(wish, victim, counting.charges)):
                 counting.leave(victim.holder)
-                leaving[victim.name] = victim
-        return [victim for victim in first if victim.name in leaving]
+                needed.append(victim)
+        return needed[::-1]
 
-    def _stays_allowed(self, wish: Wish, without: Victim, leaving: Collection[Victim]) -> bool:
-        """Whether the taker may have what it asks for without this victim, of those without whom it did not matter."""
+    def _stays_allowed(self, wish: Wish, without: Victim, leaving: Charges) -> bool:
+        """Whether the taker may have what it asks for although this one stays."""
         keeps_back = bool(self.attempts.headroom.shares.lending.kept)
         if not keeps_back and not self.attempts.frees_quota(without, wish):
             return True
-        return self.attempts.allowed(wish, self.attempts.law.with_all_parts(tuple(leaving))) is not None
+        return self.attempts.may(wish, leaving)
 
     def _shortest(self, found: Trial, rest: list[Victim], needed: Sequence[Victim] = ()) -> tuple[list[Victim], Trial]:
         """The shortest prefix that suffices beside those that are needed; all of it does, as `found` says."""
@@ -111,7 +109,7 @@ class Fewest:
         ]
         for kept in (list(compress(found.victims, is_near)), list(compress(found.victims, of_use))):
             victims = attempts.law.with_all_parts(kept)
-            headroom = attempts.allowed(found.wish, victims)
+            headroom = attempts.allowed(found.wish, charges_of(victims))
             if headroom:
                 found = replace(found, victims=victims, headroom=headroom)
                 break
@@ -119,7 +117,7 @@ class Fewest:
             if found.uses_nodes_of(victim):
                 continue
             others = attempts.law.with_all_parts([other for other in found.victims if other is not victim])
-            if headroom := attempts.allowed(found.wish, others):
+            if headroom := attempts.allowed(found.wish, charges_of(others)):
                 found = replace(found, victims=others, headroom=headroom)
         return found
 

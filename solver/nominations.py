@@ -137,7 +137,7 @@ def held_parts(snapshot: Snapshot) -> Parts:
     parts: dict[DeviceId, list[tuple[JobName, TaskPlacement]]] = defaultdict(list)
     for job in snapshot.jobs:
         for task in job.placement:
-            for device in {*task.devices, *gpus_of(task)}:
+            for device in task.devices if task.mig is None else {*task.devices, *gpus_of(task)}:
                 parts[device].append((job.name, task))
     return parts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from solver.placement import Placed
 from solver.rules.demand import Candidate, SubLayer
@@ -30,11 +30,12 @@ class Start:
     option: Option
     placed: Placed
     tasks: tuple[int, ...]
+    charge: Charge = field(init=False, compare=False)
+    """What it costs its queue."""
 
-    @property
-    def charge(self) -> Charge:
-        """What it costs its queue."""
-        return charge_of(self.option.shapes, self.option.gpu_types, self.tasks)
+    def __post_init__(self) -> None:
+        """Work out once what is asked for again and again."""
+        object.__setattr__(self, "charge", charge_of(self.option.shapes, self.option.gpu_types, self.tasks))
 
     @property
     def growth(self) -> float:

@@ -59,6 +59,7 @@ class Waiting:
     _lines: Lines = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _rivals: dict[tuple[frozenset[GpuType], QueueName], list[JobName]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headroom = Headroom(self.shares)
@@ -196,10 +197,13 @@ class Waiting:
         return fits(self.before, candidate, option)
 
     def _outranked(self, candidate: Candidate) -> Outranked:
-        types = {gpu_type for option in candidate.options for gpu_type in option.charge}
-        rivals = [
-            start.candidate.job.name
-            for start in self.starts
-            if not types or types & set(start.charge) or start.queue == candidate.job.spec.queue
-        ]
+        types = frozenset(gpu_type for option in candidate.options for gpu_type in option.charge)
+        queue = candidate.job.spec.queue
+        if (types, queue) not in self._rivals:
+            self._rivals[types, queue] = [
+                start.candidate.job.name
+                for start in self.starts
+                if not types or start.queue == queue or not types.isdisjoint(start.charge)
+            ]
+        rivals = self._rivals[types, queue]
         return Outranked(tuple(rivals[:AHEAD_NAMED_MAX]), max(0, len(rivals) - AHEAD_NAMED_MAX))

@@ -74,7 +74,8 @@ def shrinking_apart(snapshot: Snapshot) -> Snapshot:
     if not shrinking:
         return snapshot
     jobs = [part for job in snapshot.jobs for part in _leaving_apart(job, shrinking.get(job.name))]
-    apart = {owner_of(job.name) for job in jobs if job not in snapshot.jobs and job.name != owner_of(job.name)}
+    before = {job.name for job in snapshot.jobs}
+    apart = {owner_of(job.name) for job in jobs if job.name not in before}
     stops = (_stop_of(intent) for intent in shrinking.values() if intent.job in apart)
     # What leaves is held once: by the part that was asked to stop.
     asked = (
