@@ -7,8 +7,10 @@ it all: it fits where as many tasks do as it needs, in one domain where it requi
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from solver.freed import Freed, FreedNodes, Freeing
 from solver.givers import add_charge
@@ -18,6 +20,8 @@ from solver.world.cluster import GpuType
 from solver.world.room import Room
 from solver.world.shape import MigShape, SharedShape
 from solver.world.workload import Job, JobName, QueueName
+
+Ints = npt.NDArray[np.int64]
 
 UNLIMITED = 1_000_000
 """Tasks that fit a node by what they do not ask for."""
@@ -43,7 +47,7 @@ class Counting:
         self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
         self._needed = spec.task_groups[0].least
         self._usable = room.usable(self._shape, gpu_type)
-        self._slots_now = slots = room.slots(self._shape, gpu_type)
+        slots = room.slots(self._shape, gpu_type)
         level = spec.effective_topology.required
         self._domain_of = room.topology[level].of_node if level else np.zeros(len(slots), dtype=np.int64)
         # What fits where nobody asked is all that is read of these: as lists they are read faster.
@@ -59,19 +63,18 @@ class Counting:
         """Whether the taker does now."""
         return self._able > 0
 
-    def would_fit(self, freed: FreedNodes) -> bool:
+    def would_fit(self, freed: Sequence[FreedNodes]) -> bool:
         """Whether the taker would if nodes got back all this."""
-        room, shape, nodes = self._room, self._shape, freed.nodes
-        slots = np.maximum(room.free_gpus[nodes] + freed.gpus, 0) // shape.gpus
-        for free, more, need in (
-            (room.free_cpu, freed.cpu, shape.cpu),
-            (room.free_memory, freed.memory, shape.memory),
-        ):
-            if need:
-                np.minimum(slots, np.maximum(free[nodes] + more, 0) // int(need), out=slots)
-        gained = (slots - self._slots_now[nodes]) * self._usable[nodes]
-        in_domain = np.bincount(self._domain_of[nodes], weights=gained, minlength=len(self._in_domain))
-        return bool((in_domain + self._in_domain).max(initial=0) >= self._needed)
+        room, shape = self._room, self._shape
+        slots = np.maximum(_with_freed(room.free_gpus, [(each.nodes, each.gpus) for each in freed]), 0) // shape.gpus
+        if shape.cpu:
+            cpu = _with_freed(room.free_cpu, [(each.nodes, each.cpu) for each in freed])
+            np.minimum(slots, np.maximum(cpu, 0) // int(shape.cpu), out=slots)
+        if shape.memory:
+            memory = _with_freed(room.free_memory, [(each.nodes, each.memory) for each in freed])
+            np.minimum(slots, np.maximum(memory, 0) // int(shape.memory), out=slots)
+        in_domain = np.bincount(self._domain_of, weights=slots * self._usable)
+        return bool(in_domain.max(initial=0) >= self._needed)
 
     def leave(self, holder: Holder) -> None:
         """The holder leaves, with what can't be without it."""
@@ -120,3 +123,10 @@ class Counting:
                 free.memory // shape.memory if shape.memory else UNLIMITED,
             ),
         )
+
+
+def _with_freed(free: Ints, freed: Iterable[tuple[Ints, Ints]]) -> Ints:
+    total = free.copy()
+    for nodes, more in freed:
+        total[nodes] += more
+    return total

@@ -6,8 +6,9 @@ the least harm up. A taker is nominated for the devices it will have; it is boun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from solver.attempts import Attempts
 from solver.fewest import Fewest
@@ -18,7 +19,7 @@ from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate
 from solver.rules.fairshare import fairer
 from solver.rules.harm import Evictions
-from solver.rules.lawful import Lawful
+from solver.rules.lawful import Lawful, Ranked
 from solver.rules.policy import Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.victims import Taker
@@ -103,11 +104,11 @@ class MakingRoom:
             yield from self._by_evicting(drains, taker)
 
     def _by_evicting(self, wishes: Sequence[Wish], taker: Taker) -> Iterator[Trial]:
+        own, others = self._own_givers(taker), self._other_givers(taker, wishes[0].tier)
         # Where taking from others would not be fair, its own queue may still make room.
-        for own_alone in (False, True):
+        for sides in ((own, others), (own,)) if others else ((own,),):
             for wish in wishes:
-                givers = self._givers(wish, taker, own_alone=own_alone)
-                found = Fewest(self.attempts).find(wish, givers) if givers.victims else None
+                found = Fewest(self.attempts).find(wish, sides)
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
 
@@ -130,24 +131,30 @@ class MakingRoom:
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
         return Taker(job, known.value if known else 0, overdue)
 
-    def _givers(self, wish: Wish, taker: Taker, *, own_alone: bool) -> Givers:
-        """Who may have to give way for a taker, and holds what it could use. `own_alone`: of its own queue."""
-        queue, law = taker.job.spec.queue, self.lawful.law
-        reclaims = wish.tier == "entitled" or may_reclaim_fair_share(self.policy, law.tree, queue)
+    def _own_givers(self, taker: Taker) -> Givers:
+        """Who may have to give way for a taker in its own queue."""
         # Where jobs take turns, who gives way depends on who comes.
-        in_turn = taker.job.name if taker.job.name in law.precedence.in_turn else None
-        alike = (queue, taker.base_priority, taker.overdue, reclaims and not own_alone, in_turn)
-        key = (*alike, wish.tier, frozenset(wish.option.charge))
+        in_turn = taker.job.name if taker.job.name in self.lawful.law.precedence.in_turn else None
+        key = (taker.job.spec.queue, taker.base_priority, taker.overdue, in_turn)
+        return self._givers(key, partial(self.lawful.of_its_own, taker))
+
+    def _other_givers(self, taker: Taker, tier: Tier) -> Givers | None:
+        """Who may have to give way for it in all others; None: nobody, as its queue may not reclaim."""
+        queue = taker.job.spec.queue
+        if tier == "fair" and not may_reclaim_fair_share(self.policy, self.lawful.law.tree, queue):
+            return None
+
+        def found() -> list[Ranked]:
+            ranked = self.lawful.of_others(taker)
+            return [known for known in ranked if tier == "entitled" or known[1].means != "straddle"]
+
+        return self._givers((queue, taker.overdue, tier), found)
+
+    def _givers(self, key: tuple[object, ...], found: Callable[[], list[Ranked]]) -> Givers:
+        """Those whom takers that are alike may have, without those who were asked to leave meanwhile."""
         if key not in self._known:
-            victims = self.lawful.victims(taker, reclaims=reclaims and not own_alone)
-            able = [
-                victim
-                for victim in victims
-                if owner_of(victim.name) not in self.gone
-                and (wish.tier == "entitled" or victim.means != "straddle")
-                and not victim.holder.charge.keys().isdisjoint(wish.option.charge)
-            ]
-            self._known[key] = Givers.of(able, law, self.attempts.freeing, len(self._asked))
+            ranked = [known for known in found() if owner_of(known[1].name) not in self.gone]
+            self._known[key] = Givers.of(ranked, self.lawful.law, self.attempts.freeing, len(self._asked))
         givers = self._known[key]
         givers.pass_over(self._asked)
         return givers

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from solver.attempts import Attempts, Charges
+from solver.attempts import Attempts
 from solver.counting import Counting, says_it_all
-from solver.freed import FreedNodes
-from solver.givers import Givers, charges_of
+from solver.givers import Givers, charges_of, in_order
 from solver.rules.victims import Victim, gangs_first
 from solver.trial import Trial, Wish
 
@@ -26,56 +25,46 @@ class Fewest:
 
     attempts: Attempts
 
-    def find(self, wish: Wish, givers: Givers) -> Trial | None:
+    def find(self, wish: Wish, sides: Sequence[Givers]) -> Trial | None:
         """The taker with its victims, of these givers; None where all of them do not suffice."""
-        if not self.attempts.may(wish, givers.charges):
+        charges = {queue: charge for side in sides for queue, charge in side.charges.items()}
+        if not self.attempts.may(wish, charges):
             return None
-        if givers.freed is not None and says_it_all(wish, self.attempts.soon):
-            return self._by_counting(wish, givers, givers.freed)
-        useful = givers.in_order()
-        found = self.attempts.attempt(wish, useful)
+        gpu_types = wish.option.charge.keys()
+        if says_it_all(wish, self.attempts.soon) and all(side.divided.isdisjoint(gpu_types) for side in sides):
+            return self._by_counting(wish, sides)
+        useful = in_order(sides, gpu_types)
+        found = self.attempts.attempt(wish, useful) if useful else None
         return found and self._spare(self._shortest(found, useful)[1])
 
-    def _by_counting(self, wish: Wish, givers: Givers, freed: FreedNodes) -> Trial | None:
+    def _by_counting(self, wish: Wish, sides: Sequence[Givers]) -> Trial | None:
         counting = Counting(wish, self.attempts.soon, self.attempts.freeing)
-        if not counting.would_fit(freed):
+        if not counting.would_fit([side.freed for side in sides]):
             return None
-        useful = givers.in_order()
-        fitting = 0
-        while not counting.fits:
-            counting.leave(useful[fitting].holder)
-            fitting += 1
-        enough = self._suffice(wish, useful)
-        for victim in useful[fitting:enough]:
+        leaving, allowed = list[Victim](), self.attempts.may(wish, {})
+        for victim in in_order(sides, wish.option.charge):
+            if counting.fits and allowed:
+                break
             counting.leave(victim.holder)
-        needed = self._needed(wish, useful[: max(fitting, enough)], counting)
-        found = self.attempts.attempt(wish, needed)
+            leaving.append(victim)
+            allowed = allowed or (self._bears_on_quota(victim, wish) and self.attempts.may(wish, counting.charges))
+        found = self.attempts.attempt(wish, self._needed(wish, leaving, counting))
         return found and self._without_the_useless(found)
-
-    def _suffice(self, wish: Wish, useful: Sequence[Victim]) -> int:
-        """How many of the first have to leave for the taker to be inside its share, wherever it goes; all of them are enough."""
-
-        def suffices(count: int) -> bool:
-            return self.attempts.may(wish, charges_of(self.attempts.law.with_all_parts(useful[:count])))
-
-        return 0 if suffices(0) else _fewest_that(suffices, len(useful))
 
     def _needed(self, wish: Wish, first: Sequence[Victim], counting: Counting) -> list[Victim]:
         """Without who can be spared, the most harmful asked first."""
         needed = list[Victim]()
         for victim in reversed(first):
             counting.come_back(victim.holder)
-            if not (counting.fits and self._stays_allowed(wish, victim, counting.charges)):
+            allowed = not self._bears_on_quota(victim, wish) or self.attempts.may(wish, counting.charges)
+            if not (counting.fits and allowed):
                 counting.leave(victim.holder)
                 needed.append(victim)
         return needed[::-1]
 
-    def _stays_allowed(self, wish: Wish, without: Victim, leaving: Charges) -> bool:
-        """Whether the taker may have what it asks for although this one stays."""
-        keeps_back = bool(self.attempts.headroom.shares.lending.kept)
-        if not keeps_back and not self.attempts.frees_quota(without, wish):
-            return True
-        return self.attempts.may(wish, leaving)
+    def _bears_on_quota(self, victim: Victim, wish: Wish) -> bool:
+        """Whether it could depend on this one that the taker may have what it asks for."""
+        return bool(self.attempts.headroom.shares.lending.kept) or self.attempts.frees_quota(victim, wish)
 
     def _shortest(self, found: Trial, rest: list[Victim], needed: Sequence[Victim] = ()) -> tuple[list[Victim], Trial]:
         """The shortest prefix that suffices beside those that are needed; all of it does, as `found` says."""

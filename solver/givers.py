@@ -6,11 +6,13 @@ Kept up to date as some are asked to leave for others, so that who can't be serv
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from solver.freed import FreedNodes, Freeing
 from solver.rules.entitlement import Charge
+from solver.rules.lawful import Ranked
 from solver.rules.victims import Law, Victim
 from solver.world.cluster import GpuType
 from solver.world.parts import owner_of
@@ -34,40 +36,43 @@ def add_charge(charges: dict[GpuType, int], charge: Charge, sign: int) -> None:
 
 @dataclass(slots=True)
 class Givers:
-    """`victims` by name, from the least harm; with what leaves with them, they are charged `charges`.
+    """`ranked` by name, from the least harm; with what leaves with them, they are charged `charges`, and nodes get back `freed`.
 
-    `freed` None: some hold parts of GPUs, of which counting says nothing.
+    `divided`: of these types they hold parts of GPUs, of which counting says nothing.
     """
 
-    victims: dict[JobName, Victim]
+    ranked: dict[JobName, Ranked]
     charges: dict[QueueName, dict[GpuType, int]]
-    freed: FreedNodes | None
+    freed: FreedNodes
+    divided: frozenset[GpuType]
     _freeing: Freeing
     _owned: dict[JobName, list[Victim]]
     _gone: int
 
     @classmethod
-    def of(cls, victims: Sequence[Victim], law: Law, freeing: Freeing, gone: int) -> Givers:
+    def of(cls, ranked: Sequence[Ranked], law: Law, freeing: Freeing, gone: int) -> Givers:
         """All of these; `gone`: how many had been asked to leave before."""
-        leaving = law.with_all_parts(victims)
+        leaving = law.with_all_parts([victim for _, victim in ranked])
         owned: dict[JobName, list[Victim]] = defaultdict(list)
         for victim in leaving:
             owned[owner_of(victim.name)].append(victim)
-        of_each = [freeing.of(victim.holder.job) for victim in leaving]
-        known = [each for each in of_each if each is not None]
-        freed = FreedNodes([one for each in known for one in each]) if len(known) == len(of_each) else None
-        return cls({victim.name: victim for victim in victims}, charges_of(leaving), freed, freeing, owned, gone)
+        holders = [victim.holder for victim in leaving]
+        freed = FreedNodes([one for holder in holders for one in freeing.of(holder.job) or ()])
+        divided = {gpu_type for holder in holders if freeing.of(holder.job) is None for gpu_type in holder.charge}
+        by_name = {victim.name: (harm, victim) for harm, victim in ranked}
+        return cls(by_name, charges_of(leaving), freed, frozenset(divided), freeing, owned, gone)
 
     def pass_over(self, gone: Sequence[JobName]) -> None:
         """Those who were asked to leave, in the order in which they were, are not asked again."""
         for name in gone[self._gone :]:
             for victim in self._owned.pop(name, ()):
-                self.victims.pop(victim.name, None)
+                self.ranked.pop(victim.name, None)
                 add_charge(self.charges[victim.holder.job.spec.queue], victim.holder.charge, -1)
-                if self.freed is not None:
-                    self.freed.add(self._freeing.of(victim.holder.job) or (), -1)
+                self.freed.add(self._freeing.of(victim.holder.job) or (), -1)
         self._gone = len(gone)
 
-    def in_order(self) -> list[Victim]:
-        """From the least harm up."""
-        return list(self.victims.values())
+
+def in_order(sides: Iterable[Givers], gpu_types: Collection[GpuType]) -> list[Victim]:
+    """Those of several sides who hold GPUs of these types, from the least harm up."""
+    ranked = sorted(chain.from_iterable(side.ranked.values() for side in sides))
+    return [victim for _, victim in ranked if not victim.holder.charge.keys().isdisjoint(gpu_types)]

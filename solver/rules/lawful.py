@@ -24,15 +24,16 @@ class Lawful:
     _apart: dict[tuple[QueueName, int, bool], list[Ranked]] = field(default_factory=dict)
     _of_others: dict[tuple[QueueName, bool], list[Ranked]] = field(default_factory=dict)
 
-    def victims(self, taker: Taker, *, reclaims: bool) -> list[Victim]:
-        """Everybody who may have to leave for a taker, from the least harm; `reclaims`: other queues' work as well."""
-        queue = taker.job.spec.queue
-        own = list(self._victims_in(queue, taker))
-        others = self._taken_back(taker) if reclaims else []
-        return [victim for _, victim in sorted([*others, *own])]
+    def victims(self, taker: Taker) -> list[Victim]:
+        """Everybody who may have to leave for a taker, from the least harm."""
+        return [victim for _, victim in sorted([*self.of_others(taker), *self.of_its_own(taker)])]
 
-    def _taken_back(self, taker: Taker) -> list[Ranked]:
-        """Of all other queues, sorted."""
+    def of_its_own(self, taker: Taker) -> list[Ranked]:
+        """Work of the taker's queue, from the least harm."""
+        return sorted(self._victims_in(taker.job.spec.queue, taker))
+
+    def of_others(self, taker: Taker) -> list[Ranked]:
+        """Work of all other queues, from the least harm."""
         mine = taker.job.spec.queue
         key = (mine, taker.overdue)
         if key not in self._of_others:

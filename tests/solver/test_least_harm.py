@@ -86,7 +86,7 @@ class EverySet:
         """From the least harm."""
         law = Law.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
         known = self.policy.priority_class(self.taker)
-        return Lawful(law).victims(Taker(self.taker, known.value if known else 0, overdue=False), reclaims=True)
+        return Lawful(law).victims(Taker(self.taker, known.value if known else 0, overdue=False))
 
     def best(self) -> frozenset[JobName] | None:
         """The least harmful set that suffices; None where none does."""
