@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from solver.counting import could_fit, says_it_all
 from solver.freed import Freeing
 from solver.givers import charges_of
 from solver.placement import place
@@ -45,7 +46,10 @@ class Attempts:
         headroom = self.allowed(wish, charges_of(victims))
         if headroom is None:
             return None
-        room = (free or self.soon).copy()
+        room = free or self.soon
+        if not victims and says_it_all(wish, room) and not could_fit(wish, room):
+            return None
+        room = room.copy()
         if wish.drains:
             room.partitions = room.partitions.draining(self.room.partitions)
         for victim in victims:

@@ -38,6 +38,16 @@ def says_it_all(wish: Wish, room: Room) -> bool:
     return not bool(usable[list(room.partitions.rules)].any())
 
 
+def could_fit(wish: Wish, room: Room) -> bool:
+    """Whether a taker of whom counting says it all fits as it is."""
+    spec, (shape, *_) = wish.candidate.job.spec, wish.option.shapes
+    slots = room.slots(shape, wish.option.gpu_types[0])
+    level, needed = spec.effective_topology.required, spec.task_groups[0].least
+    if level is None:
+        return int(slots.sum()) >= needed
+    return bool(np.bincount(room.topology[level].of_node, weights=slots).max(initial=0) >= needed)
+
+
 class Counting:
     """How many tasks of a taker fit while holders leave, and come back. `charges`: what those who left are charged."""
 

@@ -27,7 +27,7 @@ from solver.starts import Start
 from solver.trial import Trial, Wish, leave
 from solver.world.parts import owner_of
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName
+from solver.world.workload import JobName, QueueName
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class MakingRoom:
     def _by_evicting(self, wishes: Sequence[Wish], taker: Taker) -> Iterator[Trial]:
         own, others = self._own_givers(taker), self._other_givers(taker, wishes[0].tier)
         # Where taking from others would not be fair, its own queue may still make room.
-        for sides in ((own, others), (own,)) if others else ((own,),):
+        for sides in ((own, *others), (own,)) if others else ((own,),):
             for wish in wishes:
                 found = Fewest(self.attempts).find(wish, sides)
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
@@ -138,17 +138,17 @@ class MakingRoom:
         key = (taker.job.spec.queue, taker.base_priority, taker.overdue, in_turn)
         return self._givers(key, partial(self.lawful.of_its_own, taker))
 
-    def _other_givers(self, taker: Taker, tier: Tier) -> Givers | None:
-        """Who may have to give way for it in all others; None: nobody, as its queue may not reclaim."""
-        queue = taker.job.spec.queue
-        if tier == "fair" and not may_reclaim_fair_share(self.policy, self.lawful.law.tree, queue):
-            return None
+    def _other_givers(self, taker: Taker, tier: Tier) -> list[Givers]:
+        """Who may have to give way for it in all others, by how far they stand apart; nobody where its queue may not reclaim."""
+        queue, tree = taker.job.spec.queue, self.lawful.law.tree
+        if tier == "fair" and not may_reclaim_fair_share(self.policy, tree, queue):
+            return []
 
-        def found() -> list[Ranked]:
-            ranked = self.lawful.of_others(taker)
+        def beside(branch: QueueName) -> list[Ranked]:
+            ranked = self.lawful.beside(branch, taker)
             return [known for known in ranked if tier == "entitled" or known[1].means != "straddle"]
 
-        return self._givers((queue, taker.overdue, tier), found)
+        return [self._givers((branch, taker.overdue, tier), partial(beside, branch)) for branch in tree.path(queue)]
 
     def _givers(self, key: tuple[object, ...], found: Callable[[], list[Ranked]]) -> Givers:
         """Those whom takers that are alike may have, without those who were asked to leave meanwhile."""

@@ -159,10 +159,13 @@ class Explained:
 
     def _waits_for(self) -> dict[JobName, Collection[JobName]]:
         """Who must be gone before each of those can begin who were promised something."""
-        parts, leaving, asked_for = held_parts(self.asked), self._deadlines().keys(), self._asked_for()
+        promises = self.decision.promises
+        nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
+        parts = held_parts(self.asked, nodes | {node for promise in promises for node, _ in promise.pledged})
+        leaving, asked_for = self._deadlines().keys(), self._asked_for()
         waits_for: dict[JobName, Collection[JobName]] = {
             promise.job.name: asked_for[promise.job.name] | self._holders_of(promise, parts, leaving)
-            for promise in self.decision.promises
+            for promise in promises
         }
         waits_for |= {name: {name} for name in self._moves()}
         return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}

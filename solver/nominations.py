@@ -72,7 +72,8 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
             and pledges.stand(intent)
         )
         (good if kept else withdrawn).append(intent)
-    parts = held_parts(snapshot)
+    promised_on = {task.node for known in good for task in known.tasks}
+    parts = held_parts(snapshot, promised_on | {node for known in good for node, _ in pledges.of_job(known.job)})
     judged = [_judged(able[known.job], known, parts, pledges.of_job(known.job), snapshot) for known in good]
     return Nominations(
         _without(snapshot, withdrawn),
@@ -132,12 +133,12 @@ Parts = Mapping[DeviceId, Sequence[tuple[JobName, TaskPlacement]]]
 """Who holds a device, whole or a share of it."""
 
 
-def held_parts(snapshot: Snapshot) -> Parts:
-    """Every device that running, starting and stopping jobs hold, and every GPU on which they do."""
+def held_parts(snapshot: Snapshot, nodes: Collection[NodeName]) -> Parts:
+    """Every device of these nodes that running, starting and stopping jobs hold, and every GPU on which they do."""
     parts: dict[DeviceId, list[tuple[JobName, TaskPlacement]]] = defaultdict(list)
-    for job in snapshot.jobs:
+    for job in snapshot.jobs if nodes else ():
         for task in job.placement:
-            for device in task.devices if task.mig is None else {*task.devices, *gpus_of(task)}:
+            for device in {*task.devices, *gpus_of(task)} if task.node in nodes else ():
                 parts[device].append((job.name, task))
     return parts
 

@@ -22,29 +22,34 @@ class Lawful:
 
     law: Law
     _apart: dict[tuple[QueueName, int, bool], list[Ranked]] = field(default_factory=dict)
-    _of_others: dict[tuple[QueueName, bool], list[Ranked]] = field(default_factory=dict)
+    _beside: dict[tuple[QueueName, bool], list[Ranked]] = field(default_factory=dict)
 
     def victims(self, taker: Taker) -> list[Victim]:
         """Everybody who may have to leave for a taker, from the least harm."""
-        return [victim for _, victim in sorted([*self.of_others(taker), *self.of_its_own(taker)])]
+        branches = self.law.tree.path(taker.job.spec.queue)
+        others = (ranked for branch in branches for ranked in self.beside(branch, taker))
+        return [victim for _, victim in sorted([*others, *self.of_its_own(taker)])]
 
     def of_its_own(self, taker: Taker) -> list[Ranked]:
         """Work of the taker's queue, from the least harm."""
         return sorted(self._victims_in(taker.job.spec.queue, taker))
 
-    def of_others(self, taker: Taker) -> list[Ranked]:
-        """Work of all other queues, from the least harm."""
-        mine = taker.job.spec.queue
-        key = (mine, taker.overdue)
-        if key not in self._of_others:
-            shared = set(self.law.tree.path(mine))
+    def beside(self, branch: QueueName, taker: Taker) -> list[Ranked]:
+        """Work of other queues, from the least harm: of those below the parent of a branch on the taker's path, but not in it.
+
+        So whoever comes from that branch may have the same; all branches of a path together have all other queues beside them.
+        """
+        key = (branch, taker.overdue)
+        if key not in self._beside:
+            path = self.law.tree.path
+            above = next(iter(path(branch)[1:]), None)
             found = list[Ranked]()
             for queue in self.law.holders_of_queue:
-                if queue != mine:
-                    apart = sum(name not in shared for name in self.law.tree.path(queue))
+                if branch not in path(queue) and (above is None or above in path(queue)):
+                    apart = len(path(queue)) if above is None else path(queue).index(above)
                     found += self._taken_from(queue, apart, taker)
-            self._of_others[key] = sorted(found)
-        return self._of_others[key]
+            self._beside[key] = sorted(found)
+        return self._beside[key]
 
     def _taken_from(self, queue: QueueName, apart: int, taker: Taker) -> list[Ranked]:
         key = (queue, apart, taker.overdue)
