@@ -1,79 +1,74 @@
-"""How long one round takes, from snapshot to checked plan: `python -m hack.bench_round --case contended`.
-
-The greedy answer with its evictions, without the integer program, in this process; times are of the wall.
-"""
+"""How long rounds take, from snapshot to checked plan with devices: `python -m hack.bench_round --case 4k -o json`."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from time import perf_counter
+from pathlib import Path
 
 import click
 import msgspec
+from rich import box
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from hack.round_worlds import Contended
-from solver.plan.check import violations
-from solver.solve import solve
-
-CASES = ("contended", "contended-elastic")
-
-
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """One round, and what was decided in it."""
-
-    case: str
-    gpus: int
-    pending: int
-    running: int
-    seed: int
-    solve_s: float
-    check_s: float
-    steps: dict[str, int]
-    violations: int
+from hack.rounds.cases import CASES, measure, of_snapshot, smaller
+from hack.rounds.timing import Figures
+from reconciler.documents.files import read_folder
+from reconciler.documents.repository import read_repository
+from reconciler.documents.snapshot import read_snapshot
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--case", type=click.Choice([*CASES, "all"]), default="all", show_default=True)
-@click.option("--gpus", type=click.IntRange(min=160), default=4096, show_default=True, help="GPUs of the cluster.")
-@click.option("--pending", type=click.IntRange(min=0), default=1000, show_default=True, help="Gangs that wait.")
+@click.option("--case", "wanted", type=click.Choice([*CASES, "all"]), default="4k", show_default=True)
+@click.option(
+    "--smaller", "divisor", type=click.IntRange(min=1), default=1, show_default=True, help="Divide sizes by so much."
+)
 @click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--program-s",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seconds that the integer program may take, each time; 0: there is none, and the greedy answer stands.",
+)
+@click.option(
+    "--snapshot", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A snapshot of your own."
+)
+@click.option("--policy", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Its policy repository.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(case: str, gpus: int, pending: int, seed: int, output: str) -> None:
-    """Time rounds of a nearly full cluster in which everybody asks for more."""
-    cases = CASES if case == "all" else (case,)
-    found = [time_round(name, Contended(gpus, pending, name == "contended-elastic", seed)) for name in cases]
+def main(
+    wanted: str, divisor: int, seed: int, program_s: float, snapshot: Path | None, policy: Path | None, output: str
+) -> None:
+    """Time rounds of large seeded clusters, or one of your own."""
+    limit_s = program_s or None
+    if (snapshot is None) != (policy is None):
+        raise click.UsageError("--snapshot and --policy belong together: a round needs both.")
+    if snapshot and policy:
+        compiled = read_repository(read_folder(policy)).checked()
+        found = [of_snapshot(read_snapshot(snapshot.read_bytes(), str(snapshot)), compiled.policy, seed, limit_s)]
+    else:
+        names = list(CASES) if wanted == "all" else [wanted]
+        console = Console(stderr=True)
+        found = [
+            measure(name, smaller(CASES[name], divisor), seed, limit_s)
+            for name in track(names, "Deciding rounds", console=console, disable=not console.is_terminal)
+        ]
     if output == "json":
-        click.echo(json.dumps([msgspec.to_builtins(timed) for timed in found], indent=2))
-        return
-    table = Table("case", "running", "solve", "check", "steps", title=f"{gpus} GPUs, {pending} gangs wait, seed {seed}")
-    for timed in found:
-        steps = ", ".join(f"{count} {kind}" for kind, count in timed.steps.items())
-        table.add_row(timed.case, str(timed.running), f"{timed.solve_s:.1f} s", f"{timed.check_s:.1f} s", steps)
+        click.echo(json.dumps([msgspec.to_builtins(known) for known in found], indent=2))
+    else:
+        _show(found)
+
+
+def _show(found: list[Figures]) -> None:
+    table = Table("case", "GPUs", "jobs", "solve", "check", "later p50", "p99", "memory", "decided", box=box.SIMPLE)
+    for known in found:
+        jobs, times = f"{known.running} + {known.pending}", [f"{known.solve_s:.2f} s", f"{known.check_s:.2f} s"]
+        warm = ["" if value is None else f"{value:.2f} s" for value in (known.warm_p50_s, known.warm_p99_s)]
+        decided = [f"{count} {kind}" for kind, count in known.steps.items()]
+        decided += [f"{name} {value:g}" for name, value in known.more.items()]
+        table.add_row(known.case, str(known.gpus), jobs, *times, *warm, f"{known.rss_mb} MB", "\n".join(decided))
     Console().print(table)
-
-
-def time_round(case: str, world: Contended) -> Timed:
-    """Solve and check once. Violations would be a fault of the solver or the checker: they are reported, not hidden."""
-    snapshot, policy = world.snapshot, world.policy
-    began = perf_counter()
-    plan = solve(snapshot, policy, None)
-    solved = perf_counter()
-    found = violations(snapshot, policy, plan)
-    checked = perf_counter()
-    return Timed(
-        case=case,
-        gpus=world.gpus,
-        pending=world.pending,
-        running=sum(job.phase == "running" for job in snapshot.jobs),
-        seed=world.seed,
-        solve_s=round(solved - began, 2),
-        check_s=round(checked - solved, 2),
-        steps=dict(sorted(Counter(type(step).__name__.lower() for step in plan.steps).items())),
-        violations=len(found),
-    )
 
 
 if __name__ == "__main__":

@@ -97,17 +97,18 @@ class World:
 
 @dataclass(slots=True)
 class Workload:
-    """Draws jobs. Equal seeds draw equal ones."""
+    """Draws jobs. Equal seeds draw equal ones. `called`: what the names of those that wait begin with."""
 
     chance: random.Random
     largest: int
+    called: str = "waits"
     _numbers: Iterator[int] = field(default_factory=count)
 
     def waiting(self) -> Job:
         """A job that waits."""
         gpu_types = self.chance.choices(((H100,), (A100,), (L40S,), (H100, A100), ()), (0.45, 0.2, 0.05, 0.2, 0.1))[0]
         since = Instant(NOW - self.chance.randint(0, 8 * 3600) * 1000)
-        return Job(self._name("waits"), since, self._spec(gpu_types, self._size(self.largest)), self._user())
+        return Job(self._name(self.called), since, self._spec(gpu_types, self._size(self.largest)), self._user())
 
     def drawn(self, gpu_type: GpuType, most: int) -> Job:
         """A job that is to run on GPUs of a type, of at most so many."""
@@ -117,8 +118,8 @@ class Workload:
 
     def _size(self, most: int) -> int:
         sizes = [size for size in SIZES if size <= most]
-        weights = accumulate(size**-SMALLER for size in sizes)
-        return self.chance.choices(sizes, cum_weights=list(weights))[0]
+        weights = accumulate(float(size) ** -SMALLER for size in sizes)
+        return int(self.chance.choices(sizes, cum_weights=list(weights))[0])
 
     def _spec(self, gpu_types: tuple[GpuType, ...], size: int) -> JobSpec:
         gpus = min(size, GPUS_PER_NODE)
@@ -128,7 +129,7 @@ class Workload:
         group = TaskGroup("worker", tasks, shape, min_replicas=least)
         known = self.chance.choices(CLASSES, OF_CLASS)[0]
         queue = int(self.chance.paretovariate(0.6)) - 1
-        parent, name = tuple(_leaves())[queue % (ORGANISATIONS * TEAMS * LEAVES)]
+        _, name = tuple(_leaves())[queue % (ORGANISATIONS * TEAMS * LEAVES)]
         return JobSpec(name, (group,), known.name, self._topology(tasks))
 
     def _topology(self, tasks: int) -> TopologyRequest:
@@ -175,4 +176,6 @@ def _node(number: int, pool: str, gpu_type: GpuType, rack: int) -> Node:
     name = f"n{number:06}"
     gpus = tuple(Gpu(DeviceId(f"{name}/{gpu}"), gpu) for gpu in range(GPUS_PER_NODE))
     room = Cpu(128_000), Memory(1 << 40)
-    return Node(NodeName(name), pool, *room, gpu_type, gpus, rack=f"{pool}-r{rack}", block=f"{pool}-b{rack // RACKS_PER_BLOCK}")
+    return Node(
+        NodeName(name), pool, *room, gpu_type, gpus, rack=f"{pool}-r{rack}", block=f"{pool}-b{rack // RACKS_PER_BLOCK}"
+    )

@@ -1,0 +1,152 @@
+"""What each case of `python -m hack.bench_round` is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from hack.rounds.onward import Onward
+from hack.rounds.timing import NO_PROGRAM, Figures, Size, Timed, figures, timed
+from hack.rounds.world import H100, NOW, Workload, World
+from solver.plan.plan import Bind, Nominate
+from solver.program.highs import optimise
+from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.rules.policy import Policy, SolverLimits
+from solver.world.quantities import Duration, Instant
+from solver.world.shape import Shape
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, JobName, JobSpec, TaskGroup
+
+CHURN = 0.017
+ARRIVALS_PER_S = 100
+LARGEST = JobName("largest")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`rounds` after the first; `arrivals`: beside a stream of them, of which some can't wait; `largest`: a gang of 4,096 GPUs."""
+
+    gpus: int
+    pending: int
+    full: float = 0.93
+    rounds: int = 0
+    arrivals: bool = False
+    largest: bool = False
+
+
+CASES = {
+    "cold": Case(100_000, 5_000),
+    "warm": Case(100_000, 5_000, rounds=8),
+    "deep": Case(100_000, 20_000),
+    "victims": Case(100_000, 5_000, full=0.99),
+    "16k": Case(16_384, 2_000),
+    "4k": Case(4_096, 1_000),
+    "arrival": Case(4_096, 200, full=0.99, rounds=20, arrivals=True),
+    "gang4096": Case(100_000, 5_000, largest=True),
+}
+
+
+class Counted:
+    """The optimiser in process, with columns, rows and factors of the largest program that it was given."""
+
+    def __init__(self) -> None:
+        self.size = NO_PROGRAM
+
+    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
+        """Run it."""
+        self.size = max(self.size, Size(len(program.lower), len(program.row_lower), len(program.entry_value)))
+        return optimise(program, start, effort)
+
+
+def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
+    """Time the rounds of a case. `limit_s`: for the program in each call; None: there is none, and the greedy answer stands."""
+    world = World(case.gpus, case.pending, case.full, seed)
+    policy, snapshot = with_limit(world.policy, limit_s), world.snapshot
+    if case.largest:
+        snapshot = _with_largest(snapshot, policy)
+    optimiser = None if limit_s is None else Counted()
+    workload, chance = Workload(random.Random(seed + 2), case.gpus // 8, "later"), random.Random(seed + 3)
+    rounds, more = [timed(snapshot, policy, optimiser)], dict[str, float]()
+    if case.arrivals:
+        more = arrivals(case, snapshot, policy, workload, rounds, optimiser)
+    else:
+        onward, now = Onward(workload, chance, CHURN), snapshot
+        for _ in range(case.rounds):
+            now = onward.after(now, rounds[-1].plan)
+            rounds.append(timed(now, policy, optimiser))
+    if case.largest:
+        more["tasks_of_largest"] = float(_tasks_of(LARGEST, rounds[0]))
+    return figures(name, seed, snapshot, rounds, optimiser.size if optimiser else NO_PROGRAM, more)
+
+
+def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | None) -> Figures:
+    """Time one round of a snapshot that was given."""
+    optimiser = None if limit_s is None else Counted()
+    rounds = [timed(snapshot, with_limit(policy, limit_s), optimiser)]
+    return figures("file", seed, snapshot, rounds, optimiser.size if optimiser else NO_PROGRAM, {})
+
+
+def with_limit(policy: Policy, limit_s: float | None) -> Policy:
+    """The policy, in which the program has so long."""
+    limits = SolverLimits(time_limit=Duration(int(1000 * (limit_s or 1))))
+    return msgspec.structs.replace(policy, scheduling=msgspec.structs.replace(policy.scheduling, solver=limits))
+
+
+def arrivals(
+    case: Case, snapshot: Snapshot, policy: Policy, workload: Workload, rounds: list[Timed], optimiser: Counted | None
+) -> dict[str, float]:
+    """Rounds one right after the other while jobs keep coming: how long those that can't wait wait for their decision.
+
+    The clock of jobs is that of the rounds themselves: what comes while one is decided is seen by the next.
+    """
+    onward, now_s, waits = Onward(workload, random.Random(0), 0.0), rounds[0].total_s, list[float]()
+    came_s = 0.0
+    for number in range(case.rounds):
+        at = Instant(NOW + int(now_s * 1000) + 1)
+        new = list(_storm(workload, came_s, now_s, number))
+        came_s = now_s
+        before = onward.after(snapshot, rounds[-1].plan)
+        snapshot = snapshot_of(at, before.nodes, [*before.jobs, *(job for job, _ in new)])
+        rounds.append(timed(snapshot, policy, optimiser))
+        now_s += rounds[-1].total_s
+        waits += [now_s - since_s for job, since_s in new if job.spec.priority_class == "inference"]
+    waits.sort()
+    return {
+        "urgent": float(len(waits)),
+        "urgent_p50_s": round(waits[len(waits) // 2], 3),
+        "urgent_p99_s": round(waits[-max(1, len(waits) // 100)], 3),
+    }
+
+
+def _storm(workload: Workload, from_s: float, until_s: float, number: int) -> Iterator[tuple[Job, float]]:
+    """What comes between two moments, one of them a task of one GPU that can't wait, each with when it came."""
+    many = max(1, int((until_s - from_s) * ARRIVALS_PER_S))
+    for each in range(many):
+        since_s = from_s + (until_s - from_s) * each / many
+        job = workload.waiting()
+        if each == many // 2:
+            queue = job.spec.queue
+            group = TaskGroup("worker", 1, Shape(1, (H100,)))
+            job = Job(JobName(f"urgent-{number:04}"), NOW, JobSpec(queue, (group,), "inference"), "someone")
+        yield msgspec.structs.replace(job, submitted_at=Instant(NOW + int(since_s * 1000))), since_s
+
+
+def _with_largest(snapshot: Snapshot, policy: Policy) -> Snapshot:
+    """Beside all others a gang of 512 nodes, in the queue that is guaranteed most of its type."""
+    queue = max(policy.queues, key=lambda known: (entry.guaranteed or 0) if (entry := known.quota_for(H100)) else 0)
+    gang = JobSpec(queue.name, (TaskGroup("worker", 512, Shape(8, (H100,))),), "high")
+    largest = Job(LARGEST, NOW, gang, "someone")
+    return snapshot_of(snapshot.time, snapshot.nodes, [*snapshot.jobs, largest])
+
+
+def _tasks_of(job: JobName, found: Timed) -> int:
+    return sum(len(step.tasks) for step in found.plan.steps if isinstance(step, Bind | Nominate) and step.job == job)
+
+
+def smaller(case: Case, divisor: int) -> Case:
+    """The same with so many times fewer GPUs and jobs."""
+    rounds = max(3, case.rounds // divisor) if case.rounds else 0
+    return replace(case, gpus=max(512, case.gpus // divisor), pending=max(10, case.pending // divisor), rounds=rounds)

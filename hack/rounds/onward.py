@@ -1,0 +1,62 @@
+"""From one round to the next: what the plan asked for has happened, some have ended, others have come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+
+from hack.rounds.world import Workload
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink
+from solver.world.quantities import Duration, Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, TaskPlacement
+
+BETWEEN = Duration(10_000)
+
+
+class Onward:
+    """The rounds of a seeded cluster. `churn`: which part of what runs ends between two of them; as many jobs come."""
+
+    def __init__(self, workload: Workload, chance: random.Random, churn: float) -> None:
+        self._workload = workload
+        self._chance = chance
+        self._churn = churn
+
+    def after(self, snapshot: Snapshot, plan: Plan) -> Snapshot:
+        """The next round's snapshot; who was asked to leave has left, and what was promised for its sake has begun."""
+        now = snapshot.time.after(BETWEEN)
+        begun = {step.job: step.tasks for step in plan.steps if isinstance(step, Bind | Nominate)}
+        gone = {step.job for step in plan.steps if isinstance(step, Evict)}
+        fewer = {step.job: step.tasks for step in plan.steps if isinstance(step, Shrink)}
+        more = {step.job: step.tasks for step in plan.steps if isinstance(step, Grow)}
+        jobs = [
+            _fewer(_more(_back(job) if job.name in gone else job, more.get(job.name, ())), fewer.get(job.name, ()))
+            for job in snapshot.jobs
+        ]
+        jobs = [_started(job, begun[job.name], now) if job.name in begun else job for job in jobs]
+        staying = [job for job in jobs if job.phase == "pending" or self._chance.random() >= self._churn]
+        return snapshot_of(now, snapshot.nodes, [*staying, *self._arrivals(len(jobs) - len(staying), now)])
+
+    def _arrivals(self, number: int, now: Instant) -> Iterator[Job]:
+        for _ in range(number):
+            yield msgspec.structs.replace(self._workload.waiting(), submitted_at=now)
+
+
+def _back(job: Job) -> Job:
+    return msgspec.structs.replace(job, phase="pending", placement=(), started_at=None)
+
+
+def _started(job: Job, tasks: tuple[TaskPlacement, ...], now: Instant) -> Job:
+    return msgspec.structs.replace(job, phase="running", attempt=job.attempt + 1, started_at=now, placement=tasks)
+
+
+def _more(job: Job, tasks: tuple[TaskPlacement, ...]) -> Job:
+    return msgspec.structs.replace(job, placement=(*job.placement, *tasks)) if tasks else job
+
+
+def _fewer(job: Job, tasks: tuple[TaskPlacement, ...]) -> Job:
+    leaving = {(task.group, task.index) for task in tasks}
+    staying = tuple(task for task in job.placement if (task.group, task.index) not in leaving)
+    return msgspec.structs.replace(job, placement=staying) if leaving else job

@@ -1,0 +1,129 @@
+"""One round timed, with all that the benchmark says of it."""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from collections.abc import Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+import msgspec
+
+from solver.plan.check import violations
+from solver.plan.plan import Bind, Nominate, Plan
+from solver.program.optimiser import Optimiser
+from solver.rules.policy import Policy
+from solver.solve import solve
+from solver.world.snapshot import Snapshot
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """What a layer reached, and what no plan can exceed, in GPUs or GPU-hours."""
+
+    name: str
+    value: float
+    bound: float
+
+
+class Size(NamedTuple):
+    """Of a program."""
+
+    columns: int
+    rows: int
+    nonzeros: int
+
+
+NO_PROGRAM = Size(0, 0, 0)
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """A round, from snapshot to checked plan with devices."""
+
+    plan: Plan
+    solve_s: float
+    check_s: float
+    checker_violations: int
+
+    @property
+    def total_s(self) -> float:
+        """Both together."""
+        return self.solve_s + self.check_s
+
+    @property
+    def placed_tasks(self) -> int:
+        """Tasks that got their devices, now or once others have left."""
+        return sum(len(step.tasks) for step in self.plan.steps if isinstance(step, Bind | Nominate))
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """A case of the benchmark. Seconds of the wall; `warm_*`: of the rounds after the first, None where there were none."""
+
+    case: str
+    gpus: int
+    nodes: int
+    running: int
+    pending: int
+    seed: int
+    cold_s: float
+    solve_s: float
+    check_s: float
+    warm_p50_s: float | None
+    warm_p99_s: float | None
+    layers: tuple[Layer, ...]
+    stage: str
+    rss_mb: int
+    columns: int
+    rows: int
+    nonzeros: int
+    placed_tasks_per_s: float
+    checker_violations: int
+    steps: dict[str, int]
+    more: dict[str, float] = {}
+
+
+def timed(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Timed:
+    """Solve and check once."""
+    began = perf_counter()
+    plan = solve(snapshot, policy, optimiser)
+    solved = perf_counter()
+    found = violations(snapshot, policy, plan)
+    return Timed(plan, solved - began, perf_counter() - solved, len(found))
+
+
+def figures(
+    case: str, seed: int, snapshot: Snapshot, rounds: Sequence[Timed], program: Size, more: dict[str, float]
+) -> Figures:
+    """What to report of the rounds of a case, the first of which began with this snapshot."""
+    first, later = rounds[0], sorted(known.total_s for known in rounds[1:])
+    certificate = first.plan.certificate
+    return Figures(
+        case=case,
+        gpus=sum(len(node.gpus) for node in snapshot.nodes),
+        nodes=len(snapshot.nodes),
+        running=sum(job.phase == "running" for job in snapshot.jobs),
+        pending=len(snapshot.pending),
+        seed=seed,
+        cold_s=round(first.total_s, 3),
+        solve_s=round(first.solve_s, 3),
+        check_s=round(first.check_s, 3),
+        warm_p50_s=_quantile(later, 0.5),
+        warm_p99_s=_quantile(later, 0.99),
+        layers=tuple(Layer(layer.name, layer.value, layer.bound) for layer in certificate.layers),
+        stage=certificate.stage,
+        rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        columns=program.columns,
+        rows=program.rows,
+        nonzeros=program.nonzeros,
+        placed_tasks_per_s=round(first.placed_tasks / first.total_s, 1),
+        checker_violations=sum(known.checker_violations for known in rounds),
+        steps=dict(sorted(Counter(type(step).__name__.lower() for step in first.plan.steps).items())),
+        more=more,
+    )
+
+
+def _quantile(ascending: Sequence[float], share: float) -> float | None:
+    """The smallest value that at least this share of them does not exceed."""
+    if not ascending:
+        return None
+    return round(ascending[max(0, -int(-share * len(ascending) // 1) - 1)], 3)
