@@ -65,6 +65,7 @@ class Counting:
         self._able: int = sum(fitting >= self._needed for fitting in self._in_domain)
         self._free: dict[int, Freed] = {}
         self._slots: dict[int, int] = {}
+        self._slots_at_first: dict[int, int] = {}
         self._leaving: Counter[JobName] = Counter()
         self.charges: dict[QueueName, dict[GpuType, int]] = {}
 
@@ -102,6 +103,15 @@ class Counting:
                 self._change(part.job, -1)
                 add_charge(self.charges[part.job.spec.queue], part.charge, -1)
 
+    def helps(self, holder: Holder) -> bool:
+        """Whether more of the taker fits where these left, in a domain that takes all of it; else they could stay, all at once."""
+        return any(
+            self._slots.get(each.node, 0) > self._slots_at_first.get(each.node, 0)
+            and self._in_domain[int(self._domain_of[each.node])] >= self._needed
+            for part in self._freeing.leaving_with(holder)
+            for each in self._freeing.of(part.job) or ()
+        )
+
     def _change(self, job: Job, sign: int) -> None:
         for node, gpus, cpu, memory in self._freeing.of(job) or ():
             if not self._usable[node]:
@@ -120,7 +130,7 @@ class Counting:
     def _first(self, node: int) -> Freed:
         room = self._room
         free = Freed(node, int(room.free_gpus[node]), int(room.free_cpu[node]), int(room.free_memory[node]))
-        self._slots[node] = self._fitting(free)
+        self._slots[node] = self._slots_at_first[node] = self._fitting(free)
         return free
 
     def _fitting(self, free: Freed) -> int:

@@ -48,15 +48,17 @@ class Fewest:
             counting.leave(victim.holder)
             leaving.append(victim)
             allowed = allowed or (self._bears_on_quota(victim, wish) and self.attempts.may(wish, counting.charges))
-        found = self.attempts.attempt(wish, self._needed(wish, leaving, counting))
-        return found and self._without_the_useless(found)
+        return self.attempts.attempt(wish, self._needed(wish, leaving, counting))
 
     def _needed(self, wish: Wish, first: Sequence[Victim], counting: Counting) -> list[Victim]:
         """Without who can be spared, the most harmful asked first."""
         needed = list[Victim]()
         for victim in reversed(first):
+            bears_on_quota = self._bears_on_quota(victim, wish)
+            if not bears_on_quota and not counting.helps(victim.holder):
+                continue
             counting.come_back(victim.holder)
-            allowed = not self._bears_on_quota(victim, wish) or self.attempts.may(wish, counting.charges)
+            allowed = not bears_on_quota or self.attempts.may(wish, counting.charges)
             if not (counting.fits and allowed):
                 counting.leave(victim.holder)
                 needed.append(victim)
