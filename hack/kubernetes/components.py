@@ -121,7 +121,7 @@ def _build(name: str, target: Path, where: Place) -> None:
     version = kubernetes_version()
     go = str(_go(where))
     print(
-        f"Building {name}: minutes of CPU time, ten or more where nothing is cached, and 3 GiB of disk, once.",
+        f"Building {name}: minutes of CPU time, six or more where nothing is cached, and 3 GiB of disk, once.",
         file=sys.stderr,
     )
     # Nobody debugs it, and its compiler is short-lived: without both an eighth of the CPU time goes.
