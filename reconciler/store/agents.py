@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from solver.world.cluster import NodeName
@@ -69,6 +70,9 @@ class Agents(Protocol):
 
     def agents(self) -> tuple[Agent, ...]:
         """All of them, by node."""
+
+    def generations(self) -> Mapping[NodeName, int]:
+        """Which certificates of each node count: those of this generation. Cheap enough to be asked all the time."""
 
     def invitations(self) -> tuple[Invitation, ...]:
         """Those that nobody has used, by node, also when their time is over."""

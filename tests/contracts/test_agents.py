@@ -28,6 +28,7 @@ def test_an_invitation_lets_one_key_in_and_the_same_again_changes_nothing(stores
     with pytest.raises(NotInvitedError, match="used before, with another key"):
         stores.agents.join("sha256:aa", NODE, "other", NOW, UNTIL)
     assert stores.agents.agents() == (joined,)
+    assert stores.agents.generations() == {joined.node: joined.generation}
 
 
 def test_a_token_is_for_its_node_and_its_time(stores: Stores) -> None:

@@ -100,9 +100,17 @@ class Authority:
         return identity
 
     def no_longer(self, connected: Iterable[NodeIdentity]) -> dict[NodeIdentity, str]:
-        """Those that were trusted when they connected and are not any more, each with the reason. Reads the store once."""
-        agents, now = {agent.node: agent for agent in self._agents.agents()}, self._clock.now()
-        problems = {identity: why_not(identity, agents.get(identity.node), now) for identity in connected}
+        """Those that were trusted when they connected and are not any more, each with the reason.
+
+        Asked of all agents every few seconds: only of those that are not trusted is more read than a number.
+        """
+        generations, now = self._agents.generations(), self._clock.now()
+        doubtful = [
+            identity
+            for identity in connected
+            if now >= identity.until or generations.get(identity.node) != identity.generation
+        ]
+        problems = {identity: why_not(identity, self._agents.agent(identity.node), now) for identity in doubtful}
         return {identity: problem for identity, problem in problems.items() if problem}
 
     def signed(self, certificate: x509.Certificate, late: Duration) -> NodeIdentity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from solver.world.quantities import Instant
 
 _OF_NODE = select(agents).where(agents.c.node == bindparam("node"))
 """Asked at each connection of an agent, and all of them may come at once: building it anew would take longer than the answer."""
+
+_GENERATIONS = select(agents.c.node, agents.c.generation)
 
 
 class SqlAgents:
@@ -83,6 +86,11 @@ class SqlAgents:
         """All of them, by node."""
         with self._database.reading() as connection:
             return tuple(map(_agent, connection.execute(select(agents).order_by(agents.c.node)).all()))
+
+    def generations(self) -> Mapping[NodeName, int]:
+        """Which certificates of each node count."""
+        with self._database.reading() as connection:
+            return dict(connection.execute(_GENERATIONS).tuples().all())
 
     def invitations(self) -> tuple[Invitation, ...]:
         """Those that nobody has used, by node."""
