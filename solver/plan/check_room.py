@@ -1,0 +1,109 @@
+"""Judges S1 and S11: every bound device exists, is healthy, open, and has one owner; no node is filled beyond what it has.
+
+Part of the checker. What joins or leaves a running gang is a job of its own here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from solver.plan.check_case import Case
+from solver.plan.check_sharing import Owners
+from solver.plan.plan import Bind
+from solver.plan.violation import Violation
+from solver.world.cluster import DeviceId, Node, NodeName
+from solver.world.shape import Shape
+from solver.world.workload import Job, JobName, TaskPlacement
+
+
+def room_violations(case: Case) -> Iterable[Violation]:
+    """Every device that is not to be had, and every node on which too much is bound."""
+    yield from _devices(case)
+    yield from _hosts(case)
+
+
+def _devices(case: Case) -> Iterator[Violation]:
+    """S1: every bound device exists, is healthy, open, and has one owner; nothing in flight is contradicted (S11)."""
+    staying, leaving = _owners(case)
+    usable: dict[NodeName, frozenset[DeviceId]] = {}
+    for bind in case.placing:
+        # What somebody still holds can be promised, but not given.
+        owners = (staying, leaving) if isinstance(bind, Bind) else (staying,)
+        for task in bind.tasks:
+            node = case.ground.by_name[task.node]
+            if node.name not in usable:
+                usable[node.name] = _usable(node)
+            if not node.ready or node.cordoned:
+                yield Violation("S1", bind.job, f"node {task.node} takes no new work")
+            for device in task.devices:
+                # Whether there is such an instance is for check_mig.
+                if task.mig is None and device not in usable[node.name]:
+                    yield Violation("S1", bind.job, f"device {device} is not a healthy device of {task.node}")
+                for known in owners:
+                    other = known.other(device, task)
+                    if other:
+                        yield Violation("S1", bind.job, f"device {device} is held by {other}")
+            staying.add(task, bind.job)
+
+
+def _usable(node: Node) -> frozenset[DeviceId]:
+    if not node.ready or node.cordoned:
+        return frozenset()
+    return frozenset(gpu.id for gpu in node.gpus if gpu.healthy)
+
+
+def _owners(case: Case) -> tuple[Owners, Owners]:
+    """Of what the plan places: who has it and stays, and who has it and has been asked to leave."""
+    wanted = {device for step in case.placing for task in step.tasks for device in task.devices}
+    staying, leaving = Owners(), Owners()
+    for holder, task, leaves in _held(case):
+        if not wanted.isdisjoint(task.devices):
+            (leaving if leaves else staying).add(task, holder)
+    return staying, leaving
+
+
+def _held(case: Case) -> Iterator[tuple[str, TaskPlacement, bool]]:
+    """Who holds or was promised what, and whether it has been asked to leave, by this plan or before."""
+    leaving, settled = case.stopping | case.evicted, case.bound | case.withdrawn
+    for job in case.snapshot.jobs:
+        leaves = job.name in leaving
+        for task in job.placement:
+            yield job.name, task, leaves
+    for intent in case.intents:
+        promised = intent.kind == "nominate"
+        if promised and intent.job in settled:
+            continue
+        for task in intent.tasks:
+            # What a job that moves was promised stays its own when it has left.
+            yield intent.id, task, not promised and intent.job in leaving
+
+
+def _hosts(case: Case) -> Iterator[Violation]:
+    """S1 for CPU and memory: a node is not filled beyond what it has, or not further if it already is."""
+    cpu: Counter[NodeName] = Counter()
+    memory: Counter[NodeName] = Counter()
+    asked: defaultdict[NodeName, set[JobName]] = defaultdict(set)
+    for bind in case.steps(Bind):
+        for task, shape in _shapes(case.jobs[bind.job], bind.tasks):
+            cpu[task.node] += shape.cpu
+            memory[task.node] += shape.memory
+            if shape.cpu or shape.memory:
+                asked[task.node].add(bind.job)
+    for job in case.snapshot.jobs:
+        for task, shape in _shapes(job, [task for task in job.placement if task.node in asked]):
+            cpu[task.node] += shape.cpu
+            memory[task.node] += shape.memory
+    for name, jobs in sorted(asked.items()):
+        node = case.ground.by_name[name]
+        if cpu[name] > node.cpu or memory[name] > node.memory:
+            yield Violation("S1", ", ".join(sorted(jobs)), f"node {name} has not enough CPU or memory for them")
+
+
+def _shapes(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:
+    """Each task with what it needs."""
+    shapes = {group.name: group.shape for group in job.spec.task_groups} if tasks else {}
+    return ((task, shapes.get(task.group, _NOTHING)) for task in tasks)
+
+
+_NOTHING = Shape()
