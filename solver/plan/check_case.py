@@ -15,7 +15,7 @@ from typing import Self, TypeVar, cast
 from solver.plan.check_law import Law
 from solver.plan.check_lives import Lives, lives_of
 from solver.plan.check_parts import Parted, parted
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Withdraw
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
 from solver.rules.entitlement import guarantees
 from solver.rules.policy import Policy
 from solver.rules.tree import Line
@@ -26,6 +26,10 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, TaskPlacement
 
 Kind = TypeVar("Kind", bound=Step)
+
+Said = TypeVar("Said", bound=Verdict)
+Placing = Bind | Nominate
+Leaving = Evict | Shrink
 
 Charge = Mapping[GpuType, int]
 """Milli-GPU by type, 0 where only CPU is taken on nodes of a type."""
@@ -86,18 +90,21 @@ class Ground:
         charge: dict[GpuType, int] = {}
         for task in tasks:
             gpu_type = types.get(task.node, _LOST)
-            charge[gpu_type] = charge.get(gpu_type, 0) + task.gpus
+            whole = task.share is None and task.mig is None
+            milli = MILLI_PER_GPU * len(task.devices) if whole else task.gpus
+            charge[gpu_type] = charge.get(gpu_type, 0) + milli
         return charge
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is judged. Make it with `of`; `ground` and `law` may be shared with another one of the same nodes and policy."""
+    """What is judged. Make it with `of`. `whole`: what this is the same as, where gangs are taken apart (check_sizes)."""
 
     snapshot: Snapshot
     plan: Plan
     ground: Ground
     law: Law
+    whole: Case | None = None
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
@@ -122,7 +129,12 @@ class Case:
     @cached_property
     def held(self) -> dict[JobName, Charge]:
         """What each job that is somewhere holds."""
-        return {job.name: self.ground.charge(job.placement) for job in self.snapshot.jobs if job.placement}
+        known, jobs = (self.whole.held, self.whole.jobs) if self.whole else ({}, {})
+        return {
+            job.name: known[job.name] if jobs.get(job.name) is job else self.ground.charge(job.placement)
+            for job in self.snapshot.jobs
+            if job.placement
+        }
 
     @cached_property
     def guaranteed(self) -> dict[Line, int]:
@@ -152,10 +164,21 @@ class Case:
             by_kind.setdefault(type(step), []).append(step)
         return by_kind
 
+    def verdicts(self, kind: type[Said]) -> Sequence[Said]:
+        """Its verdicts of a kind, in order."""
+        return cast("Sequence[Said]", self._verdicts.get(kind, ()))
+
     @cached_property
-    def placing(self) -> tuple[Bind | Nominate, ...]:
+    def _verdicts(self) -> dict[type, list[Verdict]]:
+        by_kind: dict[type, list[Verdict]] = {}
+        for verdict in self.plan.verdicts:
+            by_kind.setdefault(type(verdict), []).append(verdict)
+        return by_kind
+
+    @cached_property
+    def placing(self) -> tuple[Placing, ...]:
         """Who is bound, or promised devices."""
-        return tuple(step for step in self.plan.steps if isinstance(step, Bind | Nominate))
+        return tuple(step for step in self.plan.steps if isinstance(step, Placing))
 
     @cached_property
     def promises(self) -> dict[JobName, Nominate]:
@@ -173,9 +196,9 @@ class Case:
         return frozenset(step.job for step in self.steps(Evict))
 
     @cached_property
-    def leaving(self) -> tuple[Evict | Shrink, ...]:
+    def leaving(self) -> tuple[Leaving, ...]:
         """Who is made to leave, whole or in part."""
-        return tuple(step for step in self.plan.steps if isinstance(step, Evict | Shrink))
+        return tuple(step for step in self.plan.steps if isinstance(step, Leaving))
 
     @cached_property
     def moving(self) -> frozenset[JobName]:

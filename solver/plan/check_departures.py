@@ -41,7 +41,7 @@ class _Departures:
 
     def findings(self) -> Iterator[Violation]:
         """Every rule in turn."""
-        said = {verdict.job for verdict in self.case.plan.verdicts if isinstance(verdict, Departs)}
+        said = {verdict.job for verdict in self.case.verdicts(Departs)}
         named = {step.job for step in self.steps.values()}
         for name in sorted(said ^ named):
             yield Violation("verdicts", name, "departs without being evicted, or the other way round")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self
 
-from solver.plan.check_case import Case
+from solver.plan.check_case import Case, Charge
 from solver.plan.estimates import EarliestStart
 from solver.plan.known_ends import KnownEnds
 from solver.plan.plan import Bind, Evict, Waits
-from solver.world.cluster import GpuType
+from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.world.workload import JobName, JobSpec, TaskPlacement
 
@@ -23,8 +23,8 @@ def false_estimates(case: Case) -> Iterable[tuple[JobName, str]]:
     now, horizon = case.snapshot.time, case.policy.scheduling.eta_horizon
     told = [
         (verdict.job, verdict.estimate.at)
-        for verdict in case.plan.verdicts
-        if isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart) and verdict.job in case.jobs
+        for verdict in case.verdicts(Waits)
+        if isinstance(verdict.estimate, EarliestStart) and verdict.job in case.jobs
     ]
     if not told:
         return
@@ -68,20 +68,17 @@ class _Future:
     @classmethod
     def of(cls, case: Case) -> Self:
         """As far as it is known."""
-        open_nodes = {node.name: node.gpu_type for node in case.ground.nodes if node.ready and not node.cordoned}
+        closed = {node.name for node in case.ground.nodes if not node.ready or node.cordoned}
         free: defaultdict[GpuType, int] = defaultdict(int)
         for node in case.ground.nodes:
-            if node.name in open_nodes:
+            if node.name not in closed:
                 free[node.gpu_type] += MILLI_PER_GPU * len(node.gpus)
         given_back: defaultdict[GpuType, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
-        for end, tasks in _holders(case):
-            for task in tasks:
-                gpu_type = open_nodes.get(task.node)
-                if gpu_type is not None:
-                    milli = task.gpus
-                    free[gpu_type] -= milli
-                    if end is not None:
-                        given_back[gpu_type][end] += milli
+        for end, charge in _holders(case, closed):
+            for gpu_type, milli in charge.items():
+                free[gpu_type] -= milli
+                if end is not None:
+                    given_back[gpu_type][end] += milli
         return cls({gpu_type: _Type.of(milli, given_back[gpu_type]) for gpu_type, milli in free.items()})
 
     def most_free(self, at: Instant, spec: JobSpec) -> int:
@@ -91,23 +88,31 @@ class _Future:
         return sum(known.at(at) for gpu_type, known in self.types.items() if not picky or gpu_type in accepted)
 
 
-def _holders(case: Case) -> Iterator[tuple[int | None, tuple[TaskPlacement, ...]]]:
-    """Who holds something, and when that ends at the latest as far as anybody knows; None: it may never end.
+def _holders(case: Case, closed: Set[NodeName]) -> Iterator[tuple[int | None, Charge]]:
+    """Who holds what of the other nodes, and when that ends at the latest as far as anybody knows; None: it may never end.
 
     Whoever nobody asked to stop runs until its limit; a start that is not confirmed is given the benefit of the doubt.
     """
     now, known = case.snapshot.time, KnownEnds.of(case.snapshot)
     asked = {step.job: now + step.grace for step in case.steps(Evict)}
+
+    def charge(tasks: Iterable[TaskPlacement]) -> Charge:
+        there = case.ground.gpu_types
+        return case.ground.charge(task for task in tasks if task.node in there and task.node not in closed)
+
     for job in case.snapshot.jobs:
         limit = known.limit(job, job.time_limit) if job.placement else None
         if not job.placement or job.phase == "stopping" or (limit is not None and job.started_at is None):
             continue
         runs_out = None if limit is None or job.started_at is None else job.started_at + limit
-        yield _first(runs_out, asked.get(job.name), known.reserved_from_of(job.placement)), job.placement
+        end = _first(runs_out, asked.get(job.name), known.reserved_from_of(job.placement))
+        held = case.held[job.name]
+        is_open = GpuType("") not in held and closed.isdisjoint([task.node for task in job.placement])
+        yield end, held if is_open else charge(job.placement)
     for step in case.steps(Bind):
         limit = known.limit(case.jobs[step.job], step.time_limit)
         runs_out = None if limit is None else now + limit
-        yield _first(runs_out, known.reserved_from_of(step.tasks)), step.tasks
+        yield _first(runs_out, known.reserved_from_of(step.tasks)), charge(step.tasks)
 
 
 def _first(*ends: int | None) -> int | None:

@@ -21,7 +21,7 @@ from solver.rules.tree import Line
 from solver.world.cluster import GpuType, NodeName
 from solver.world.parts import owner_of
 from solver.world.quantities import MilliGpu
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 _DAY_MS = 86_400_000
 
@@ -98,7 +98,8 @@ class _Evictions:
 
     def _frees_what_may_be_lent(self, victim: Job) -> bool:
         """Whether somebody does not lend all its GPUs of a type that the victim holds: then it leaves more of the rest."""
-        return not self.case.law.lent_in_part.isdisjoint(self.standing.gpus(victim))
+        gpus = self.standing.gpus(victim)
+        return any(gpus.get(gpu_type) for gpu_type in self.case.law.lent_in_part)
 
     def _unlawful(self, victim: Job, taker: Job) -> str:
         mine, theirs = self._class(victim), self._class(taker)
@@ -149,25 +150,26 @@ class _Evictions:
     def _inside(self, taker: Job) -> bool:
         """Whether all that a taker is promised fits in its queue's guarantee, once those evicted from the queue have left."""
         if taker.name not in self._known_inside:
-            queue = taker.spec.queue
-            held, guaranteed = self._held.get(queue, {}), self.case.guaranteed
+            wanted = {
+                Line(taker.spec.queue, gpu_type): gpus for gpu_type, gpus in self._promised_to(taker.name).items()
+            }
             self._known_inside[taker.name] = all(
-                held.get(gpu_type, 0) + gpus <= guaranteed.get(Line(queue, gpu_type), 0)
-                for gpu_type, gpus in self._promised_to(taker.name).items()
+                self._held[line] + gpus <= self.case.guaranteed.get(line, 0) for line, gpus in wanted.items()
             )
         return self._known_inside[taker.name]
 
     @cached_property
-    def _held(self) -> Mapping[QueueName, Mapping[GpuType, int]]:
+    def _held(self) -> Mapping[Line, int]:
         """What jobs of each queue itself hold once those evicted have left, and who moves has moved."""
         moved = self.case.moving
         leaving = self.case.sent_back | {name for name in self.case.parted.leaving if owner_of(name) not in moved}
-        held: defaultdict[QueueName, Counter[GpuType]] = defaultdict(Counter)
+        held: Counter[Line] = Counter()
         for name, job in self.jobs.items():
             goes_on = job.phase != "pending" and name not in leaving
             if goes_on or name in self.case.promised:
                 gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[name])
-                held[job.spec.queue].update(gpus)
+                for gpu_type, milli in gpus.items():
+                    held[Line(job.spec.queue, gpu_type)] += milli
         return held
 
     def _too_soon(self, victim: Job) -> str:
@@ -207,7 +209,7 @@ class _Evictions:
 
     def _verdicts(self) -> Iterator[Violation]:
         evicted = {step.job for step in self.steps.values()}
-        yielding = {verdict.job for verdict in self.case.plan.verdicts if isinstance(verdict, Yields)}
+        yielding = {verdict.job for verdict in self.case.verdicts(Yields)}
         for name in sorted(evicted ^ yielding):
             yield Violation("verdicts", name, "is evicted without the verdict `yields`, or the other way round")
 

@@ -61,7 +61,7 @@ def _excess(
         return 0
     lightest = min(weights.values(), default=0.0)
     return sum(
-        task.gpus / 1000 * (weights[nodes[task.node].gpu_type] - lightest)
+        task.gpus / 1000 * (weights.get(nodes[task.node].gpu_type, lightest) - lightest)
         for task in tasks
         if task.group in indifferent and task.gpus
     )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from solver.plan.check_case import Case
-from solver.plan.plan import Evict, Shrink
 from solver.plan.violation import Violation
 
 
 def leave_violations(case: Case) -> Iterator[Violation]:
     """S4: nobody leaves who may not; nobody is moved to whom nothing can be promised. Tasks that never began may always go."""
-    for step in case.plan.steps:
-        if not isinstance(step, Evict | Shrink) or step.means == "overdue":
+    for step in case.leaving:
+        if step.means == "overdue":
             continue
         said = case.jobs[step.job].leaves
         if said == "not":

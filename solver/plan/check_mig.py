@@ -80,6 +80,11 @@ class _Court:
         return {device for task in tasks for device in task.devices if device in divided}
 
     @cached_property
+    def _divided(self) -> frozenset[DeviceId]:
+        """GPUs that have instances, or are given some."""
+        return frozenset((*self.case.ground.partitioned, *self.used, *self.made))
+
+    @cached_property
     def _asked(self) -> list[TaskPlacement]:
         """Tasks in flight, but for what is promised and not there yet: that is nobody's so far (check_pledges)."""
         found: list[TaskPlacement] = []
@@ -135,7 +140,6 @@ class _Court:
     def binds(self) -> Iterator[Violation]:
         """S1: a bound instance is there once the plan's changes are made, apart from all others; a whole GPU is whole."""
         used = defaultdict(set, {device: set(instances) for device, instances in self.used.items()})
-        whole = set[DeviceId]()
         for slot in self._promised_no_more():
             used[slot.gpu].discard(slot.instance)  # Whether somebody else has the same is judged device by device.
         for step in self.case.placing:
@@ -146,11 +150,12 @@ class _Court:
             for task in step.tasks:
                 if task.mig is None:
                     yield from self._taken_whole(step.job, task, used)
-                    whole.update(task.devices)
                 else:
                     yield from self._instance(step.job, task, used[task.mig.gpu], self.after)
                     used[task.mig.gpu].add(task.mig.instance)
-        for device in sorted(whole & {device for device, instances in used.items() if instances} - self.whole):
+        divided = {device for device, instances in used.items() if instances} - self.whole
+        bound = (task for step in self.case.steps(Bind) for task in step.tasks if divided and task.mig is None)
+        for device in sorted({device for task in bound for device in task.devices if device in divided}):
             yield Violation("S1", device, "would be somebody's as a whole and hold instances")
 
     def _promised_no_more(self) -> Iterator[MigSlot]:
@@ -172,6 +177,8 @@ class _Court:
             return tuple(later[device] or ()) if device in later else self.after(device)
 
         for task in step.tasks:
+            if task.mig is None and self._divided.isdisjoint(task.devices):
+                continue
             made = [
                 device
                 for device in task.devices
@@ -247,6 +254,8 @@ class _Court:
     def _taken_whole(
         self, job: str, task: TaskPlacement, used: dict[DeviceId, set[MigInstance]]
     ) -> Iterator[Violation]:
+        if self._divided.isdisjoint(task.devices) and used.keys().isdisjoint(task.devices):
+            return
         for device in task.devices:
             if self.after(device) is not None:
                 yield Violation("S1", job, f"GPU {device} is in MIG mode and bound as a whole")

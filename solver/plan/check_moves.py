@@ -133,7 +133,7 @@ class _Moves:
                 yield Violation("S9", taker, f"{told}; minGain is {limits.min_gain}")
 
     def _verdicts(self) -> Iterator[Violation]:
-        said = {verdict.job for verdict in self.case.plan.verdicts if isinstance(verdict, Moves)}
+        said = {verdict.job for verdict in self.case.verdicts(Moves)}
         for name in sorted(said ^ self.steps.keys()):
             yield Violation("verdicts", name, "moves without the verdict `moves`, or the other way round")
 

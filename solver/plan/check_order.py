@@ -36,7 +36,7 @@ def order_violations(case: Case) -> Iterable[Violation]:
     strict = {queue.name: by for queue in case.policy.queues if (by := _strict_order(case.law, queue.name))}
     if not strict:
         return
-    named = {verdict.job for verdict in case.plan.verdicts if isinstance(verdict, Starts | Waits)}
+    named = {verdict.job for kind in (Starts, Waits) for verdict in case.verdicts(kind)}
     tasks_of = {step.job: step.tasks for step in case.placing}
     # What an earlier round has promised it decided before those came who would be first now.
     promised = case.promised.keys() - case.withdrawn

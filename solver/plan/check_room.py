@@ -36,6 +36,9 @@ def _devices(case: Case) -> Iterator[Violation]:
                 usable[node.name] = _usable(node)
             if not node.ready or node.cordoned:
                 yield Violation("S1", bind.job, f"node {task.node} takes no new work")
+            if usable[node.name].issuperset(task.devices) and all(known.has_free(task) for known in owners):
+                staying.add(task, bind.job)
+                continue
             for device in task.devices:
                 # Whether there is such an instance is for check_mig.
                 if task.mig is None and device not in usable[node.name]:
@@ -85,25 +88,27 @@ def _hosts(case: Case) -> Iterator[Violation]:
     memory: Counter[NodeName] = Counter()
     asked: defaultdict[NodeName, set[JobName]] = defaultdict(set)
     for bind in case.steps(Bind):
-        for task, shape in _shapes(case.jobs[bind.job], bind.tasks):
+        shapes = _shapes(case.jobs[bind.job])
+        for task in bind.tasks:
+            shape = shapes.get(task.group, _NOTHING)
             cpu[task.node] += shape.cpu
             memory[task.node] += shape.memory
             if shape.cpu or shape.memory:
                 asked[task.node].add(bind.job)
-    for job in case.snapshot.jobs:
-        for task, shape in _shapes(job, [task for task in job.placement if task.node in asked]):
-            cpu[task.node] += shape.cpu
-            memory[task.node] += shape.memory
+    for job in case.snapshot.jobs if asked else ():
+        for task in job.placement:
+            if task.node in asked:
+                shape = _shapes(job).get(task.group, _NOTHING)
+                cpu[task.node] += shape.cpu
+                memory[task.node] += shape.memory
     for name, jobs in sorted(asked.items()):
         node = case.ground.by_name[name]
         if cpu[name] > node.cpu or memory[name] > node.memory:
             yield Violation("S1", ", ".join(sorted(jobs)), f"node {name} has not enough CPU or memory for them")
 
 
-def _shapes(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:
-    """Each task with what it needs."""
-    shapes = {group.name: group.shape for group in job.spec.task_groups} if tasks else {}
-    return ((task, shapes.get(task.group, _NOTHING)) for task in tasks)
+def _shapes(job: Job) -> dict[str, Shape]:
+    return {group.name: group.shape for group in job.spec.task_groups}
 
 
 _NOTHING = Shape()

@@ -11,15 +11,18 @@ from solver.plan.check_case import Case
 from solver.plan.plan import Bind, Grow, Nominate, Reserve
 from solver.plan.violation import Violation
 
+Placing = Bind | Nominate | Grow | Reserve
+
 
 def set_violations(case: Case) -> Iterator[Violation]:
     """Every task that a step puts on a node which is not in the set that its group names."""
     nodes = {known.name: frozenset(known.nodes) for known in case.snapshot.node_sets}
-    placing = (step for step in case.plan.steps if isinstance(step, Bind | Nominate | Grow | Reserve))
-    for step in placing:
-        job = case.jobs.get(step.job)
+    for step in case.plan.steps:
+        job = case.jobs.get(step.job) if isinstance(step, Placing) else None
         sets = {group.name: group.nodes for group in job.spec.task_groups if group.nodes} if job else {}
-        for task in step.tasks if sets else ():
+        if not sets or not isinstance(step, Placing):
+            continue
+        for task in step.tasks:
             named = sets.get(task.group, "")
             if named and task.node not in nodes.get(named, ()):
                 problem = f"task {task.group}/{task.index} is on {task.node}, which is not one of its nodes ({named})"

@@ -28,6 +28,11 @@ class Owners:
         for device in task.devices:
             (self._whole if task.share is None else self._divided).setdefault(device, holder)
 
+    def has_free(self, task: TaskPlacement) -> bool:
+        """Nobody has any of a task's devices but in part beside it."""
+        whole = self._whole.keys().isdisjoint(task.devices)
+        return whole and (task.share is not None or self._divided.keys().isdisjoint(task.devices))
+
     def other(self, device: DeviceId, task: TaskPlacement) -> str | None:
         """Who can't have a device beside a task. Whether those who divide one fit it is for `sharing_violations`."""
         return self._whole.get(device) or (self._divided.get(device) if task.share is None else None)

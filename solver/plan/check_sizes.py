@@ -21,18 +21,20 @@ from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import with_jobs
 from solver.world.workload import Job, JobName
 
+Resizing = Shrink | Grow
+
 
 def with_parts_apart(case: Case) -> Case:
     """The same world and plan, in which what joins or leaves a running gang is a job of its own, bound or evicted."""
-    changing = any(isinstance(step, Shrink | Grow) for step in case.plan.steps)
-    if not changing and not any(intent.kind in ("shrink", "grow") for intent in case.intents):
+    resizing = bool(case.steps(Shrink)) or bool(case.steps(Grow))
+    if not resizing and not any(intent.kind in ("shrink", "grow") for intent in case.intents):
         return case
     world = shrinking_apart(case.snapshot)
     known = {job.name: job for job in world.jobs}
     jobs, steps = dict(known), list[Step]()
     for step in case.plan.steps:
-        job = known.get(step.job) if isinstance(step, Shrink | Grow) else None
-        if job is None or not isinstance(step, Shrink | Grow):
+        job = known.get(step.job) if isinstance(step, Resizing) else None
+        if job is None or not isinstance(step, Resizing):
             steps.append(step)
         elif isinstance(step, Shrink):
             part = part_of(job, leaving_part(job.name), step.tasks)
@@ -46,7 +48,7 @@ def with_parts_apart(case: Case) -> Case:
             steps.append(Bind(joins.name, step.attempt + 1, step.tasks, step.deadline, _left_of(job, world.time)))
     intents = tuple(i for i in world.in_flight.intents if i.kind not in ("shrink", "grow"))
     apart = with_jobs(world, jobs.values(), msgspec.structs.replace(world.in_flight, intents=intents))
-    return replace(case, snapshot=apart, plan=msgspec.structs.replace(case.plan, steps=tuple(steps)))
+    return replace(case, whole=case, snapshot=apart, plan=msgspec.structs.replace(case.plan, steps=tuple(steps)))
 
 
 def _left_of(job: Job, now: Instant) -> Duration | None:
@@ -63,18 +65,16 @@ def size_violations(case: Case) -> Iterator[Violation]:
     for intent in case.intents:
         if intent.kind == "grow":
             growing.setdefault(intent.job, intent)
-    changing = (step.job for step in case.plan.steps if isinstance(step, Evict | Shrink | Grow))
-    for name, times in sorted(Counter(changing).items()):
-        if times > 1:
-            yield Violation("S8", name, f"is evicted or changes its size {times} times")
+    changing = Counter(step.job for steps in (case.leaving, case.steps(Grow)) for step in steps)
+    for name in sorted(name for name, times in changing.items() if times > 1):
+        yield Violation("S8", name, f"is evicted or changes its size {changing[name]} times")
     for step in case.plan.steps:
-        if isinstance(step, Shrink | Grow):
+        if isinstance(step, Resizing):
             job = case.jobs[step.job]
             busy = job.name in asked or (isinstance(step, Grow) and job.name in growing)
             if job.phase != "running" or job.attempt != step.attempt or busy:
-                yield Violation(
-                    "S11", job.name, f"changes its size in attempt {step.attempt} while {job.phase} or changing"
-                )
+                told = f"changes its size in attempt {step.attempt} while {job.phase} or changing"
+                yield Violation("S11", job.name, told)
             yield from _shrinks(step, job, growing, case) if isinstance(step, Shrink) else _grows(step, job, case)
 
 

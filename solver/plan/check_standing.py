@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from solver.plan.check_case import Case
+from solver.plan.check_case import Case, Charge
 from solver.rules.tree import Line
-from solver.world.cluster import GpuType
 from solver.world.parts import owner_of
 from solver.world.workload import Job, JobName, QueueName
 
@@ -23,7 +22,7 @@ class Standing:
 
     case: Case
     _in_line: dict[Line, dict[JobName, str]] = field(default_factory=dict)
-    _gpus: dict[JobName, Mapping[GpuType, int]] = field(default_factory=dict)
+    _gpus: dict[JobName, Charge] = field(default_factory=dict)
 
     def towards(self, victim: Job, taker: Job) -> str:
         """Inside, straddling or borrowed: the worst of the lines that the victim's queue does not share with the taker's."""
@@ -32,14 +31,13 @@ class Standing:
         found = {self._stands(victim, Line(queue, gpu_type)) for queue in lines for gpu_type in self.gpus(victim)}
         return next((worst for worst in ("inside", "straddles") if worst in found), "borrowed")
 
-    def gpus(self, job: Job) -> Mapping[GpuType, int]:
-        """Milli-GPU that a job, or a part of one, holds of each type that it holds any of."""
-        found = self._gpus.get(job.name)
-        if found is None:
-            whole = self.case.jobs.get(job.name)
-            charge = self.case.held.get(job.name, {}) if job is whole else self.case.ground.charge(job.placement)
-            found = self._gpus[job.name] = {gpu_type: milli for gpu_type, milli in charge.items() if milli > 0}
-        return found
+    def gpus(self, job: Job) -> Charge:
+        """What a job, or a part of one, holds."""
+        if job is self.case.jobs.get(job.name):
+            return self.case.held.get(job.name, {})
+        if job.name not in self._gpus:
+            self._gpus[job.name] = self.case.ground.charge(job.placement)
+        return self._gpus[job.name]
 
     def _stands(self, job: Job, line: Line) -> str:
         if line not in self._in_line:
@@ -48,7 +46,7 @@ class Standing:
 
     def _line(self, line: Line) -> Iterator[tuple[JobName, str]]:
         """Where each stands by the place in line of all that run below a queue and hold the type."""
-        below = [job for job in self._running[line.queue] if line.gpu_type in self.gpus(job)]
+        below = [job for job in self._running[line.queue] if self.gpus(job).get(line.gpu_type, 0)]
         below.sort(key=lambda job: (self._rank_below(job, line), self._place_in_line(job)))
         left = self.case.guaranteed.get(line, 0)
         for job in below:

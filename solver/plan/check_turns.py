@@ -30,13 +30,13 @@ ABOUT = 1e-6
 
 def turn_violations(case: Case) -> Iterator[Violation]:
     """Every start before one that asks for the same, has waited for `maxWait`, and was evicted no more often (back-off)."""
-    placed, now = {step.job for step in case.placing}, case.snapshot.time
-    named = {verdict.job for verdict in case.plan.verdicts if isinstance(verdict, Starts | Waits)}
     taking = {queue.name for queue in case.policy.queues if ordering_for(case.law, queue.name).turns is not None}
+    if not taking:
+        return
+    named = {verdict.job for kind in (Starts, Waits) for verdict in case.verdicts(kind)}
+    placed, now = {step.job for step in case.placing}, case.snapshot.time
     waiting = [
-        job
-        for job in (case.pending if taking else ())
-        if job.spec.queue in taking and job.name in named and job.name not in case.promised
+        job for job in case.pending if job.spec.queue in taking and job.name in named and job.name not in case.promised
     ]
     late: defaultdict[_Asked, list[Job]] = defaultdict(list)
     for job in waiting:

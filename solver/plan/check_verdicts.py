@@ -15,6 +15,8 @@ from solver.plan.violation import Violation
 from solver.world.cluster import Level, Node
 from solver.world.workload import Job
 
+OfRunning = Runs | Yields | Moves | Departs
+
 
 def verdict_violations(case: Case) -> Iterable[Violation]:
     """Every live job has one verdict, and it says what the steps do."""
@@ -23,16 +25,16 @@ def verdict_violations(case: Case) -> Iterable[Violation]:
     wrong = jobs.keys() ^ named.keys() | {name for name, count in named.items() if count != 1}
     for name in sorted(wrong):
         yield Violation("verdicts", name, f"has {named[name]} verdicts; every live job has one")
-    starting = {verdict.job for verdict in plan.verdicts if isinstance(verdict, Starts)}
+    starting = {verdict.job for verdict in case.verdicts(Starts)}
     for name in sorted(case.bound ^ starting):
         yield Violation("verdicts", name, "is bound without the verdict `starts`, or the other way round")
     grown = {step.job for step in case.steps(Grow)}
-    growing = {verdict.job for verdict in plan.verdicts if isinstance(verdict, Runs) and verdict.grows}
+    growing = {verdict.job for verdict in case.verdicts(Runs) if verdict.grows}
     for name in sorted(growing - grown):
         yield Violation("verdicts", name, "is said to grow, and does not")
     for verdict in plan.verdicts:
         job = jobs.get(verdict.job)
-        if job and isinstance(verdict, Runs | Yields | Moves | Departs) != (job.phase != "pending"):
+        if job and isinstance(verdict, OfRunning) != (job.phase != "pending"):
             yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
     yield from _extents(case)
 
@@ -40,7 +42,7 @@ def verdict_violations(case: Case) -> Iterable[Violation]:
 def _extents(case: Case) -> Iterable[Violation]:
     """How far apart those lie who start is as the domains of their nodes say."""
     nodes = case.ground.by_name
-    said = {verdict.job: verdict.extent for verdict in case.plan.verdicts if isinstance(verdict, Starts)}
+    said = {verdict.job: verdict.extent for verdict in case.verdicts(Starts)}
     for step in case.steps(Bind):
         if step.job in said:
             found = _counted(case.jobs[step.job], [nodes[task.node] for task in step.tasks])
@@ -49,7 +51,7 @@ def _extents(case: Case) -> Iterable[Violation]:
 
 
 def _counted(job: Job, hosts: Sequence[Node]) -> Extent | None:
-    if len(hosts) == 1:
+    if len(hosts) <= 1:
         return None
     levels: tuple[Level, ...] = ("island", "rack", "block", "pool")
     domains = {level: {host.domain(level) for host in hosts} for level in levels}

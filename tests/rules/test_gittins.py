@@ -88,6 +88,4 @@ def test_the_checker_reckons_the_same_cost(lives: list[tuple[int, bool, int]], b
     places = places_in(world, policy, QueueTree.of(policy))
     assert set(places) == {known.name for known in jobs}
     for known in jobs:
-        assert places[known.name].cost == pytest.approx(
-            cost(known, ordering, case), rel=1e-9
-        )
+        assert places[known.name].cost == pytest.approx(cost(known, ordering, case), rel=1e-9)
