@@ -61,12 +61,16 @@ def _unlawful(case: Case) -> Iterable[Violation]:
         yield from rule(apart)
 
 
+_OnNodes = Bind | Nominate | Grow
+_OfJobs = _OnNodes | Evict | Shrink
+
+
 def _strangers(case: Case) -> Iterable[Violation]:
     jobs, nodes = case.jobs, case.ground.by_name
     for step in case.plan.steps:
-        if isinstance(step, Evict | Shrink | Grow | Bind | Nominate) and step.job not in jobs:
+        if isinstance(step, _OfJobs) and step.job not in jobs:
             yield Violation("S8" if isinstance(step, Evict | Shrink) else "S2", step.job, "is not in the snapshot")
-        if isinstance(step, Bind | Nominate | Grow):
+        if isinstance(step, _OnNodes):
             for task in step.tasks:
                 if task.node not in nodes:
                     yield Violation("S1", step.job, f"task {task.group}/{task.index} is on unknown node {task.node}")

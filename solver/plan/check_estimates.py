@@ -105,15 +105,14 @@ def _holders(case: Case, closed: Set[NodeName]) -> Iterator[tuple[int | None, Ch
         if not job.placement or job.phase == "stopping" or (limit is not None and job.started_at is None):
             continue
         runs_out = None if limit is None or job.started_at is None else job.started_at + limit
-        end = _first(runs_out, asked.get(job.name), known.reserved_from_of(job.placement))
+        end = _first(_first(runs_out, asked.get(job.name)), known.reserved_from_of(job.placement))
         held = case.held[job.name]
-        is_open = GpuType("") not in held and closed.isdisjoint([task.node for task in job.placement])
+        is_open = GpuType("") not in held and (not closed or closed.isdisjoint([task.node for task in job.placement]))
         yield end, held if is_open else charge(job.placement)
     for step in case.steps(Bind):
         limit = known.limit(case.jobs[step.job], step.time_limit)
-        runs_out = None if limit is None else now + limit
-        yield _first(runs_out, known.reserved_from_of(step.tasks)), charge(step.tasks)
+        yield _first(None if limit is None else now + limit, known.reserved_from_of(step.tasks)), charge(step.tasks)
 
 
-def _first(*ends: int | None) -> int | None:
-    return min((end for end in ends if end is not None), default=None)
+def _first(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)

@@ -14,19 +14,19 @@ from solver.plan.violation import Violation
 from solver.world.cluster import GpuType
 from solver.world.quantities import MilliGpu
 from solver.world.shape import Shape
-from solver.world.workload import Job, QueueName
+from solver.world.workload import Job, QueueName, TaskPlacement
 
 
 def fallback_violations(case: Case) -> Iterable[Violation]:
     """Every early use of a fallback type, outside what its queue is guaranteed of it."""
-    wishes, types = _Wishes(case), case.ground.gpu_types
+    wishes = _Wishes(case)
     # Who was promised its devices before was early, or not, when that was decided.
     # Who moves stays on its type.
     steps = [step for step in case.placing if step.job not in case.promised and step.job not in case.moving]
     early = [
         (case.jobs[step.job], case.ground.charge(step.tasks))
         for step in steps
-        if wishes.is_early(case.jobs[step.job], {types[task.node] for task in step.tasks if task.devices})
+        if wishes.is_early(case.jobs[step.job], step.tasks)
     ]
     if not early:
         return
@@ -47,7 +47,7 @@ class _Wishes:
     case: Case
     _rooms: dict[tuple[GpuType, int, int, int], int] = field(default_factory=dict)
 
-    def is_early(self, job: Job, used: set[GpuType]) -> bool:
+    def is_early(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
         """Whether a job would use a type before it has waited long enough for a better one."""
         known, policy = self.case.law.class_of(job), self.case.policy
         after = job.spec.fallback_after
@@ -57,7 +57,8 @@ class _Wishes:
             after = policy.scheduling.fallback_after
         if self.case.snapshot.time >= job.submitted_at + after or len(job.spec.task_groups) > 1:
             return False
-        wishes = job.spec.task_groups[0].shape.gpu_types
+        wishes, types = job.spec.task_groups[0].shape.gpu_types, self.case.ground.gpu_types
+        used = {types[task.node] for task in tasks if task.devices}
         return any(
             wishes.index(gpu_type) > 0
             and any(self._sure_to_serve(job, better) for better in wishes[: wishes.index(gpu_type)])

@@ -48,8 +48,11 @@ def _misfit(
         if group.shape.uses_gpus and used in group.shape.gpu_types:
             down += [wish for wish in group.shape.gpu_types if wish in known].index(used)
     milli = sum(task.gpus for task in tasks)
+    topology = job.spec.topology
+    wishes = job.spec.data or topology.preferred or topology.communication != "normal"
+    apart = strain(job, [nodes[task.node] for task in tasks]) if wishes else 0.0
     # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
-    return (milli or 1) / 1000 * (down + strain(job, [nodes[task.node] for task in tasks]))
+    return (milli or 1) / 1000 * (down + apart)
 
 
 def _excess(
@@ -79,8 +82,6 @@ def strain(job: Job, hosts: Sequence[Node]) -> float:
 def _apart(job: Job, hosts: Sequence[Node]) -> float:
     topology, alone = job.spec.topology, sum(group.replicas for group in job.spec.task_groups) == 1
     if alone:
-        return 0.0
-    if not topology.preferred and topology.communication == "normal":
         return 0.0
     order: tuple[Level, ...] = ("island", "rack", "block", "pool")
     together = [level for level in order if len({host.domain(level) for host in hosts}) == 1]

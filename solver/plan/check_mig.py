@@ -264,13 +264,15 @@ class _Court:
 
     def _peers(self, job: Job, bind: Bind) -> Iterator[Violation]:
         """S5: nobody who wants NVLink between tasks gets instances."""
-        sizes = Counter(task.group for task in bind.tasks if task.mig)
+        sizes = Counter([task.group for task in bind.tasks if task.mig])
+        if not sizes:
+            return
         asked = {job.spec.topology.required} if len(bind.tasks) > 1 else set()
         for group in job.spec.task_groups:
             bundle = group.topology.group or job.spec.topology.group
             if sizes[group.name] > 1:
                 asked |= {group.topology.required or (bundle.within if bundle else None)}
-        if sizes and "island" in asked:
+        if "island" in asked:
             yield Violation(
                 "S5", job.name, "wants its tasks in one island and gets MIG instances, which have no NVLink"
             )

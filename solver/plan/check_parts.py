@@ -39,15 +39,16 @@ def parted(snapshot: Snapshot, law: Law, plan: Plan) -> Parted:
     jobs: dict[JobName, Job] = {}
     parts_of: dict[JobName, Sequence[JobName]] = {}
     for job in snapshot.jobs:
-        left = job
+        parts: tuple[Job, ...] = (job,)
         if job.name in shrinking:
-            left = msgspec.structs.replace(job, placement=without(job.placement, shrinking[job.name].tasks))
-        known = law.class_of(job)
-        divisible = known is not None and known.preemptible and job.phase == "running" and job.name not in busy
-        parts = in_parts(left) if divisible else (left,)
+            parts = (msgspec.structs.replace(job, placement=without(job.placement, shrinking[job.name].tasks)),)
+        elif job.phase == "running" and job.name not in busy:
+            known = law.class_of(job)
+            parts = in_parts(job) if known is not None and known.preemptible else parts
         for part in parts:
             jobs[part.name] = part
-        parts_of[job.name] = [part.name for part in parts]
+        if len(parts) > 1:
+            parts_of[job.name] = [part.name for part in parts]
     return Parted(jobs, *_leaving(plan, jobs, parts_of))
 
 
@@ -62,7 +63,7 @@ def _leaving(
             along.update(name for name in parts_of.get(step.job, ()) if name != step.job)
         elif isinstance(step, Shrink) and step.means != "overdue":
             named = {(task.group, task.index) for task in step.tasks}
-            for name in parts_of.get(step.job, ()):
+            for name in parts_of.get(step.job, (step.job,) if step.job in jobs else ()):
                 if {(task.group, task.index) for task in jobs[name].placement} <= named:
                     steps[name] = step
     return steps, frozenset(along)

@@ -14,7 +14,7 @@ from solver.plan.plan import Bind
 from solver.plan.violation import Violation
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.shape import Shape
-from solver.world.workload import Job, JobName, TaskPlacement
+from solver.world.workload import Job, JobName
 
 
 def room_violations(case: Case) -> Iterable[Violation]:
@@ -60,26 +60,18 @@ def _owners(case: Case) -> tuple[Owners, Owners]:
     """Of what the plan places: who has it and stays, and who has it and has been asked to leave."""
     wanted = {device for step in case.placing for task in step.tasks for device in task.devices}
     staying, leaving = Owners(), Owners()
-    for holder, task, leaves in _held(case):
-        if not wanted.isdisjoint(task.devices):
-            (leaving if leaves else staying).add(task, holder)
-    return staying, leaving
-
-
-def _held(case: Case) -> Iterator[tuple[str, TaskPlacement, bool]]:
-    """Who holds or was promised what, and whether it has been asked to leave, by this plan or before."""
-    leaving, settled = case.stopping | case.evicted, case.bound | case.withdrawn
+    asked, settled = case.stopping | case.evicted, case.bound | case.withdrawn
     for job in case.snapshot.jobs:
-        leaves = job.name in leaving
         for task in job.placement:
-            yield job.name, task, leaves
+            if not wanted.isdisjoint(task.devices):
+                (leaving if job.name in asked else staying).add(task, job.name)
     for intent in case.intents:
         promised = intent.kind == "nominate"
-        if promised and intent.job in settled:
-            continue
-        for task in intent.tasks:
-            # What a job that moves was promised stays its own when it has left.
-            yield intent.id, task, not promised and intent.job in leaving
+        for task in () if promised and intent.job in settled else intent.tasks:
+            if not wanted.isdisjoint(task.devices):
+                # What a job that moves was promised stays its own when it has left.
+                (leaving if not promised and intent.job in asked else staying).add(task, intent.id)
+    return staying, leaving
 
 
 def _hosts(case: Case) -> Iterator[Violation]:
