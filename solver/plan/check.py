@@ -1,7 +1,8 @@
 """Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
 
-Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums, slow and obvious on purpose. A plan with a
-violation is never acted on. Rules whose subject does not exist yet come with it.
+Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums. A plan with a violation is never acted on.
+What rules look up again and again is indexed once for all of them (check_case); they are judged one after the other, and
+each looks at what the plan names, not at all pairs. Rules whose subject does not exist yet come with it.
 """
 
 from __future__ import annotations

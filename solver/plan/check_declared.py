@@ -1,6 +1,6 @@
 """S10 for Reservation documents: judges by plain sums whether a plan keeps what they say, where they say it.
 
-Part of the checker, and as slow and obvious. Nobody whom a document does not let in, entitled or not, is given anything of what
+Part of the checker. Nobody whom a document does not let in, entitled or not, is given anything of what
 it keeps, unless it will be gone when that begins. What is only counted is all there, as far as there is any, and
 stays where it was as long as it can.
 """

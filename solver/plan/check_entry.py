@@ -1,6 +1,6 @@
 """Judges whether a plan starts only what the queues let in: no queue on hold, no class it does not take, no user above a cap.
 
-Part of the checker, and as slow and obvious. It needs every bound job and node to be in the snapshot.
+Part of the checker. It needs every bound job and node to be in the snapshot.
 """
 
 from __future__ import annotations

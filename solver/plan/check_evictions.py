@@ -1,6 +1,6 @@
 """Judges evictions and promises: S4 who may be evicted for whom, S8 for whose sake, S9 not too soon, too often or too many.
 
-Part of the checker, and as slow and obvious. It needs every job and node that the plan names to be in the snapshot.
+Part of the checker. It needs every job and node that the plan names to be in the snapshot.
 """
 
 from __future__ import annotations

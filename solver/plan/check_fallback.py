@@ -1,6 +1,6 @@
 """Judges whether GPU types further down a wish list are used only in time, or inside a guarantee.
 
-Part of the checker, and as slow and obvious. It needs every bound job and node to be in the snapshot. Whether a preferred type
+Part of the checker. It needs every bound job and node to be in the snapshot. Whether a preferred type
 could ever serve a job it knows only of plain ones (`_sure_to_serve`), and of others it says nothing.
 """
 

@@ -1,6 +1,6 @@
 """Counts the last two layers again: how far what a plan starts and promises lies from its wishes, and what its types weigh.
 
-From nodes and documents alone. Part of the checker, and as slow and obvious. It needs every bound job and node to be in
+From nodes and documents alone. Part of the checker. It needs every bound job and node to be in
 the snapshot.
 """
 
@@ -81,7 +81,7 @@ def strain(job: Job, hosts: Sequence[Node]) -> float:
 
 def _apart(job: Job, hosts: Sequence[Node]) -> float:
     topology, alone = job.spec.topology, sum(group.replicas for group in job.spec.task_groups) == 1
-    if alone:
+    if alone or not hosts:
         return 0.0
     order: tuple[Level, ...] = ("island", "rack", "block", "pool")
     together = [level for level in order if len({host.domain(level) for host in hosts}) == 1]

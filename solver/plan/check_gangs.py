@@ -1,6 +1,6 @@
 """Judges gangs: S2, a gang is decided with all of each role's minimum or not at all, and released only when it is overdue; S5.
 
-Part of the checker, and as slow and obvious. It needs every job and node that the plan names to be in the snapshot.
+Part of the checker. It needs every job and node that the plan names to be in the snapshot.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """S3 for what is not lent: no start takes what another queue keeps back for itself of its guarantee.
 
-Part of the checker, and as slow and obvious. Each queue counts with what it and the queues below it use, but with no less than
+Part of the checker. Each queue counts with what it and the queues below it use, but with no less than
 what it keeps back; so do the roots, and their sum may not come above what there is of the type by any start.
 """
 

@@ -1,6 +1,6 @@
 """Judges jobs that move so that others fit where they were: S4 who may, S8 for whose sake and where to, S9 not too many.
 
-Part of the checker, and as slow and obvious. It needs every job and node that the plan names to be in the snapshot. That a moved
+Part of the checker. It needs every job and node that the plan names to be in the snapshot. That a moved
 gang is whole, and as near together as it has to be, is judged as of any gang that is promised something.
 """
 

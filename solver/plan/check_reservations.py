@@ -1,6 +1,6 @@
 """S10: judges by plain sums whether a plan leaves reservations what they hold.
 
-Part of the checker, and as slow and obvious. Nobody who would still be there when a reservation starts, and could not be made
+Part of the checker. Nobody who would still be there when a reservation starts, and could not be made
 to leave by then, is given a device of it, or CPU and memory that its gang will need there. Work that lies inside guarantees,
 each judged alone, is left out: it may take what is reserved for others. So is who gets what it was promised before.
 """

@@ -1,6 +1,6 @@
 """Judges S2 for tasks that are limited to some nodes: none is placed, promised or kept room for outside of them.
 
-Part of the checker, and as slow and obvious. Who runs outside already, since what may be changed, is let be.
+Part of the checker. Who runs outside already, since what may be changed, is let be.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Judges who gives way to whom where jobs take turns, and that nobody passes one that has waited for `maxWait`.
 
-Part of the checker, and as slow and obvious: what each job costs is worked out again here, job by job.
+Part of the checker: what each job costs is worked out again here, job by job.
 """
 
 from __future__ import annotations

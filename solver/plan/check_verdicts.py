@@ -1,6 +1,6 @@
 """Judges whether a plan says of every live job what it does with it, and of a gang that starts how far apart it lies.
 
-Part of the checker, and as slow and obvious.
+Part of the checker.
 """
 
 from __future__ import annotations

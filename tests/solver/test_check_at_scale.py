@@ -22,8 +22,8 @@ from solver.world.workload import JobName, TaskPlacement
 EMPTY = World(64, pending=0)
 SMALL = World(1024, pending=256)
 LARGE = World(4096, pending=1024)
-MORE_FOR_EACH = 1.25
-"""By how much an item of the large world may cost more than one of the small: n log n would be 1.2, n squared 4."""
+MORE_FOR_EACH = 1.0
+"""How often as much as an item of the small world one of the large may cost; n squared would be 4."""
 
 
 @cache
