@@ -1,82 +1,75 @@
 """Judges whether a plan starts only what the queues let in: no queue on hold, no class it does not take, no user above a cap.
 
-Part of the checker, and as slow and obvious. It needs every bound job and node to be in the snapshot.
+Part of the checker. It needs every bound job and node to be in the snapshot.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
+from solver.plan.check_case import Case, Charge
 from solver.plan.violation import Violation
-from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
 from solver.world.quantities import MilliGpu
-from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, TaskPlacement
+from solver.world.workload import Job
 
 UserUse = Counter[tuple[str, GpuType, str]]
 """GPUs by queue, type and user."""
 
-Held = tuple[Job, tuple[TaskPlacement, ...]]
-"""Somebody, and tasks that count for it."""
+Held = tuple[Job, Charge]
+"""Somebody, and what counts for it."""
 
 
-def entry_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+def entry_violations(case: Case) -> Iterable[Violation]:
     """Every start that a queue on the job's path does not let in."""
-    jobs = {job.name: job for job in snapshot.jobs}
-    bound = [(jobs[step.job], step.tasks) for step in plan.steps if isinstance(step, Bind | Nominate)]
-    for job, _ in bound:
-        known = policy.priority_class(job)
-        for queue in path_of(policy, job.spec.queue):
+    for step in case.placing:
+        job = case.jobs[step.job]
+        known = case.law.class_of(job)
+        for queue in case.law.path(job.spec.queue):
             if queue.stop_policy != "None":
                 yield Violation("hold", job.name, f"starts although queue {queue.name} is on hold")
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
                 problem = f"starts with a priority class that queue {queue.name} does not take"
                 yield Violation("class", job.name, problem)
-    yield from _users(snapshot, policy, bound, staying(snapshot, plan))
+    yield from _users(case)
 
 
-def staying(snapshot: Snapshot, plan: Plan) -> Iterable[Held]:
+def staying(case: Case) -> Iterator[Held]:
     """Who counts beside the plan's own starts: not who is asked to leave, but who was promised something before."""
-    leaving = {intent.job for intent in snapshot.in_flight.intents if intent.evicts}
-    leaving |= {step.job for step in plan.steps if isinstance(step, Evict)}
-    settled = {step.job for step in plan.steps if isinstance(step, Bind | Nominate | Withdraw)}
-    promised = {i.job: i.tasks for i in snapshot.in_flight.nominations if i.job not in settled}
-    for job in snapshot.jobs:
-        yield job, promised.get(job.name, ()) if job.name in leaving or not job.placement else job.placement
+    leaving = case.sent_back | case.evicted
+    settled = case.bound | case.promises.keys() | case.withdrawn
+    promised = {name: case.ground.charge(tasks) for name, tasks in case.promised.items() if name not in settled}
+    for job in case.snapshot.jobs:
+        if job.placement and job.name not in leaving:
+            yield job, case.held[job.name]
+        elif job.name in promised:
+            yield job, promised[job.name]
 
 
-def path_of(policy: Policy, name: str) -> list[Queue]:
-    """A queue and those above it."""
-    path: list[Queue] = []
-    queue = policy.queue(name)
-    while queue is not None and queue not in path:
-        path.append(queue)
-        queue = policy.queue(queue.parent) if queue.parent else None
-    return path
-
-
-def _users(snapshot: Snapshot, policy: Policy, started: Iterable[Held], charged: Iterable[Held]) -> Iterable[Violation]:
+def _users(case: Case) -> Iterable[Violation]:
     """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
-    before = _use(snapshot, policy, charged)
-    added = _use(snapshot, policy, started)
+    caps = {
+        (str(queue.name), entry.gpu_type): entry.per_user
+        for queue in case.policy.queues
+        for entry in queue.quota
+        if entry.per_user is not None
+    }
+    if not caps:
+        return
+    before = _use(case, staying(case))
+    added = _use(case, ((case.jobs[step.job], case.ground.charge(step.tasks)) for step in case.placing))
     for (name, gpu_type, user), milli in sorted(added.items()):
-        queue = policy.queue(name)
-        entry = queue.quota_for(gpu_type) if queue else None
-        held = before[name, gpu_type, user]
-        if milli and entry and entry.per_user is not None and held + milli > entry.per_user:
+        most, held = caps.get((name, gpu_type)), before[name, gpu_type, user]
+        if milli and most is not None and held + milli > most:
             holds = f"{MilliGpu(held)} + {MilliGpu(milli)} {gpu_type} of user {user or '(none)'}"
-            problem = f"{holds} is above perUser {entry.per_user}"
-            yield Violation("S3", name, problem)
+            yield Violation("S3", name, f"{holds} is above perUser {most}")
 
 
-def _use(snapshot: Snapshot, policy: Policy, holders: Iterable[Held]) -> UserUse:
-    types = {node.name: node.gpu_type for node in snapshot.nodes}
+def _use(case: Case, holders: Iterable[Held]) -> UserUse:
     use: UserUse = Counter()
-    for job, tasks in holders:
-        for queue in path_of(policy, job.spec.queue):
-            for task in tasks:
-                use[queue.name, types.get(task.node, GpuType("")), job.user] += task.gpus
+    for job, charge in holders:
+        for queue in case.law.path(job.spec.queue):
+            for gpu_type, milli in charge.items():
+                use[queue.name, gpu_type, job.user] += milli
     return use

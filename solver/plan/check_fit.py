@@ -1,6 +1,6 @@
 """Counts the last two layers again: how far what a plan starts and promises lies from its wishes, and what its types weigh.
 
-From nodes and documents alone. Part of the checker, and as slow and obvious. It needs every bound job and node to be in
+From nodes and documents alone. Part of the checker. It needs every bound job and node to be in
 the snapshot.
 """
 
@@ -8,32 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from solver.plan.plan import Bind, Nominate, Plan
+from solver.plan.check_case import Case
 from solver.plan.violation import Violation
-from solver.rules.policy import Policy
 from solver.world.cluster import GpuType, Level, Node, NodeName
-from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
 
 NVLINK_GB_PER_S = 900
 
 
-def fit_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+def fit_violations(case: Case) -> Iterable[Violation]:
     """The certificate claims another fit than the plan has, or other weights of the types used."""
-    jobs = {job.name: job for job in snapshot.jobs}
-    nodes = {node.name: node for node in snapshot.nodes}
+    jobs, nodes = case.jobs, case.ground.by_name
     # What was promised before is bound as it was promised, and in no layer of this round.
-    promised = {intent.job for intent in snapshot.in_flight.nominations}
     # And who moves has started before.
-    known = promised | {job.name for job in snapshot.jobs if job.phase == "running"}
-    steps = [step for step in plan.steps if isinstance(step, Bind | Nominate) and step.job not in known]
+    steps = [s for s in case.placing if s.job not in case.promised and jobs[s.job].phase != "running"]
     weights = dict.fromkeys(_types(nodes), 1.0)
-    weights |= {stated.gpu_type: stated.weight for stated in policy.scheduling.gpu_types if stated.gpu_type in weights}
+    stated_weights = case.policy.scheduling.gpu_types
+    weights |= {stated.gpu_type: stated.weight for stated in stated_weights if stated.gpu_type in weights}
     counted = {
         "fit": 0.0 - sum(_misfit(jobs[step.job], step.tasks, nodes, weights) for step in steps),
         "type-weight": 0.0 - sum(_excess(jobs[step.job], step.tasks, nodes, weights) for step in steps),
     }
-    for layer in plan.certificate.layers:
+    for layer in case.plan.certificate.layers:
         found = counted.get(layer.name)
         if found is not None and abs(layer.value - found) > 1e-5 * max(1.0, abs(found)):
             yield Violation("fit", layer.name, f"the certificate says {layer.value}, the plan has {found}")
@@ -52,8 +48,11 @@ def _misfit(
         if group.shape.uses_gpus and used in group.shape.gpu_types:
             down += [wish for wish in group.shape.gpu_types if wish in known].index(used)
     milli = sum(task.gpus for task in tasks)
+    topology = job.spec.topology
+    wishes = job.spec.data or topology.preferred or topology.communication != "normal"
+    apart = strain(job, [nodes[task.node] for task in tasks]) if wishes else 0.0
     # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
-    return (milli or 1) / 1000 * (down + strain(job, [nodes[task.node] for task in tasks]))
+    return (milli or 1) / 1000 * (down + apart)
 
 
 def _excess(
@@ -61,8 +60,11 @@ def _excess(
 ) -> float:
     """GPUs of groups that name no type, times what theirs weighs more than the lightest."""
     indifferent = {group.name for group in job.spec.task_groups if not group.shape.gpu_types}
+    if not indifferent:
+        return 0
+    lightest = min(weights.values(), default=0.0)
     return sum(
-        task.gpus / 1000 * (weights[nodes[task.node].gpu_type] - min(weights.values()))
+        task.gpus / 1000 * (weights.get(nodes[task.node].gpu_type, lightest) - lightest)
         for task in tasks
         if task.group in indifferent and task.gpus
     )
@@ -79,7 +81,7 @@ def strain(job: Job, hosts: Sequence[Node]) -> float:
 
 def _apart(job: Job, hosts: Sequence[Node]) -> float:
     topology, alone = job.spec.topology, sum(group.replicas for group in job.spec.task_groups) == 1
-    if alone:
+    if alone or not hosts:
         return 0.0
     order: tuple[Level, ...] = ("island", "rack", "block", "pool")
     together = [level for level in order if len({host.domain(level) for host in hosts}) == 1]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solver.plan.plan import Evict, Plan, Shrink
+from solver.plan.check_case import Case
 from solver.plan.violation import Violation
-from solver.world.snapshot import Snapshot
 
 
-def leave_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Violation]:
+def leave_violations(case: Case) -> Iterator[Violation]:
     """S4: nobody leaves who may not; nobody is moved to whom nothing can be promised. Tasks that never began may always go."""
-    leaves = {job.name: job.leaves for job in snapshot.jobs}
-    for step in plan.steps:
-        if not isinstance(step, Evict | Shrink) or step.means == "overdue":
+    for step in case.leaving:
+        if step.means == "overdue":
             continue
-        said = leaves.get(step.job, "freely")
+        said = case.jobs[step.job].leaves
         if said == "not":
             yield Violation("S4", step.job, "may not be evicted now, for a reason that is not the policy's")
         elif said == "unpromised" and step.means == "move":

@@ -7,17 +7,18 @@ A GPU that is pledged is for nobody else until it has been partitioned; its chan
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition, Withdraw
+from solver.plan.check_case import Case
+from solver.plan.plan import Nominate, Repartition
 from solver.plan.violation import Violation
 from solver.rules.division import MigGeometry
-from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, MigInstance, Node
+from solver.world.cluster import DeviceId, MigInstance
 from solver.world.mig_table import MODELS, MigProfile
-from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, TaskPlacement
 
 HOUR_MS = 3_600_000
@@ -29,74 +30,63 @@ Wanted = dict[DeviceId, list[MigInstance] | None]
 """By GPU the instances that are promised on it; None: it is promised as a whole."""
 
 
-def unmade(snapshot: Snapshot, tasks: Sequence[TaskPlacement]) -> Wanted:
+def unmade(case: Case, tasks: Sequence[TaskPlacement]) -> Wanted:
     """What of these tasks is on GPUs that have to be partitioned anew for them."""
-    there: dict[DeviceId, set[MigInstance] | None] = {}
-    for node in snapshot.nodes:
-        for gpu in node.gpus:
-            there[gpu.id] = None if gpu.instances is None else set(gpu.instances)
-    for job in snapshot.jobs:
-        for task in job.placement:
-            if task.mig is not None and task.mig.gpu in there:
-                there[task.mig.gpu] = (there[task.mig.gpu] or set()) | {task.mig.instance}
     wanted: Wanted = {}
     for task in tasks:
-        wholes = task.devices if task.mig is None else ()
-        wanted.update({device: None for device in wholes if there.get(device) is not None})
-        if task.mig is not None and task.mig.gpu in there and task.mig.instance not in (there[task.mig.gpu] or ()):
+        if task.mig is None:
+            wanted.update({device: None for device in task.devices if device in case.partitioned})
+        elif task.mig.gpu in case.ground.gpus and task.mig.instance not in case.partitioned.get(task.mig.gpu, ()):
             wanted.setdefault(task.mig.gpu, [])
-    for task in tasks:
+    for task in tasks if wanted else ():
         found = wanted.get(task.mig.gpu) if task.mig is not None else None
         if task.mig is not None and found is not None:
             found.append(task.mig.instance)
     return wanted
 
 
-def pledges_before(snapshot: Snapshot) -> dict[DeviceId, JobName]:
-    """GPUs that were pledged before this round, each with to whom."""
-    return {
-        device: intent.job for intent in snapshot.in_flight.nominations for device in unmade(snapshot, intent.tasks)
-    }
-
-
-def pledge_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterator[Violation]:
+def pledge_violations(case: Case) -> Iterator[Violation]:
     """S1 and S6 for GPUs that are promised to somebody for whom they have to be partitioned anew."""
-    court = _Court(snapshot, policy, plan)
+    court = _Court(case)
     yield from court.old()
     yield from court.new()
     yield from court.changes()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class _Court:
-    snapshot: Snapshot
-    policy: Policy
-    plan: Plan
-    nodes: dict[DeviceId, Node] = field(init=False)
-    pools: dict[str, MigGeometry] = field(init=False)
-    before: dict[DeviceId, JobName] = field(init=False)
+    case: Case
     promised: dict[DeviceId, JobName] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.nodes = {gpu.id: node for node in self.snapshot.nodes for gpu in node.gpus}
-        self.pools = {known.pool: known for known in self.policy.mig}
-        done = {step.job for step in self.plan.steps if isinstance(step, Bind | Withdraw)}
-        self.before = {gpu: job for gpu, job in pledges_before(self.snapshot).items() if job not in done}
+    @cached_property
+    def pools(self) -> dict[str, MigGeometry]:
+        """What policy says of the GPUs of each pool."""
+        return {known.pool: known for known in self.case.policy.mig}
+
+    @cached_property
+    def before(self) -> dict[DeviceId, JobName]:
+        """GPUs that were pledged before this round, and are not had by now, each with to whom."""
+        done = self.case.bound | self.case.withdrawn
+        promises = ((i.job, i.tasks) for i in self.case.intents if i.kind == "nominate")
+        pledges = {device: job for job, tasks in promises for device in unmade(self.case, tasks)}
+        return {device: job for device, job in pledges.items() if job not in done}
+
+    def _pool_of(self, device: DeviceId) -> str:
+        return self.case.ground.gpus[device][0].pool
 
     def old(self) -> Iterator[Violation]:
         """What is pledged already stays so."""
-        for step in self.plan.steps:
-            if isinstance(step, Repartition) and step.device in self.before:
+        for step in self.case.steps(Repartition):
+            if step.device in self.before:
                 yield Violation("S6", step.device, f"is partitioned while {self.before[step.device]} waits for it")
         yield from self._shared()
 
     def new(self) -> Iterator[Violation]:
         """What is promised now can be made once those have left who were asked to."""
-        changed = {step.device for step in self.plan.steps if isinstance(step, Repartition)}
-        for step in self._placing():
-            wanted = unmade(self.snapshot, step.tasks) if isinstance(step, Nominate) else {}
-            for device, instances in wanted.items():
-                known = self.pools.get(self.nodes[device].pool)
+        changed = {step.device for step in self.case.steps(Repartition)}
+        for step in self.case.steps(Nominate):
+            for device, instances in unmade(self.case, step.tasks).items():
+                known = self.pools.get(self._pool_of(device))
                 changes = known.changes if known and known.mode != "fixed" else None
                 if known is None or changes is None or changes.drain != "entitled":
                     yield Violation("S6", device, "is promised as what it is not, where nobody has to leave for that")
@@ -108,14 +98,14 @@ class _Court:
 
     def changes(self) -> Iterator[Violation]:
         """What is pledged is counted as changed."""
-        now = self.snapshot.time
-        made = [step.device for step in self.plan.steps if isinstance(step, Repartition) and step.device in self.nodes]
-        count = Counter(self.nodes[device].pool for device in (*made, *self.promised))
-        waiting = Counter(self.nodes[device].pool for device in self.before)
+        now = self.case.snapshot.time
+        made = [step.device for step in self.case.steps(Repartition) if step.device in self.case.ground.gpus]
+        count = Counter(self._pool_of(device) for device in (*made, *self.promised))
+        waiting = Counter(self._pool_of(device) for device in self.before)
         for pool, more in count.items():
             counters = [
                 counter.count
-                for counter in self.snapshot.in_flight.counters
+                for counter in self.case.snapshot.in_flight.counters
                 if (counter.name, counter.subject) == ("mig-changes", pool) and now - counter.window_start < HOUR_MS
             ]
             most = self.pools[pool].changes_max if pool in self.pools else 0
@@ -124,19 +114,18 @@ class _Court:
 
     def _shared(self) -> Iterator[Violation]:
         """Nobody else is given anything of such a GPU, but what was promised before."""
-        earlier = {intent.job: intent.tasks for intent in self.snapshot.in_flight.nominations}
-        for step in self._placing():
+        if not self.before:
+            return
+        earlier = {name: frozenset(tasks) for name, tasks in self.case.promised.items()}
+        for step in self.case.placing:
             for task in step.tasks:
                 for device in _gpus(task):
                     owner = self.before.get(device, step.job)
                     if owner != step.job and task not in earlier.get(step.job, ()):
                         yield Violation("S1", step.job, f"GPU {device} is promised to {owner}, and partitioned for it")
 
-    def _placing(self) -> Iterator[Bind | Nominate]:
-        return (step for step in self.plan.steps if isinstance(step, Bind | Nominate))
-
     def _can_be(self, known: MigGeometry, device: DeviceId, wanted: list[MigInstance] | None, taker: JobName) -> bool:
-        staying = self._staying(taker)[device]
+        staying = self._staying(device, taker)
         if staying is None or wanted is None:
             return wanted is None and staying == set()
         beside = [*staying, *wanted]
@@ -146,27 +135,47 @@ class _Court:
         layouts = [_names(layout) for layout in known.layouts]
         return known.mode == "free" or any(_completes(profiles, beside, layout) for layout in layouts)
 
-    def _staying(self, taker: JobName) -> defaultdict[DeviceId, set[MigInstance] | None]:
-        """By GPU the instances of those who stay, or were promised or given them; None: somebody stays on it as a whole."""
-        asked = {intent.job for intent in self.snapshot.in_flight.intents if intent.kind == "stop"}
-        leaving = asked | {step.job for step in self.plan.steps if isinstance(step, Evict)}
-        gone = {step.job for step in self.plan.steps if isinstance(step, Withdraw)} | {taker}
-        tasks = [task for job in self.snapshot.jobs if job.name not in leaving for task in job.placement]
-        for intent in self.snapshot.in_flight.intents:
-            promised = intent.kind == "nominate"
-            if intent.job not in (gone if promised else leaving):
-                tasks += intent.tasks
-        for step in self._placing():
-            tasks += step.tasks if step.job != taker else ()
-        found: defaultdict[DeviceId, set[MigInstance] | None] = defaultdict(set)
-        for task in tasks:
+    def _staying(self, device: DeviceId, taker: JobName) -> set[MigInstance] | None:
+        """The instances on a GPU of those who stay, or were promised or given them; None: somebody stays on it as a whole."""
+        found: set[MigInstance] = set()
+        for job, task, may_be_its_own in self._on[device]:
+            if may_be_its_own and job == taker:
+                continue
             if task.mig is None:
-                found.update(dict.fromkeys(task.devices))
-        for task in tasks:
-            on = found[task.mig.gpu] if task.mig else None
-            if task.mig and on is not None:
-                on.add(task.mig.instance)
+                return None
+            found.add(task.mig.instance)
         return found
+
+    @cached_property
+    def _on(self) -> Mapping[DeviceId, Sequence[_Held]]:
+        """Who stays, or was promised or given something, on each GPU that is promised as what it is not."""
+        new = (step for step in self.case.steps(Nominate))
+        on: dict[DeviceId, list[_Held]] = {device: [] for step in new for device in unmade(self.case, step.tasks)}
+        for held in self._all_held():
+            for device in _gpus(held.task):
+                if device in on:
+                    on[device].append(held)
+        return on
+
+    def _all_held(self) -> Iterator[_Held]:
+        leaving = self.case.stopping | self.case.evicted
+        for job in self.case.snapshot.jobs:
+            if job.name not in leaving:
+                yield from (_Held(job.name, task, promised=False) for task in job.placement)
+        for intent in self.case.intents:
+            promised = intent.kind == "nominate"
+            if intent.job not in (self.case.withdrawn if promised else leaving):
+                yield from (_Held(intent.job, task, promised) for task in intent.tasks)
+        for step in self.case.placing:
+            yield from (_Held(step.job, task, promised=True) for task in step.tasks)
+
+
+class _Held(NamedTuple):
+    """Somebody's task. What is `promised`, or given by the plan, does not stand in the way of the same job."""
+
+    job: JobName
+    task: TaskPlacement
+    promised: bool
 
 
 def _gpus(task: TaskPlacement) -> tuple[DeviceId, ...]:

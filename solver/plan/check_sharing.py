@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from solver.plan.check_entry import path_of
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Withdraw
+from solver.plan.check_case import Case
+from solver.plan.check_law import Law
+from solver.plan.plan import Nominate
 from solver.plan.violation import Violation
 from solver.rules.division import SharingPolicy
-from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MilliGpu
 from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
 
 
@@ -29,6 +27,11 @@ class Owners:
         """A holder's task has its devices."""
         for device in task.devices:
             (self._whole if task.share is None else self._divided).setdefault(device, holder)
+
+    def has_free(self, task: TaskPlacement) -> bool:
+        """Nobody has any of a task's devices but in part beside it."""
+        whole = self._whole.keys().isdisjoint(task.devices)
+        return whole and (task.share is not None or self._divided.keys().isdisjoint(task.devices))
 
     def other(self, device: DeviceId, task: TaskPlacement) -> str | None:
         """Who can't have a device beside a task. Whether those who divide one fit it is for `sharing_violations`."""
@@ -45,25 +48,22 @@ class Part(NamedTuple):
     leaves: bool
 
 
-def sharing_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterator[Violation]:
+def sharing_violations(case: Case) -> Iterator[Violation]:
     """S1 and S7 for divided GPUs: no more than the whole given away, and all who share one may, and trust each other.
 
     What a GPU held before the plan is not judged: a limit that is already broken is only not made worse. Binds are judged
     beside all who are there now, and with promises beside all who will be there when those leave who were asked to.
     """
-    pools = {node.name: node.pool for node in snapshot.nodes}
-    policies = {pool: known for known in policy.sharing for pool in known.pools}
-    for device, parts in sorted(_parts_by_device(snapshot, plan).items()):
+    policies = {pool: known for known in case.policy.sharing for pool in known.pools}
+    for device, parts in sorted(_parts_by_device(case).items()):
         new = [part for part in parts if part.is_new]
-        if not new:
-            continue
-        sharing = policies.get(pools.get(new[0].task.node, ""))
+        sharing = policies.get(case.ground.by_name[new[0].task.node].pool)
         now, then = [part for part in parts if not part.later], [part for part in parts if not part.leaves]
         for together in (now, then):
             added = [part for part in together if part.is_new]
             if added:
                 yield from _too_many(device, together, added)
-                if sharing and len({_domain(policy, sharing, part.job.spec.queue) for part in together}) > 1:
+                if sharing and len({_domain(case.law, sharing, part.job.spec.queue) for part in together}) > 1:
                     yield Violation(
                         "S7", _names(added), f"device {device} would hold jobs that do not trust each other"
                     )
@@ -75,7 +75,7 @@ def sharing_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterat
                 yield Violation(
                     "S7", part.job.name, f"shares device {device} by {part.task.sharing}, not by {sharing.mode}"
                 )
-            if sharing.mode == "time-slicing" and _is_latency_critical(policy, part.job):
+            if sharing.mode == "time-slicing" and _is_latency_critical(case.law, part.job):
                 yield Violation("S7", part.job.name, f"is latency-critical and would wait for its turn on {device}")
 
 
@@ -85,69 +85,71 @@ def _too_many(device: DeviceId, together: list[Part], added: list[Part]) -> Iter
         yield Violation("S1", _names(added), f"device {device} would hold {MilliGpu(given)} of itself")
 
 
-def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, snapshot: Snapshot, policy: Policy) -> bool:
+def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, case: Case) -> bool:
     """S2: the task has exactly the whole GPUs it asked for, or the part of one: of an oversubscribed one as much less."""
     if not shape.is_shared:
         return task.share is None and len(task.devices) == shape.gpus
     if task.share is None or len(task.devices) != 1:
         return False
     if shape.gpu_memory is None:
-        times = round(_oversubscribed(job, task, snapshot, policy) * MilliGpu.gpus(1))
+        times = round(_oversubscribed(job, task, case) * MilliGpu.gpus(1))
         asked = (shape.gpu_fraction or 0) * MilliGpu.gpus(1)
         return (task.share - 1) * times < asked <= task.share * times
-    memory = {gpu.id: gpu.memory for node in snapshot.nodes for gpu in node.gpus}
-    return task.share * memory.get(task.devices[0], 0) >= shape.gpu_memory * MilliGpu.gpus(1)
+    found = case.ground.gpus.get(task.devices[0])
+    return task.share * (found[1].memory if found else 0) >= shape.gpu_memory * MilliGpu.gpus(1)
 
 
-def _oversubscribed(job: Job, task: TaskPlacement, snapshot: Snapshot, policy: Policy) -> float:
+def _oversubscribed(job: Job, task: TaskPlacement, case: Case) -> float:
     """The least of all pools of the GPU's type whose GPUs the job may share."""
-    gpu_type = next((node.gpu_type for node in snapshot.nodes if node.name == task.node), None)
-    pools = {node.pool for node in snapshot.nodes if node.gpus and node.gpu_type == gpu_type}
-    pools -= {known.pool for known in policy.mig}
-    turns = not _is_latency_critical(policy, job)
+    pools = case.ground.pools_of.get(case.ground.gpu_types[task.node], set()) - {
+        known.pool for known in case.policy.mig
+    }
+    turns = not _is_latency_critical(case.law, job)
     return min(
         (
             known.oversubscription
-            for known in policy.sharing
+            for known in case.policy.sharing
             if pools & set(known.pools) and (turns or known.mode == "mps")
         ),
         default=1.0,
     )
 
 
-def _parts_by_device(snapshot: Snapshot, plan: Plan) -> dict[DeviceId, list[Part]]:
-    jobs = {job.name: job for job in snapshot.jobs}
-    evicted = {step.job for step in plan.steps if isinstance(step, Evict)}
-    leaving = evicted | {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
-    replaced = {step.job for step in plan.steps if isinstance(step, Bind | Withdraw)}
-    held = {
-        (job.name, task.group, task.index): Part(job, task, is_new=False, later=False, leaves=job.name in leaving)
-        for job in snapshot.jobs
-        for task in job.placement
-    }
-    for intent in snapshot.in_flight.intents:
-        later = intent.kind == "nominate"
-        if intent.job in jobs and not (later and intent.job in replaced):
-            held |= {
-                (intent.job, task.group, task.index): Part(
-                    jobs[intent.job], task, is_new=False, later=later, leaves=intent.job in leaving
-                )
-                for task in intent.tasks
-            }
-    parts = list(held.values())
-    for step in plan.steps:
-        if isinstance(step, Bind | Nominate):
-            later = isinstance(step, Nominate)
-            parts += (Part(jobs[step.job], task, is_new=True, later=later, leaves=False) for task in step.tasks)
-    by_device: dict[DeviceId, list[Part]] = defaultdict(list)
-    for part in parts:
+def _parts_by_device(case: Case) -> dict[DeviceId, list[Part]]:
+    """All parts of each device of which the plan gives a part, or promises one."""
+    new = [
+        Part(case.jobs[step.job], task, is_new=True, later=isinstance(step, Nominate), leaves=False)
+        for step in case.placing
+        for task in step.tasks
+        if task.share is not None
+    ]
+    by_device: dict[DeviceId, list[Part]] = {device: [] for part in new for device in part.task.devices}
+    for part in (*new, *(_held(case) if new else ())):
         for device in part.task.devices if part.task.share is not None else ():
-            by_device[device].append(part)
+            if device in by_device:
+                by_device[device].append(part)
     return by_device
 
 
-def _domain(policy: Policy, sharing: SharingPolicy, queue: str) -> str:
-    path = path_of(policy, queue)
+def _held(case: Case) -> Iterable[Part]:
+    """What every task has, or was promised before."""
+    leaving, replaced = case.evicted | case.stopping, case.bound | case.withdrawn
+    held = {
+        (job.name, task.group, task.index): Part(job, task, is_new=False, later=False, leaves=job.name in leaving)
+        for job in case.snapshot.jobs
+        for task in job.placement
+    }
+    for intent in case.intents:
+        later = intent.kind == "nominate"
+        if intent.job in case.jobs and not (later and intent.job in replaced):
+            for task in intent.tasks:
+                part = Part(case.jobs[intent.job], task, is_new=False, later=later, leaves=intent.job in leaving)
+                held[intent.job, task.group, task.index] = part
+    return held.values()
+
+
+def _domain(law: Law, sharing: SharingPolicy, queue: str) -> str:
+    path = law.path(queue)
     for step in path:
         for group in sharing.trust_domains:
             if step.name in group.queues:
@@ -155,9 +157,9 @@ def _domain(policy: Policy, sharing: SharingPolicy, queue: str) -> str:
     return f"root {path[-1].name if path else queue}"
 
 
-def _is_latency_critical(policy: Policy, job: Job) -> bool:
-    name = job.spec.priority_class or policy.scheduling.default_priority_class
-    return any(known.name == name and known.slo_class == "latency-critical" for known in policy.priority_classes)
+def _is_latency_critical(law: Law, job: Job) -> bool:
+    known = law.class_of(job)
+    return known is not None and known.slo_class == "latency-critical"
 
 
 def _names(parts: list[Part]) -> str:

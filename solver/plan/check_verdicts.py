@@ -1,6 +1,6 @@
 """Judges whether a plan says of every live job what it does with it, and of a gang that starts how far apart it lies.
 
-Part of the checker, and as slow and obvious.
+Part of the checker.
 """
 
 from __future__ import annotations
@@ -8,50 +8,50 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from solver.plan.check_case import Case
 from solver.plan.extent import Extent
-from solver.plan.plan import Bind, Departs, Grow, Moves, Plan, Runs, Starts, Yields
+from solver.plan.plan import Bind, Departs, Grow, Moves, Runs, Starts, Yields
 from solver.plan.violation import Violation
 from solver.world.cluster import Level, Node
-from solver.world.snapshot import Snapshot
 from solver.world.workload import Job
 
+OfRunning = Runs | Yields | Moves | Departs
 
-def verdict_violations(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
+
+def verdict_violations(case: Case) -> Iterable[Violation]:
     """Every live job has one verdict, and it says what the steps do."""
-    jobs = {job.name: job for job in snapshot.jobs}
-    named = Counter(verdict.job for verdict in plan.verdicts)
-    for name in sorted(set(jobs) | set(named)):
-        if named[name] != 1 or name not in jobs:
-            yield Violation("verdicts", name, f"has {named[name]} verdicts; every live job has one")
-    bound = {step.job for step in plan.steps if isinstance(step, Bind)}
-    starting = {verdict.job for verdict in plan.verdicts if isinstance(verdict, Starts)}
-    for name in sorted(bound ^ starting):
+    jobs, plan = case.jobs, case.plan
+    named = Counter([verdict.job for verdict in plan.verdicts])
+    wrong = jobs.keys() ^ named.keys() | {name for name, count in named.items() if count != 1}
+    for name in sorted(wrong):
+        yield Violation("verdicts", name, f"has {named[name]} verdicts; every live job has one")
+    starting = {verdict.job for verdict in case.verdicts(Starts)}
+    for name in sorted(case.bound ^ starting):
         yield Violation("verdicts", name, "is bound without the verdict `starts`, or the other way round")
-    grown = {step.job for step in plan.steps if isinstance(step, Grow)}
-    growing = {verdict.job for verdict in plan.verdicts if isinstance(verdict, Runs) and verdict.grows}
+    grown = {step.job for step in case.steps(Grow)}
+    growing = {verdict.job for verdict in case.verdicts(Runs) if verdict.grows}
     for name in sorted(growing - grown):
         yield Violation("verdicts", name, "is said to grow, and does not")
     for verdict in plan.verdicts:
         job = jobs.get(verdict.job)
-        if job and isinstance(verdict, Runs | Yields | Moves | Departs) != (job.phase != "pending"):
+        if job and isinstance(verdict, OfRunning) != (job.phase != "pending"):
             yield Violation("verdicts", verdict.job, f"verdict does not suit a job that is {job.phase}")
-    yield from _extents(snapshot, plan)
+    yield from _extents(case)
 
 
-def _extents(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
+def _extents(case: Case) -> Iterable[Violation]:
     """How far apart those lie who start is as the domains of their nodes say."""
-    jobs = {job.name: job for job in snapshot.jobs}
-    nodes = {node.name: node for node in snapshot.nodes}
-    said = {verdict.job: verdict.extent for verdict in plan.verdicts if isinstance(verdict, Starts)}
-    for step in plan.steps:
-        if isinstance(step, Bind) and step.job in said:
-            found = _counted(jobs[step.job], [nodes[task.node] for task in step.tasks])
+    nodes = case.ground.by_name
+    said = {verdict.job: verdict.extent for verdict in case.verdicts(Starts)}
+    for step in case.steps(Bind):
+        if step.job in said:
+            found = _counted(case.jobs[step.job], [nodes[task.node] for task in step.tasks])
             if said[step.job] != found:
                 yield Violation("verdicts", step.job, f"is said to lie {said[step.job]}; it lies {found}")
 
 
 def _counted(job: Job, hosts: Sequence[Node]) -> Extent | None:
-    if len(hosts) == 1:
+    if len(hosts) <= 1:
         return None
     levels: tuple[Level, ...] = ("island", "rack", "block", "pool")
     domains = {level: {host.domain(level) for host in hosts} for level in levels}

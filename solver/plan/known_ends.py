@@ -35,7 +35,9 @@ class KnownEnds:
             return stated
         return self.durations.get((job.spec.queue, job.spec.priority_class))
 
-    def gives_back(self, tasks: Iterable[TaskPlacement], by: Instant) -> bool:
-        """Whether some of the devices are reserved for a gang by then: who has them may be asked to leave for that."""
-        devices = (device for task in tasks for device in task.devices)
-        return any(device in self.reserved_from and self.reserved_from[device] <= by for device in devices)
+    def reserved_from_of(self, tasks: Iterable[TaskPlacement]) -> Instant | None:
+        """From when some of the devices are reserved for a gang: who has them may be asked to leave for that; None: never."""
+        if not self.reserved_from:
+            return None
+        starts = (self.reserved_from.get(device) for task in tasks for device in task.devices)
+        return min((start for start in starts if start is not None), default=None)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from solver.world.inflight import Intent
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.snapshot import Snapshot, with_jobs
 from solver.world.workload import Job, JobName, TaskPlacement
 
 _MARK = "/"
@@ -30,6 +30,8 @@ def place_in_gang(name: JobName) -> int:
 
 def surplus_of(job: Job) -> tuple[TaskPlacement, ...]:
     """The tasks beyond the minima of a gang's groups: those with the highest indices. Any of them may leave without the others."""
+    if len(job.placement) <= min((group.least for group in job.spec.task_groups), default=0):
+        return ()
     found: list[TaskPlacement] = []
     for group in job.spec.task_groups:
         tasks = sorted((task for task in job.placement if task.group == group.name), key=lambda task: task.index)
@@ -83,7 +85,7 @@ def shrinking_apart(snapshot: Snapshot) -> Snapshot:
         for intent in snapshot.in_flight.intents
     )
     in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*asked, *stops))
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets)
+    return with_jobs(snapshot, jobs, in_flight)
 
 
 def leaving_part(job: JobName) -> JobName:

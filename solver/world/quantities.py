@@ -7,6 +7,7 @@ decides a placement. `parse` reads what YAML and JSON hold; `str` writes the sho
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -201,8 +202,12 @@ def decode_quantity(kind: type[Any], written: object) -> Any:
     raise NotImplementedError(f"no way to read a {kind.__name__}")
 
 
+@lru_cache(maxsize=2**15, typed=True)
 def encode_quantity(value: object) -> str | int | float:
-    """Hook for msgspec: writes any quantity as people write it."""
+    """Hook for msgspec: writes any quantity as people write it.
+
+    A snapshot has the same few thousand quantities again and again; `typed`, since a GPU and a core are equal numbers.
+    """
     if isinstance(value, MilliGpu):
         return value.number
     if isinstance(value, Quantity):

@@ -6,6 +6,7 @@ Equal worlds give equal snapshots and so equal digests, whatever order an API or
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -19,7 +20,7 @@ from solver.world.quantities import Instant
 from solver.world.workload import Job, JobName, TaskPlacement
 
 
-class Snapshot(Document, frozen=True, omit_defaults=False):
+class Snapshot(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
     """Nodes sorted by name, live jobs sorted by name, and what is in flight, at `time`. Build it with `snapshot_of`.
 
     `node_sets`: those that task groups name, sorted by name.
@@ -33,9 +34,9 @@ class Snapshot(Document, frozen=True, omit_defaults=False):
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Snapshot"] = "Snapshot"
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """The snapshot's name: what a plan says it was made from."""
+        """The snapshot's name: what a plan says it was made from. Worked out once: who decides and who judges both ask for it."""
         return digest(self)
 
     @property
@@ -81,7 +82,9 @@ def foreseen(snapshot: Snapshot) -> Snapshot:
     if not asked:
         return snapshot
     nodes = (
-        msgspec.structs.replace(
+        node
+        if asked.keys().isdisjoint([gpu.id for gpu in node.gpus])
+        else msgspec.structs.replace(
             node, gpus=tuple(_partitioned(gpu, asked.get(gpu.id), snapshot.time) for gpu in node.gpus)
         )
         for node in snapshot.nodes
@@ -112,6 +115,13 @@ def snapshot_of(
     sets = settled_sets(node_sets, ordered_nodes)
     refuse_unknown_sets(ordered_jobs, sets)
     return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight), sets)
+
+
+def with_jobs(snapshot: Snapshot, jobs: Iterable[Job], in_flight: InFlight) -> Snapshot:
+    """The same cluster with other jobs, and something else in flight; raises ValueError where a job's name occurs twice."""
+    ordered = tuple(sorted(jobs, key=lambda job: job.name))
+    refuse_repeats("job", [job.name for job in ordered])
+    return msgspec.structs.replace(snapshot, jobs=ordered, in_flight=_sorted_in_flight(in_flight))
 
 
 def normalised(snapshot: Snapshot) -> Snapshot:

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.plan.check_case import Case
 from solver.plan.check_turns import cost
+from solver.plan.plan import Certificate, Plan
 from solver.rules.costs import near, places_in
 from solver.rules.gittins import Lived, indices
 from solver.rules.ordering import OrderBy, Ordering, Turns
@@ -82,7 +84,8 @@ def test_the_checker_reckons_the_same_cost(lives: list[tuple[int, bool, int]], b
         (Queue(QueueName("q"), ordering=ordering),), (PriorityClass("limited", default_time_limit=DAY),), NAMED
     )
     world = snapshot_of(Instant(MINUTE), [node("n1", 8)], jobs, InFlight(history=tuple(history)))
+    case = Case.of(world, policy, Plan("", "", (), (), Certificate("none", (), 0, "", 0)))
     places = places_in(world, policy, QueueTree.of(policy))
     assert set(places) == {known.name for known in jobs}
     for known in jobs:
-        assert places[known.name].cost == pytest.approx(cost(known, ordering, world, policy), rel=1e-9)
+        assert places[known.name].cost == pytest.approx(cost(known, ordering, case), rel=1e-9)

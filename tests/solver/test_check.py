@@ -136,6 +136,7 @@ def test_the_plan_is_good_before_it_is_spoilt() -> None:
         ("S2", with_task(1, index=7)),
         ("S2", with_task(1, node="a1", devices=devices("a1"))),
         ("S2", with_bind(attempt=3)),
+        ("S2", with_bind(tasks=())),
         ("S2", with_bind(job="held")),
         ("S2", with_bind(job="nobody")),
         ("S2", lambda plan: with_bind(tasks=bind_of(plan).tasks[:1])(plan)),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from solver.plan.check import violations
-from solver.plan.check_moves import moving
+from solver.plan.check_case import moving
 from solver.plan.plan import Evict, Moves, Nominate, Plan, Runs
 from solver.rules.harm import Evictions, Protection
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from solver.plan.check import violations
-from solver.plan.check_moves import moving
+from solver.plan.check_case import moving
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink
 from solver.rules.entitlement import use_by_line
 from solver.rules.harm import Protection

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from itertools import combinations, product
 
-from solver.plan.check_moves import moving
+from solver.plan.check_case import moving
 from solver.rules.harm import Protection
 from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.solve import solve

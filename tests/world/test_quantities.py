@@ -73,6 +73,11 @@ def test_gpus_are_numbers_in_json_whole_where_they_are_whole(milli: int) -> None
     assert (b"." in written) == (milli % 1000 != 0)
 
 
+def test_equal_numbers_of_different_units_are_written_each_in_its_own() -> None:
+    written = encode([Cpu(1000), Memory(1000), MilliGpu(1000), Duration(1000), Cpu(1000)])
+    assert written == b'["1","1000",1,"1s","1"]'
+
+
 @given(st.datetimes(min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)))
 def test_the_calendar_agrees_with_the_standard_library(moment: datetime) -> None:
     milliseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -22,6 +22,13 @@ def test_a_snapshot_survives_its_own_json(snapshot: Snapshot) -> None:
     assert again.digest == snapshot.digest
 
 
+def test_the_digest_is_worked_out_once_and_only_of_itself() -> None:
+    world = snapshot_of(Instant(0), [node("n1", 8)], [job("a", "q", 1, 1)])
+    assert world.digest is world.digest
+    later = msgspec.structs.replace(world, time=Instant(1))
+    assert later.digest != world.digest == msgspec.structs.replace(later, time=Instant(0)).digest
+
+
 def test_names_that_occur_twice_are_refused() -> None:
     with pytest.raises(ValueError, match="node 'n1' occurs twice"):
         snapshot_of(Instant(0), [node("n1", 8), node("n1", 4)], [])
