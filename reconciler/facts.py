@@ -46,9 +46,10 @@ class NicFacts(Document, frozen=True):
 
 
 class NodeFacts(Document, frozen=True):
-    """One node at one time. GPUs and NICs are sorted by their names."""
+    """One node at one time. GPUs and NICs are sorted by their names. `containers`: whether it runs any."""
 
     node: NodeName
     at: Instant
     gpus: tuple[GpuFacts, ...] = ()
     nics: tuple[NicFacts, ...] = ()
+    containers: bool | None = None

@@ -65,12 +65,13 @@ def agent(
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
     from reconciler.agent.agent import Agent
+    from reconciler.agent.containers import ContainerWatch
     from reconciler.agent.deeds import NodeDeeds
     from reconciler.agent.folder import AgentFolder, AgentFolderError
     from reconciler.agent.hardware import Hardware
     from reconciler.agent.identity import read_identity
     from reconciler.agent.nvml.driver import DriverUnusableError
-    from reconciler.agent.nvml.here import gpus_of, looks_of, use_of
+    from reconciler.agent.nvml.here import driver_for, gpus_of, looks_of, use_of
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.machine import equipment_of_this_machine
@@ -83,17 +84,21 @@ def agent(
         with folder.locked():
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
-            equipment = equipment_of_this_machine(folder.tasks)
-            log.info("runtimes", **equipment.told)
             kept = folder.tasks / "gpus"
-            looks = looks_of(gpus, kept, folder.declared, clock)
+            driver = driver_for(gpus, kept)
+            use = use_of(driver, kept, lambda: filter(None, [folder.declared()]))
+            equipment = equipment_of_this_machine(folder.tasks, use)
+            log.info("runtimes", **equipment.told)
+            containers = ContainerWatch(equipment.runtimes.containers)
+            containers.start()
+            looks = looks_of(driver, kept, folder.declared, clock)
             deeds = NodeDeeds(
                 who.node,
                 folder,
                 clock,
-                gpus=partial(gpus_of, gpus),
-                equipment=equipment._replace(gpu_use=use_of(gpus, kept, lambda: filter(None, [folder.declared()]))),
-                hardware=Hardware(looks.read),
+                gpus=partial(gpus_of, driver),
+                equipment=equipment,
+                hardware=Hardware(containers.added_to(looks.read)),
             )
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))

@@ -8,7 +8,7 @@ from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.agent.nvml.here import gpus_of, use_of
+from reconciler.agent.nvml.here import driver_for, gpus_of, use_of
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.machine import equipment_of_this_machine
@@ -38,7 +38,7 @@ from reconciler.token_file import read_or_make_token
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
-    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as gpus_of and policy_side."""
+    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as driver_for, policy_side."""
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
@@ -120,10 +120,12 @@ def _place(
     if settings.store is not None:
         tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
-    use = use_of(settings.gpus, settings.tasks / "gpus", lambda: policies.current().nodes)
-    equipment = equipment_of_this_machine(settings.tasks)._replace(gpu_use=use)
+    kept = settings.tasks / "gpus"
+    driver = driver_for(settings.gpus, kept)
+    use = use_of(driver, kept, lambda: policies.current().nodes)
+    equipment = equipment_of_this_machine(settings.tasks, use)
     log.info("runtimes", **equipment.told)
-    gpus = partial(gpus_of, settings.gpus)
+    gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
     return Place(backend, lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user))
 

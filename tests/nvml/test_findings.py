@@ -11,7 +11,7 @@ import pytest
 from reconciler.agent.nics import read_nics
 from reconciler.agent.nvml.findings import DeviceUse, Findings
 from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import WhoseGpus, gpus_of, looks_of, use_of
+from reconciler.agent.nvml.here import WhoseGpus, driver_for, gpus_of, looks_of, use_of
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.xids import KEPT, XidWatch
 from reconciler.backend import PartitionGpu
@@ -204,7 +204,7 @@ def test_a_device_that_can_not_be_asked_is_not_free(gpus: NvmlGpus, driver: Nvml
 def test_an_agent_looks_at_the_gpus_that_its_backend_gives_to_tasks(library: Library, tmp_path: Path) -> None:
     NvmlGpus(tmp_path, NvmlDriver()).seats()
     library.cards.reverse()
-    looks = looks_of("auto", tmp_path, lambda: NODE, Ticking())
+    looks = looks_of(driver_for("auto", tmp_path), tmp_path, lambda: NODE, Ticking())
     assert looks.watch is not None
     library.events.put((library.cards[0], 94))
     while not (facts := looks.read(AT)) or not facts.gpus[2].xids:
@@ -217,17 +217,17 @@ def test_of_simulated_gpus_there_is_nothing_to_read(install: Install, tmp_path: 
     install(Library())
     both: tuple[WhoseGpus, ...] = ("auto", "declared")
     for whose in both:
-        looks = looks_of(whose, tmp_path, lambda: NODE, Ticking())
+        looks = looks_of(driver_for(whose, tmp_path), tmp_path, lambda: NODE, Ticking())
         assert looks.read(AT) == NodeFacts(NODE.name, AT, nics=read_nics()), "none of them is lost"
-        assert isinstance(gpus_of(whose, tmp_path), DeclaredGpus)
+        assert isinstance(gpus_of(driver_for(whose, tmp_path), tmp_path), DeclaredGpus)
 
 
 def test_where_there_is_no_driver_ports_alone_are_looked_at(install: Install, tmp_path: Path) -> None:
     install(Library(failing=9))
-    looks = looks_of("auto", tmp_path, lambda: NODE, Ticking())
+    looks = looks_of(driver_for("auto", tmp_path), tmp_path, lambda: NODE, Ticking())
     assert looks.read(AT) == NodeFacts(NODE.name, AT, nics=read_nics())
-    assert looks_of("auto", tmp_path, lambda: None, Ticking()).read(AT) is None
-    assert use_of("auto", tmp_path, lambda: [NODE]) is None
+    assert looks_of(driver_for("auto", tmp_path), tmp_path, lambda: None, Ticking()).read(AT) is None
+    assert use_of(driver_for("auto", tmp_path), tmp_path, lambda: [NODE]) is None
 
 
 def port(sys: Path, name: str, **said: str) -> None:
