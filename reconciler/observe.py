@@ -13,6 +13,7 @@ from reconciler.checkpoints.unread import unread
 from reconciler.control import ControlPlane
 from reconciler.health.effects import closed
 from reconciler.interventions.effects import about, held
+from reconciler.islands import told_cliques, with_told_islands
 from reconciler.jobs.containers import container_nodes, kept_to_containers
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
@@ -69,7 +70,8 @@ def observe(
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
     unfit = {*about(by_hand, "cordon", "node", now), *closed(plane.health.all())}
-    nodes = tuple(join(node, sighted.nodes.get(node.name), unfit) for node in declared)
+    placed = with_told_islands(declared, told_cliques(sighted.facts))
+    nodes = tuple(join(node, sighted.nodes.get(node.name), unfit) for node in placed)
     return snapshot_of(
         now,
         nodes,

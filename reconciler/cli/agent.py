@@ -15,8 +15,14 @@ from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam
 
 if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
     from reconciler.agent.agent import Agent
+    from reconciler.agent.deeds import NodeDeeds
+    from reconciler.agent.folder import AgentFolder
     from reconciler.agent.nvml.here import WhoseGpus
+    from reconciler.clock import Clock
+    from solver.world.cluster import NodeName
 
 
 @click.command(short_help="Run the tasks of one node.")
@@ -65,16 +71,11 @@ def agent(
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
     from reconciler.agent.agent import Agent
-    from reconciler.agent.containers import ContainerWatch
-    from reconciler.agent.deeds import NodeDeeds
     from reconciler.agent.folder import AgentFolder, AgentFolderError
-    from reconciler.agent.hardware import Hardware
     from reconciler.agent.identity import read_identity
     from reconciler.agent.nvml.driver import DriverUnusableError
-    from reconciler.agent.nvml.here import driver_for, gpus_of, looks_of, use_of
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
-    from reconciler.backends.local.machine import equipment_of_this_machine
     from reconciler.clock import SystemClock
     from reconciler.server.logs import configure_logs, logger
 
@@ -84,27 +85,32 @@ def agent(
         with folder.locked():
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
-            kept = folder.tasks / "gpus"
-            driver = driver_for(gpus, kept)
-            use = use_of(driver, kept, lambda: filter(None, [folder.declared()]))
-            equipment = equipment_of_this_machine(folder.tasks, use)
-            log.info("runtimes", **equipment.told)
-            containers = ContainerWatch(equipment.runtimes.containers)
-            containers.start()
-            looks = looks_of(driver, kept, folder.declared, clock)
-            deeds = NodeDeeds(
-                who.node,
-                folder,
-                clock,
-                gpus=partial(gpus_of, driver),
-                equipment=equipment,
-                hardware=Hardware(containers.added_to(looks.read)),
-            )
+            deeds = _deeds(who.node, folder, clock, gpus, log)
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )
     except (AgentFolderError, DriverUnusableError, KeyFileError, StateFolderError) as failure:
         raise CommandFailedError(str(failure)) from failure
+
+
+def _deeds(node: NodeName, folder: AgentFolder, clock: Clock, whose: WhoseGpus, log: FilteringBoundLogger) -> NodeDeeds:
+    """What this machine does as a node. Raises DriverUnusableError, StateFolderError."""
+    from reconciler.agent.containers import ContainerWatch
+    from reconciler.agent.deeds import NodeDeeds
+    from reconciler.agent.hardware import Hardware
+    from reconciler.agent.nvml.here import driver_for, gpus_of, looks_of, use_of
+    from reconciler.backends.local.machine import equipment_of_this_machine
+
+    kept = folder.tasks / "gpus"
+    driver = driver_for(whose, kept)
+    use = use_of(driver, kept, lambda: filter(None, [folder.declared()]))
+    equipment = equipment_of_this_machine(folder.tasks, use)
+    log.info("runtimes", **equipment.told)
+    containers = ContainerWatch(equipment.runtimes.containers)
+    containers.start()
+    looks = looks_of(driver, kept, folder.declared, clock)
+    hardware = Hardware(containers.added_to(looks.read))
+    return NodeDeeds(node, folder, clock, gpus=partial(gpus_of, driver), equipment=equipment, hardware=hardware)
 
 
 async def _until_told(served: Agent) -> None:

@@ -243,7 +243,7 @@ def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> No
     overdue = msgspec.structs.replace(asked, node=NODES[1].name, device=late, deadline=NOW)
     in_flight = InFlight(counters=(Counter("mig-changes", "pool", NOW, 2),), repartitions=(asked, overdue))
     world = snapshot_of(NOW, NODES, (), in_flight)
-    assert [view.changing for view in node_views(world, {}, {})] == [(gpu,), (late,)]
+    assert [view.changing for view in node_views(world, {}, {}, {})] == [(gpu,), (late,)]
     site.metrics.observe(world, site.plan(), {})
     (family,) = [
         family

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.facts import NodeFacts
+from solver.plan.plan import Inadmissible
 from solver.plan.refusals import NeverFits
 from solver.world.cluster import NodeName
 from solver.world.container import Container
@@ -35,7 +36,8 @@ def nodes_of(site: Site, job: JobName) -> list[str]:
 
 def reasons(site: Site, job: JobName) -> list[str]:
     (verdict,) = [known for known in site.one_pass().plan.verdicts if known.job == job]
-    return [f"{type(reason).__name__}: {reason}" for reason in getattr(verdict, "reasons", ())]
+    assert isinstance(verdict, Inadmissible)
+    return [f"{type(reason).__name__}: {reason}" for reason in verdict.reasons]
 
 
 def test_containers_go_where_they_run_and_others_go_anywhere(site: Site) -> None:

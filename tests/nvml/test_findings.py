@@ -84,6 +84,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, li
         remap_pending=False,
         temperature_c=41,
         memory_used=Memory(600 * 2**20),
+        clique="",
     )
     assert reported == GpuFacts(
         DeviceId("n1/1"),
@@ -95,6 +96,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, li
         temperature_c=91,
         processes=(5, 7),
         memory_used=Memory(2**30),
+        clique="",
     )
 
 
@@ -260,3 +262,15 @@ def test_ports_say_whether_they_are_up_and_how_fast(tmp_path: Path) -> None:
 def test_a_machine_without_them_has_no_ports(tmp_path: Path) -> None:
     assert read_nics(tmp_path) == ()
     assert all(nic.name for nic in read_nics())
+
+
+def test_an_agent_tells_which_nvlink_domain_its_gpus_are_in(library: Library, tmp_path: Path) -> None:
+    for card in library.cards:
+        card.cluster = bytes(range(16))
+    library.cards[2].cluster = bytes(16)
+    looks = looks_of(driver_for("auto", tmp_path), tmp_path, lambda: NODE, Ticking())
+    facts, clique = looks.read(AT), "00010203-0405-0607-0809-0a0b0c0d0e0f.7"
+    assert looks.watch is not None
+    looks.watch.stop()
+    assert facts is not None
+    assert [gpu.clique for gpu in facts.gpus] == [clique, clique, ""]
