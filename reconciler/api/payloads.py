@@ -180,6 +180,9 @@ BEHIND: Final = "Behind"
 NOT_KEPT: Final = "NotKept"
 """The condition that says what the policy asks for that nobody keeps where jobs are pods; left out where there is nothing."""
 
+HELD_BACK: Final = "HealthHeldBack"
+"""The condition that says what would be closed for its health if not too much of its pool were; left out where there is nothing."""
+
 LEADING: Final = "Leading"
 """The condition that says whether this server's loop decides rounds."""
 

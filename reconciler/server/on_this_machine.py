@@ -15,6 +15,7 @@ from reconciler.backends.local.machine import equipment_of_this_machine
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
+from reconciler.health.figures import HealthFigures
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
@@ -62,6 +63,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     metrics = Metrics()
     metrics.add(WebhookFigures(store.alerts))
+    metrics.add(HealthFigures(store.health))
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)

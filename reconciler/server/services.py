@@ -8,7 +8,7 @@ from typing import Protocol
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.api.following import Following
-from reconciler.api.payloads import LEADING, SUSPENDED, Condition, Status
+from reconciler.api.payloads import HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Logs, Unstartable
@@ -18,6 +18,7 @@ from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicyInForce
 from reconciler.followed import FollowedKind
 from reconciler.gitsource.standing import StandingPolicy
+from reconciler.health.cap import held_back
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
@@ -218,6 +219,10 @@ class Watch:
             conditions.append(Condition(SUSPENDED, status=True, reason="SuspendedByHand", message=str(suspension)))
         if self._cluster is not None:
             conditions += self._cluster.conditions()
+        spared = held_back(self._plane.health.all())
+        if spared:
+            told = f"health would close {', '.join(spared)} too, and maxUnhealthy of the HealthPolicy does not let it"
+            conditions.append(Condition(HELD_BACK, status=True, reason="TooManyUnhealthy", message=told))
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
             conditions=(*conditions, leading),
