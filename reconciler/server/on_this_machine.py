@@ -61,9 +61,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     )
     place = _place(settings, store, git.standing, lambda: runner.status, lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
-    metrics = Metrics()
-    metrics.add(WebhookFigures(store.alerts))
-    metrics.add(HealthFigures(store.health))
+    metrics = _metrics(store)
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
@@ -89,6 +87,14 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         store,
         ending=place.ending,
     )
+
+
+def _metrics(store: SqlStore) -> Metrics:
+    """Those of rounds, and what is read from the store."""
+    metrics = Metrics()
+    metrics.add(WebhookFigures(store.alerts))
+    metrics.add(HealthFigures(store.health))
+    return metrics
 
 
 def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
