@@ -54,14 +54,15 @@ def _too_many(
         if part.is_closed
         for last in [_part(before.get(node.name), part.part)]
     ]
-    closed: dict[NodeName, Fraction] = {}
+    closed: defaultdict[NodeName, Fraction] = defaultdict(Fraction)
+    total = Fraction(0)
     for is_new, _, name, part, node in sorted(closing, key=lambda each: (*each[:3], each[3].part)):
-        now = closed.get(name, Fraction(0))
-        then = min(Fraction(1), now + (Fraction(1, len(node.gpus)) if part.part and node.gpus else 1))
-        if is_new and then > now and sum(closed.values()) - now + then > most:
+        share = min(Fraction(1, len(node.gpus)) if part.part and node.gpus else Fraction(1), 1 - closed[name])
+        if is_new and share and total + share > most:
             yield name, part
         else:
-            closed[name] = then
+            closed[name] += share
+            total += share
 
 
 def _held_back(record: NodeHealth, before: NodeHealth, held: set[str], policy: HealthPolicy) -> NodeHealth:

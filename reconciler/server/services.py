@@ -221,7 +221,7 @@ class Watch:
             conditions += self._cluster.conditions()
         spared = held_back(self._plane.health.all())
         if spared:
-            told = f"health would close {', '.join(spared)} too, and maxUnhealthy of the HealthPolicy does not let it"
+            told = f"health would close {len(spared)} more ({', '.join(spared[:5])}, ...); maxUnhealthy does not let it"
             conditions.append(Condition(HELD_BACK, status=True, reason="TooManyUnhealthy", message=told))
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
