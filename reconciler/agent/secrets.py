@@ -46,8 +46,8 @@ class ReceivedSecrets:
         shutil.rmtree(self._link / f"{job}.{attempt}")
 
     def places(self, order: StartGang | GrowGang, use: SecretUse) -> tuple[Path, ...]:
-        """Where it lies if it was sent."""
-        return (self._link.resolve() / f"{order.job}.{order.attempt}" / _file_of(use),)
+        """Where it lies, if anything was sent."""
+        return (self._link.resolve() / f"{order.job}.{order.attempt}" / _file_of(use),) if self._is_ours() else ()
 
     def lacking(self, _: QueueName, __: Iterable[SecretUse]) -> list[SecretUse]:
         """The control plane knows what queues have."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reconciler.health.cap import held_back, within_cap
 from reconciler.health.policy import HealthPolicy
 from reconciler.health.record import NodeHealth, PartHealth, PartState
+from reconciler.server.services import health_conditions
 from solver.world.cluster import DeviceId, Gpu, Node, NodeName
 from solver.world.quantities import Cpu, Instant, Memory
 
@@ -89,3 +90,12 @@ def test_no_more_is_ever_closed_and_judging_again_changes_nothing(found: list[tu
     assert taken <= ceil(Fraction(6 * percent, 100))
     again = capped(judged, list(after.values()), nodes, most)
     assert again == after
+
+
+def test_status_says_what_is_held_back_and_nothing_where_nothing_is() -> None:
+    names = [f"n{number}" for number in range(8)]
+    after = capped([health(name, "") for name in names], [], [node(name) for name in names], "0%")
+    (told,) = health_conditions(after.values())
+    assert (told.type, told.status, told.reason) == ("HealthHeldBack", True, "TooManyUnhealthy")
+    assert told.message == "health would close 8 more (n0, n1, n2, n3, n4, ...), and maxUnhealthy does not let it"
+    assert list(health_conditions([health("n1", "")])) == []

@@ -129,8 +129,11 @@ def test_nobody_else_can_put_a_folder_where_the_one_in_memory_was(tmp_path: Path
     theirs.mkdir(mode=0o755)
     link.symlink_to(theirs)
     secrets = ReceivedSecrets(link)
-    assert secrets.held() == []
+    order = StartGang(JOB, 1, (), JobSpec(QueueName("q"), ()))
+    assert (secrets.held(), secrets.places(order, USES[0])) == ([], ())
     secrets.keep(JOB, 1, [secret])
+    (place,) = secrets.places(order, USES[0])
+    assert place.read_bytes() == CANARY
     assert link.resolve() != theirs
     assert list(theirs.iterdir()) == []
     assert ReceivedSecrets(link).held() == [(JOB, 1)], "they are found again"
