@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -158,6 +159,8 @@ class BareMetalWorld(LocalWorld):
         finally:
             self._agents.close()
             self.opened.close()
+            for link in self.state.glob("*/secrets"):
+                shutil.rmtree(link.resolve())
 
 
 @contextmanager

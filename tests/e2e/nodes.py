@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,6 +80,9 @@ class AgentProcess:
         """After a test: nothing of it stays behind."""
         if self._process is not None and self._process.poll() is None:
             self.kill(with_tasks=True)
+        secrets = self.folder / "secrets"
+        if secrets.is_symlink():
+            shutil.rmtree(secrets.resolve())
         self.wire.close()
 
 
