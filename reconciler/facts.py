@@ -22,6 +22,7 @@ class GpuFacts(Document, frozen=True):
 
     `uncorrectable_errors`: of its memory, since it was made. `remap_pending`: a row of its memory is replaced at the next reset;
     `remap_failed`: one could not be. `throttle_reasons`: why its clocks are held down now, sorted. `processes`: pids that use it.
+    `clique`: the NVLink domain beyond its machine that it belongs to; "": none.
     """
 
     id: DeviceId
@@ -35,6 +36,7 @@ class GpuFacts(Document, frozen=True):
     temperature_c: int | None = None
     processes: tuple[int, ...] = ()
     memory_used: Memory | None = None
+    clique: str | None = None
 
 
 class NicFacts(Document, frozen=True):
@@ -46,9 +48,10 @@ class NicFacts(Document, frozen=True):
 
 
 class NodeFacts(Document, frozen=True):
-    """One node at one time. GPUs and NICs are sorted by their names."""
+    """One node at one time. GPUs and NICs are sorted by their names. `containers`: whether it runs any."""
 
     node: NodeName
     at: Instant
     gpus: tuple[GpuFacts, ...] = ()
     nics: tuple[NicFacts, ...] = ()
+    containers: bool | None = None

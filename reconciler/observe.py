@@ -13,6 +13,8 @@ from reconciler.checkpoints.unread import unread
 from reconciler.control import ControlPlane
 from reconciler.health.effects import closed
 from reconciler.interventions.effects import about, held
+from reconciler.islands import told_cliques, with_told_islands
+from reconciler.jobs.containers import container_nodes, kept_to_containers
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.record import JobRecord
@@ -26,6 +28,7 @@ from solver.rules.partitioning import HOUR_MS, mig_changes
 from solver.rules.policy import Policy
 from solver.world.cluster import Node
 from solver.world.inflight import InFlight, Intent
+from solver.world.node_sets import NodeSet
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName
@@ -60,12 +63,15 @@ def observe(
         operations.storages,
     )
     held_back = blocks(records, now, holding, tallies, awaited, held(by_hand, records, policy, now))
-    jobs = tuple(_jobs(records, known, held_back, about(by_hand, "boost", "job", now)))
+    declared = tuple(declared)
+    node_sets = container_nodes(declared, sighted.facts)
+    jobs = tuple(_jobs(records, known, held_back, about(by_hand, "boost", "job", now), node_sets))
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
     unfit = {*about(by_hand, "cordon", "node", now), *closed(plane.health.all())}
-    nodes = tuple(join(node, sighted.nodes.get(node.name), unfit) for node in declared)
+    placed = with_told_islands(declared, told_cliques(sighted.facts))
+    nodes = tuple(join(node, sighted.nodes.get(node.name), unfit) for node in placed)
     return snapshot_of(
         now,
         nodes,
@@ -80,6 +86,7 @@ def observe(
             convergence=plane.ledger.clocks(),
             repartitions=plane.ledger.repartitions(),
         ),
+        node_sets,
     )
 
 
@@ -126,7 +133,11 @@ class _Known:
 
 
 def _jobs(
-    records: Iterable[JobRecord], known: _Known, held_back: Collection[JobName], boosts: Container[str]
+    records: Iterable[JobRecord],
+    known: _Known,
+    held_back: Collection[JobName],
+    boosts: Container[str],
+    node_sets: Collection[NodeSet],
 ) -> Iterable[Job]:
     for record in records:
         past: dict[str, object] = {
@@ -137,6 +148,7 @@ def _jobs(
         if claim is not None:
             yield _job(
                 record,
+                node_sets,
                 phase=phase_of(state_of(record, claim, known.intents)),
                 attempt=claim.attempt,
                 started_at=claim.running_since,
@@ -147,10 +159,10 @@ def _jobs(
             )
         elif not record.cancel_requested_by and record.name not in held_back:
             boosted = record.name in boosts
-            yield _job(record, attempt=known.attempts.get(record.name, 0), boosted=boosted, **past)
+            yield _job(record, node_sets, attempt=known.attempts.get(record.name, 0), boosted=boosted, **past)
 
 
-def _job(record: JobRecord, **standing: object) -> Job:
+def _job(record: JobRecord, node_sets: Collection[NodeSet], **standing: object) -> Job:
     # A round does not depend on the environment, and snapshots are kept and handed out: secrets stay out of them.
-    spec = msgspec.structs.replace(record.spec, env={})
+    spec = msgspec.structs.replace(kept_to_containers(record.spec, node_sets), env={})
     return msgspec.structs.replace(Job(record.name, record.submitted_at, spec, record.user), **standing)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from reconciler.agent.folder import AgentFolder, Epochs
 from reconciler.agent.hardware import Hardware, no_hardware
+from reconciler.agent.secrets import ReceivedSecrets
 from reconciler.backend import BackendUnreachableError, Changes, Cursor, StaleEpochError
 from reconciler.backends.baremetal.wire import (
     Answer,
@@ -26,13 +28,18 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.accounts import Submitters
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
 from solver.world.cluster import Node, NodeName
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
+
+SECRETS_FOR: Final = Duration(60_000)
+"""How long after a task has begun its secrets are kept for it: it reads them a moment later, or much later on a busy machine."""
 
 
 class NodeDeeds:
@@ -43,15 +50,20 @@ class NodeDeeds:
         node: NodeName,
         folder: AgentFolder,
         clock: Clock,
-        terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         gpus: Callable[[Path], Gpus] = DeclaredGpus,
-        equipment: Equipment = Equipment(),  # noqa: B008  (as above)
+        equipment: Equipment = Equipment(),  # noqa: B008  (it is frozen)
         hardware: Hardware | None = None,
+        submitters: Submitters | None = None,
     ) -> None:
-        """`gpus`: made of a folder to keep things in. Raises StateFolderError, and what `gpus` raises."""
+        """`gpus`: made of a folder to keep things in. `submitters`: as whom tasks run; None: as this user.
+
+        Raises StateFolderError, and what `gpus` raises.
+        """
         self.node = node
         self._folder = folder
         self._declared = folder.declared()
+        self._secrets = ReceivedSecrets(folder.secrets)
+        terms = Terms(self._secrets, submitters)
         self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node, equipment)
         self._clock = clock
         self._hardware = hardware or Hardware(no_hardware)
@@ -60,7 +72,11 @@ class NodeDeeds:
     def changes(self, since: Cursor) -> Changes:
         """What is new of the node, its hardware and its tasks. Raises StateFolderError."""
         facts = self._hardware.news(self._clock.now(), whole=not since)
-        return msgspec.structs.replace(self._backend.changes(since), facts=facts)
+        changes = msgspec.structs.replace(self._backend.changes(since), facts=facts)
+        for job, attempt in self._secrets.held():
+            if not self._backend.is_beginning(job, attempt, SECRETS_FOR):
+                self._secrets.drop(job, attempt)
+        return changes
 
     def note(self, said: Welcome | Declare) -> None:
         """Keep who leads, and what the node is."""
@@ -76,7 +92,7 @@ class NodeDeeds:
             self._do(order)
         except StaleEpochError:
             return Refused(order.id, self.epochs.seen())
-        except BackendUnreachableError as error:
+        except (BackendUnreachableError, OSError) as error:
             return Failed(order.id, str(error))
         return Done(order.id)
 
@@ -99,7 +115,10 @@ class NodeDeeds:
             case Lead(_, epoch):
                 if not self.epochs.take(epoch):
                     raise StaleEpochError
-            case Do(_, epoch, asked):
+            case Do(_, epoch, asked, secrets):
+                # Before tasks begin. Where the order is refused none begins, and the next look removes them.
+                if secrets:
+                    self._secrets.keep(asked.job, asked.attempt, secrets)
                 self._backend.submit(asked, epoch)
             case Partition(_, epoch, partition):
                 self._backend.partition(partition, epoch)

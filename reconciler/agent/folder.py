@@ -36,6 +36,11 @@ class AgentFolder:
         """Key, certificate, and whom it believes."""
         return self.path / "identity.pem"
 
+    @property
+    def secrets(self) -> Path:
+        """What leads to the secrets of tasks that are about to begin."""
+        return self.path / "secrets"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other agent out, until this process ends, however it ends. Raises AgentFolderError."""

@@ -58,7 +58,8 @@ class ClusterRoutes:
         """Every node and who holds its devices."""
         by_hand = about(self._services.interventions.in_force(), "cordon", "node", self._services.clock.now())
         health = {record.node: record for record in self._services.health.all()}
-        return answer(NodeList(items=node_views(self._services.snapshot(), by_hand, health)))
+        facts = self._services.sighted().facts
+        return answer(NodeList(items=node_views(self._services.snapshot(), by_hand, health, facts)))
 
     def rounds(
         self,

@@ -136,7 +136,7 @@ class NodeView(Document, frozen=True, omit_defaults=False):
     """One node, who holds its devices, what CPU and memory its tasks have taken, and the jobs they belong to.
 
     `changing`: GPUs of it that are being partitioned. `cordon`: one by hand.
-    `health`: it, or GPUs of it, that are not well, and why.
+    `health`: it, or GPUs of it, that are not well, and why. `nvlink`: how its NVLinks contradict its island; "": they don't.
     """
 
     node: Node
@@ -147,6 +147,7 @@ class NodeView(Document, frozen=True, omit_defaults=False):
     changing: tuple[DeviceId, ...] = ()
     cordon: Intervention | None = None
     health: tuple[PartHealth, ...] = ()
+    nvlink: str = ""
 
 
 class NodeList(Payload, frozen=True, kw_only=True):
@@ -178,6 +179,9 @@ BEHIND: Final = "Behind"
 
 NOT_KEPT: Final = "NotKept"
 """The condition that says what the policy asks for that nobody keeps where jobs are pods; left out where there is nothing."""
+
+HELD_BACK: Final = "HealthHeldBack"
+"""The condition that says what would be closed for its health if not too much of its pool were; left out where there is nothing."""
 
 LEADING: Final = "Leading"
 """The condition that says whether this server's loop decides rounds."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.services import Services
 from reconciler.api.submission import bare_spec, require_known_dependencies, require_startable
+from reconciler.jobs.containers import kept_to_containers
 from reconciler.jobs.groups import Batch, NewJob
 from reconciler.store.job_source import DuplicateJobError
 from reconciler.verdict_words import verdict_words
@@ -65,7 +66,8 @@ def _at_a_time(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
 def _plan(services: Services, snapshot: Snapshot, jobs: Iterable[NewJob], user: str) -> Plan:
     """Without the optimiser, which belongs to the loop: quick, and the same every time; a round may find better places."""
     _, policy = services.policy()
-    asked = (Job(job.name, snapshot.time, bare_spec(job.spec), user) for job in jobs)
+    specs = {job.name: kept_to_containers(bare_spec(job.spec), snapshot.node_sets) for job in jobs}
+    asked = (Job(name, snapshot.time, spec, user) for name, spec in specs.items())
     world = snapshot_of(snapshot.time, snapshot.nodes, (*snapshot.jobs, *asked), snapshot.in_flight, snapshot.node_sets)
     return solve(world, policy, None)
 

@@ -11,9 +11,11 @@ from reconciler.api.services import Services
 from reconciler.backend import Activity
 from reconciler.checkpoints.unread import unread
 from reconciler.control import NoPolicyError
+from reconciler.facts import NodeFacts
 from reconciler.health.record import NodeHealth
 from reconciler.interventions.effects import about, held
 from reconciler.interventions.record import Intervention
+from reconciler.islands import contradictions, told_cliques
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.idleness import activity_of, idle_for
@@ -135,20 +137,28 @@ def _warned_words(view: JobView) -> Iterator[str]:
 
 
 def node_views(
-    snapshot: Snapshot, cordons: Mapping[str, Intervention], health: Mapping[NodeName, NodeHealth]
+    snapshot: Snapshot,
+    cordons: Mapping[str, Intervention],
+    health: Mapping[NodeName, NodeHealth],
+    facts: Mapping[NodeName, NodeFacts],
 ) -> tuple[NodeView, ...]:
-    """Every node with what runs on it. `cordons`: those by hand, by node; `health`: of the nodes of which anything is known."""
+    """Every node with what runs on it. `cordons`: those by hand, by node; `health`: of the nodes of which anything is known;
+    `facts`: of those that tell of their hardware."""
     on_node: dict[NodeName, list[tuple[Job, TaskPlacement]]] = {node.name: [] for node in snapshot.nodes}
     for job in snapshot.jobs:
         for task in job.placement:
             on_node.setdefault(task.node, []).append((job, task))
     changing = {asked.device for asked in snapshot.in_flight.repartitions}
     views = (_node_view(node, on_node[node.name], changing, cordons.get(node.name)) for node in snapshot.nodes)
-    return tuple(_with_health(view, health.get(view.node.name)) for view in views)
-
-
-def _with_health(view: NodeView, health: NodeHealth | None) -> NodeView:
-    return view if health is None else msgspec.structs.replace(view, health=health.parts)
+    contradicted = contradictions(snapshot.nodes, told_cliques(facts))
+    return tuple(
+        msgspec.structs.replace(
+            view,
+            health=health[view.node.name].parts if view.node.name in health else (),
+            nvlink=contradicted.get(view.node.name, ""),
+        )
+        for view in views
+    )
 
 
 def _node_view(

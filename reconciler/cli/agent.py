@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,12 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam
 
 if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
     from reconciler.agent.agent import Agent
+    from reconciler.agent.deeds import NodeDeeds
+    from reconciler.agent.folder import AgentFolder
     from reconciler.agent.nvml.here import WhoseGpus
+    from reconciler.clock import Clock
+    from solver.world.cluster import NodeName
 
 
 @click.command(short_help="Run the tasks of one node.")
@@ -46,6 +54,7 @@ if TYPE_CHECKING:
     default="",
     help="Where tasks on other nodes reach this one.  [default: where the control plane sees it come from]",
 )
+@accounts_options
 @click.option(
     "--gpus",
     type=click.Choice(["auto", "declared", "nvml"]),
@@ -59,47 +68,66 @@ def agent(
     identity: Path | None,
     address: str,
     gpus: WhoseGpus,
+    run_as_submitter: bool,
+    accounts: tuple[str, ...],
 ) -> None:
     """Serve whichever control plane leads, and keep this node's tasks running while none does.
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
     from reconciler.agent.agent import Agent
-    from reconciler.agent.deeds import NodeDeeds
     from reconciler.agent.folder import AgentFolder, AgentFolderError
-    from reconciler.agent.hardware import Hardware
     from reconciler.agent.identity import read_identity
     from reconciler.agent.nvml.driver import DriverUnusableError
-    from reconciler.agent.nvml.here import gpus_of, looks_of, use_of
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
-    from reconciler.backends.local.machine import equipment_of_this_machine
     from reconciler.clock import SystemClock
     from reconciler.server.logs import configure_logs, logger
+    from reconciler.server.terms import IdentityError, open_to_accounts
 
-    folder, clock = AgentFolder(state.absolute()), SystemClock()
+    folder, clock, mapped = AgentFolder(state.absolute()), SystemClock(), accounts_of(run_as_submitter, accounts)
     configure_logs()
     try:
         with folder.locked():
             who = read_identity(identity.absolute() if identity else folder.identity)
             log = logger().bind(node=who.node)
-            equipment = equipment_of_this_machine(folder.tasks)
-            log.info("runtimes", **equipment.told)
-            kept = folder.tasks / "gpus"
-            looks = looks_of(gpus, kept, folder.declared, clock)
-            deeds = NodeDeeds(
-                who.node,
-                folder,
-                clock,
-                gpus=partial(gpus_of, gpus),
-                equipment=equipment._replace(gpu_use=use_of(gpus, kept, lambda: filter(None, [folder.declared()]))),
-                hardware=Hardware(looks.read),
-            )
+            if mapped is not None:
+                open_to_accounts(folder.path, folder.tasks)
+            deeds = _deeds(who.node, folder, clock, gpus, mapped, log)
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )
-    except (AgentFolderError, DriverUnusableError, KeyFileError, StateFolderError) as failure:
+    except (AgentFolderError, DriverUnusableError, IdentityError, KeyFileError, StateFolderError) as failure:
         raise CommandFailedError(str(failure)) from failure
+
+
+def _deeds(
+    node: NodeName,
+    folder: AgentFolder,
+    clock: Clock,
+    whose: WhoseGpus,
+    accounts: Mapping[str, str] | None,
+    log: FilteringBoundLogger,
+) -> NodeDeeds:
+    """What this machine does as a node; `accounts` None: as this user. Raises DriverUnusableError, StateFolderError."""
+    from reconciler.agent.containers import ContainerWatch
+    from reconciler.agent.deeds import NodeDeeds
+    from reconciler.agent.hardware import Hardware
+    from reconciler.agent.nvml.here import driver_for, gpus_of, looks_of, use_of
+    from reconciler.backends.local.accounts import Submitters
+    from reconciler.backends.local.machine import equipment_of_this_machine
+
+    kept = folder.tasks / "gpus"
+    driver = driver_for(whose, kept)
+    use = use_of(driver, kept, lambda: filter(None, [folder.declared()]))
+    equipment = equipment_of_this_machine(folder.tasks, use)
+    log.info("runtimes", **equipment.told)
+    containers = ContainerWatch(equipment.runtimes.containers)
+    containers.start()
+    looks = looks_of(driver, kept, folder.declared, clock)
+    hardware = Hardware(containers.added_to(looks.read))
+    submitters = Submitters(accounts) if accounts is not None else None
+    return NodeDeeds(node, folder, clock, partial(gpus_of, driver), equipment, hardware, submitters)
 
 
 async def _until_told(served: Agent) -> None:

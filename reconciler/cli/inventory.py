@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.tables import print_table
@@ -17,18 +19,37 @@ _HEADINGS: Final = ("GPU", "GPU TYPE", "UUID", "MEMORY", "MIG", "STATE")
 
 
 @click.command(short_help="Show the GPUs of this machine.")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("/var/lib/quorate"),
+    show_default=True,
+    help="The folder of this machine's agent, which knows what Git declares of it.",
+)
 @output_option("text", "json")
-def inventory(output: str) -> None:
-    """Show what NVIDIA's driver finds in this machine, with the GPU types of NodePools. A machine without GPUs is no error."""
+def inventory(state: Path, output: str) -> None:
+    """Show what NVIDIA's driver finds in this machine, with the GPU types of NodePools.
+
+    Where the machine has an agent, also what of it is otherwise than Git has it. A machine without GPUs is no error.
+    """
+    from reconciler.agent.folder import AgentFolder
     from reconciler.agent.nvml.driver import DriverError
     from reconciler.agent.nvml.here import driver_here
-    from reconciler.agent.nvml.inventory import Inventory, read_inventory
+    from reconciler.agent.nvml.inventory import Inventory, differences, read_inventory
 
     try:
         driver = driver_here()
         found = Inventory(absent=driver) if isinstance(driver, str) else read_inventory(driver)
     except DriverError as error:
         raise CommandFailedError(str(error)) from error
+    try:
+        declared = AgentFolder(state).declared()
+        if declared is not None:
+            found = msgspec.structs.replace(found, differences=tuple(differences(found, declared)))
+    except PermissionError as error:
+        click.echo(
+            f"{error.filename}: {error.strerror}, so that what Git declares is not known. Try it as root", err=True
+        )
     if output == "json":
         print_json(found)
         return
@@ -38,12 +59,20 @@ def inventory(output: str) -> None:
 def _print(found: Inventory) -> None:
     if found.absent:
         click.echo(f"no GPU of NVIDIA: {found.absent}")
-        return
+    else:
+        _print_gpus(found)
+    for difference in found.differences:
+        click.echo(difference)
+
+
+def _print_gpus(found: Inventory) -> None:
     click.echo(f"driver {found.driver}")
     rows = ([str(number), *_row(gpu)] for number, gpu in enumerate(found.gpus))
     print_table(_HEADINGS, rows, right=("GPU", "MEMORY"))
     for island in found.islands:
         click.echo(f"joined by NVLink: {', '.join(island)}")
+    for clique in sorted({gpu.clique for gpu in found.gpus if gpu.clique}):
+        click.echo(f"in the NVLink domain {clique}")
     for failure in found.failures:
         click.echo(f"does not answer: {failure}")
 

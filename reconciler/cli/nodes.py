@@ -50,6 +50,7 @@ def _row(view: NodeView) -> list[str]:
                 *parts_of(view),
                 *([by_whom(view.cordon)] if view.cordon else []),
                 *map(health_words, view.health),
+                *([view.nvlink] if view.nvlink else []),
             )
         ),
         short_list(view.jobs),

@@ -9,6 +9,7 @@ import click
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
+from reconciler.cli.store_options import store_options
 from reconciler.store.rounds import RoundRecord
 
 
@@ -20,20 +21,35 @@ from reconciler.store.rounds import RoundRecord
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Read the round from a control plane's state folder; no server needs to run.",
 )
+@store_options
 @output_option("text", "json")
 @click.pass_context
-def replay(ctx: click.Context, number: int, server: str | None, state: Path | None, output: str) -> None:
+def replay(
+    ctx: click.Context,
+    number: int,
+    server: str | None,
+    state: Path | None,
+    store: str | None,
+    store_password_file: Path | None,
+    output: str,
+) -> None:
     """Solve round ROUND again from its recorded snapshot and policy, and compare the plans byte for byte.
 
     Exits with 1 where they differ.
     """
-    if server and state:
-        raise click.UsageError("--server and --state exclude each other: the round comes from one of them", ctx)
+    if sum(map(bool, (server, state, store))) > 1:
+        told = "--server, --state and --store exclude each other: the round comes from one of them"
+        raise click.UsageError(told, ctx)
+    if store_password_file and not store:
+        raise click.UsageError("--store-password-file is for --store. Add that, or leave it out.", ctx)
     from reconciler.optimiser.recording import BadRecordingError
     from reconciler.replay import replay as replay_round
     from solver.program.highs import optimise
 
-    record = _from_folder(state, number) if state else _from_server(server, number)
+    if store:
+        record = _from_store(store, store_password_file, number)
+    else:
+        record = _from_folder(state, number) if state else _from_server(server, number)
     try:
         replayed = replay_round(record, optimise)
     except BadRecordingError as error:
@@ -55,20 +71,25 @@ def _from_server(server: str | None, number: int) -> RoundRecord:
 
 def _from_folder(state: Path, number: int) -> RoundRecord:
     from reconciler.server.folder import StateFolder
-    from reconciler.store.protocols import StoreUnusableError
-    from reconciler.store.sql.store import open_store
 
     database = StateFolder(state).database
     if not database.exists():
         fix = "Name the folder that `quorate run` was given as --state."
         raise CommandFailedError("no control plane's state here", place=str(state), fix=fix)
+    return _from_store(database, None, number)
+
+
+def _from_store(where: Path | str, password_file: Path | None, number: int) -> RoundRecord:
+    from reconciler.store.protocols import StoreUnusableError
+    from reconciler.store.sql.store import open_store
+
     try:
-        store = open_store(database)
+        found = open_store(where, password_file)
         try:
-            return store.history.round(number)
+            return found.history.round(number)
+        except KeyError:
+            raise CommandFailedError(f"there is no round {number}", place=found.database.place) from None
         finally:
-            store.close()
-    except KeyError:
-        raise CommandFailedError(f"there is no round {number}", place=str(database)) from None
+            found.close()
     except StoreUnusableError as error:
         raise CommandFailedError(str(error)) from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
@@ -55,18 +56,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="The folder of secrets that jobs may name, DIR/QUEUE/NAME or DIR/QUEUE/NAME/KEY (mode 0700).",
 )
-@click.option(
-    "--run-as-submitter",
-    is_flag=True,
-    help="Run each job as the account of the user who submitted it, and refuse those without one. Needs root.",
-)
-@click.option(
-    "--account",
-    "accounts",
-    multiple=True,
-    metavar="USER=ACCOUNT",
-    help="The account of a user that has another name than the user. With --run-as-submitter.",
-)
+@accounts_options
 @click.option(
     "--gpus",
     type=click.Choice(["declared", "nvml"]),
@@ -152,7 +142,7 @@ def _settings(
         authenticate=not insecure_no_auth,
         tokens=tokens,
         secrets=secrets,
-        accounts=_accounts(run_as_submitter, accounts),
+        accounts=accounts_of(run_as_submitter, accounts),
         gpus=gpus,
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
@@ -178,8 +168,7 @@ def _refuse_unlike(settings: Settings) -> None:
         refuse_beside_agents(
             {
                 "--kubernetes": settings.kubernetes,
-                "--secrets": settings.secrets,
-                "--run-as-submitter": settings.accounts is not None,
+                "--run-as-submitter (which `quorate agent` has, too)": settings.accounts is not None,
                 "--gpus nvml": settings.gpus == "nvml",
                 "--tasks": settings.store.tasks if settings.store else None,
             }
@@ -192,21 +181,6 @@ def _refuse_unlike(settings: Settings) -> None:
         )
     if settings.tasks != settings.folder.tasks and settings.accounts is not None:
         raise click.UsageError("--run-as-submitter knows only the tasks of its own --state. Leave --tasks out.")
-
-
-def _accounts(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] | None:
-    """Users and their accounts; None where every job runs as the user of the server. Raises click.UsageError."""
-    if not run_as_submitter and pairs:
-        raise click.UsageError(
-            "--account says as whom jobs run only with --run-as-submitter. Add it, or leave both out."
-        )
-    found: dict[str, str] = {}
-    for pair in pairs:
-        user, _, account = pair.rpartition("=")
-        if not user or not account or user in found:
-            raise click.UsageError(f"--account {pair}: expected USER=ACCOUNT, once for each user.")
-        found[user] = account
-    return found if run_as_submitter else None
 
 
 def _failures() -> tuple[type[Exception], ...]:

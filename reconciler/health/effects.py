@@ -45,7 +45,7 @@ def ended(record: NodeHealth, at: Instant, by: str) -> Intervention | None:
 
 def _closed_parts(records: Iterable[NodeHealth]) -> Iterator[tuple[NodeHealth, PartHealth]]:
     for record in records:
-        yield from ((record, part) for part in record.parts if part.state in ("cordoned", "drained"))
+        yield from ((record, part) for part in record.parts if part.is_closed)
 
 
 def _name(record: NodeHealth, part: PartHealth) -> str:

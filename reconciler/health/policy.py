@@ -81,7 +81,8 @@ class HealthPolicy(Document, frozen=True):
 
     A node whose agent is not heard of for `node_lease` is not ready. `lost`: what follows for a node that was not ready for
     `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver.
-    `test`: what a drained node has to pass when its time is over; None: nothing.
+    `test`: what a drained node has to pass when its time is over; None: nothing. `max_unhealthy`: the most of a pool's nodes that
+    is cordoned or drained at once, rounded up.
     """
 
     node_lease: Duration = Duration(20_000)
@@ -96,4 +97,10 @@ class HealthPolicy(Document, frozen=True):
     suspect_ttl: Duration = Duration(3_600_000)
     bad_node_ttl: Duration = Duration(24 * 3_600_000)
     test: NodeTest | None = None
+    max_unhealthy: str = "20%"
     origin: str = ""
+
+    @property
+    def unhealthy_percent(self) -> int:
+        """`max_unhealthy` as a number."""
+        return int(self.max_unhealthy.removesuffix("%"))

@@ -56,7 +56,8 @@ class Finding(Document, frozen=True):
 class PartHealth(Document, frozen=True):
     """A node (`part` "") or one of its GPUs that is not well, since when and why; `until` None: until somebody says otherwise.
 
-    `test_from`: from when on it is tested, and takes work again once it passes; None: it is not.
+    `test_from`: from when on it is tested, and takes work again once it passes; None: it is not. `held_back`: it would be closed,
+    if not too much of its pool were already.
     """
 
     part: str
@@ -65,6 +66,12 @@ class PartHealth(Document, frozen=True):
     reason: str
     until: Instant | None = None
     test_from: Instant | None = None
+    held_back: bool = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing new starts there."""
+        return self.state in ("cordoned", "drained")
 
 
 class Trial(Document, frozen=True):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.deeds import Deeds
+from reconciler.health.cap import within_cap
 from reconciler.health.judge import judge
 from reconciler.health.policy import HealthPolicy, NodeTest
 from reconciler.health.record import NodeHealth, PartHealth
@@ -30,7 +31,9 @@ class Ward(Deeds):
         known = {record.node: record for record in self.plane.health.all()}
         now, nodes = self.plane.clock.now(), tuple(declared)
         before = {name: _with_trial(record, policy, sighted, now) for name, record in known.items()}
-        judged = {} if policy is None else dict(judgements(before, sighted, policy, nodes, now))
+        judged = {}
+        if policy is not None:
+            judged = within_cap(dict(judgements(before, sighted, policy, nodes, now)), before, nodes, policy)
         if policy is not None and policy.test is not None:
             judged |= dict(self._to_try(judged, policy.test, sighted, nodes, now))
         after = {name: judged.get(name, NodeHealth(name)) for name in known.keys() | judged.keys()}
@@ -98,12 +101,12 @@ def judgements(
 
 
 def news_of(before: NodeHealth | None, after: NodeHealth, now: Instant) -> Iterator[PartHealth]:
-    """The parts of a node whose state has changed, as they are now."""
+    """The parts of a node whose state has changed, or that are held back now, as they are now."""
     old = {part.part: part for part in before.parts} if before else {}
     new = {part.part: part for part in after.parts}
     for name in sorted(old.keys() | new.keys()):
         part = new.get(name, PartHealth(name, "well", now, "nothing speaks against it any more"))
-        if name not in old or part.state != old[name].state:
+        if name not in old or part.state != old[name].state or (part.held_back and not old[name].held_back):
             yield part
 
 

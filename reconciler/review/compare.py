@@ -24,8 +24,7 @@ def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | No
 
     The optimiser decides the next round of each; those that follow are greedy.
     """
-    by_base = {node.name for node in base.compiled.nodes if node.cordoned}
-    before, after = (play(snapshot, side, by_base, optimiser) for side in (base, head))
+    before, after = (play(snapshot, side, base.compiled.nodes, optimiser) for side in (base, head))
     found = Review(
         base=_reviewed(before),
         head=_reviewed(after),

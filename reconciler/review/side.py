@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.documents.repository import Compiled
+from reconciler.islands import with_told_islands
 from solver.onward import Onward, onward
 from solver.plan.plan import Plan
 from solver.program.optimiser import Optimiser
 from solver.rules.entitlement import Shares
 from solver.rules.policy import Policy
 from solver.solve import solve, standing
-from solver.world.cluster import Node, NodeName
+from solver.world.cluster import Node
 from solver.world.node_sets import narrowed
 from solver.world.snapshot import Snapshot, snapshot_of
 
@@ -44,30 +45,34 @@ class Played:
         return self.side.compiled.policy
 
 
-def play(snapshot: Snapshot, side: Side, by_base: Collection[NodeName], optimiser: Optimiser | None) -> Played:
-    """Solve the next round, and play those that follow. `by_base`: see `on_inventory`.
+def play(snapshot: Snapshot, side: Side, base: Iterable[Node], optimiser: Optimiser | None) -> Played:
+    """Solve the next round, and play those that follow. `base`: see `on_inventory`.
 
     The estimates that a round makes for those who wait are left out: the rounds to come say when they start.
     """
-    seen, policy = on_inventory(snapshot, side.compiled.nodes, by_base), side.compiled.policy
+    seen, policy = on_inventory(snapshot, side.compiled.nodes, base), side.compiled.policy
     unasked = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
     plan = solve(seen, msgspec.structs.replace(policy, scheduling=unasked), optimiser)
     return Played(side, seen, standing(seen, policy)[0], plan, onward(seen, plan, policy, side.commit))
 
 
-def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], by_base: Collection[NodeName] = ()) -> Snapshot:
+def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], base: Iterable[Node] = ()) -> Snapshot:
     """The snapshot as it will be on a declared inventory: nodes that were seen keep their health, new ones count as ready.
 
-    `by_base`: nodes that were seen as cordoned because the base says so. Others stay cordoned whatever a revision says.
+    `base`: the nodes as declared when they were seen. Who was cordoned or in an island though they said nothing of it still is.
     A revision that declares no nodes at all is taken to leave the inventory to somebody else.
     """
-    seen = {node.name: node for node in snapshot.nodes}
-    nodes = [_as_seen(node, seen.get(node.name), by_base) for node in declared] if declared else snapshot.nodes
+    seen, said = ({node.name: node for node in nodes} for nodes in (snapshot.nodes, base))
+    nodes = snapshot.nodes
+    if declared:
+        told = {name: node.island for name, node in seen.items() if name not in said or not said[name].island}
+        placed = with_told_islands(declared, told)
+        nodes = tuple(_as_seen(node, seen.get(node.name), said.get(node.name)) for node in placed)
     node_sets = narrowed(snapshot.node_sets, {node.name for node in nodes})
     return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight, node_sets)
 
 
-def _as_seen(declared: Node, seen: Node | None, by_base: Collection[NodeName]) -> Node:
+def _as_seen(declared: Node, seen: Node | None, base: Node | None) -> Node:
     """What the node will be by declaration. Health is as it was seen, and so are the instances of GPUs without a fixed layout."""
     if seen is None:
         return declared
@@ -82,5 +87,5 @@ def _as_seen(declared: Node, seen: Node | None, by_base: Collection[NodeName]) -
         else gpu
         for gpu in declared.gpus
     )
-    cordoned = declared.cordoned or (seen.cordoned and seen.name not in by_base)
+    cordoned = declared.cordoned or (seen.cordoned and not (base and base.cordoned))
     return msgspec.structs.replace(declared, ready=seen.ready, cordoned=cordoned, gpus=gpus)

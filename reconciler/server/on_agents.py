@@ -7,7 +7,6 @@ from contextlib import ExitStack
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.backend import Unstartable
 from reconciler.backends.baremetal.authority import Authority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.backend import BareMetalBackend
@@ -20,13 +19,15 @@ from reconciler.backends.baremetal.merge import Patience
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicySource
 from reconciler.health.trials import claims_of
+from reconciler.server.agent_secrets import AgentSecrets
 from reconciler.server.parts import Member
 from reconciler.server.place import Place
 from reconciler.server.settings import AgentsSettings, Settings
+from reconciler.server.terms import secret_folder_of
 from reconciler.store.protocols import Claim
 from reconciler.store.sql.store import SqlStore
 from solver.world.cluster import Node, NodeName
-from solver.world.workload import JobSpec
+from solver.world.workload import JobName, JobSpec
 
 
 def on_agents(
@@ -40,7 +41,7 @@ def on_agents(
     log: FilteringBoundLogger,
     closing: ExitStack,
 ) -> Place:
-    """Put it together. Raises KeyFileError; its `begin` raises DoorError."""
+    """Put it together. Raises KeyFileError, UnsafeSecretsError; its `begin` raises DoorError."""
     file = AuthorityFile(on.authority or settings.folder.path / "agents" / "authority.pem")
     if on.authority is None:
         file.make(clock.now())
@@ -53,9 +54,11 @@ def on_agents(
         closing.callback(door.close)
         log.info("listening-for-agents", host=on.host, port=port)
 
+    secrets = AgentSecrets(secret_folder_of(settings.secrets, lambda: policies.current().policy))
+    patience, spec_of = _patience(policies, on), _spec_of(store)
     return Place(
-        BareMetalBackend(door, fleet, lambda: _claims(store), _patience(policies, on)),
-        _unstartable,
+        BareMetalBackend(door, fleet, lambda: _claims(store), patience, secrets.sent, spec_of),
+        secrets.unstartable,
         AgentDesk(store.agents, authority),
         begin,
         (Member("agents", door.wait, door.close),),
@@ -99,8 +102,13 @@ def _declared_in(policies: PolicySource) -> Callable[[NodeName], Node | None]:
     return declared
 
 
-def _unstartable(spec: JobSpec, _: str) -> Unstartable | None:
-    if spec.secrets:
-        message = "it needs secrets, which agents are not given"
-        return Unstartable("no-secrets", message, "Have the job read them from where its node can reach them.")
-    return None
+def _spec_of(store: SqlStore) -> Callable[[JobName], JobSpec | None]:
+    """What a job says; None: it is the trial of a node, and no job."""
+
+    def spec_of(job: JobName) -> JobSpec | None:
+        try:
+            return store.jobs.job(job).spec
+        except KeyError:
+            return None
+
+    return spec_of

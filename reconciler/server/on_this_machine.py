@@ -8,13 +8,14 @@ from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.agent.nvml.here import gpus_of, use_of
+from reconciler.agent.nvml.here import driver_for, gpus_of, use_of
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.machine import equipment_of_this_machine
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
+from reconciler.health.figures import HealthFigures
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
@@ -38,7 +39,7 @@ from reconciler.token_file import read_or_make_token
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
-    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as gpus_of and policy_side."""
+    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as driver_for, policy_side."""
     folder, clock = settings.folder, SystemClock()
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
@@ -60,8 +61,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     )
     place = _place(settings, store, git.standing, lambda: runner.status, lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
-    metrics = Metrics()
-    metrics.add(WebhookFigures(store.alerts))
+    metrics = _metrics(store)
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
@@ -87,6 +87,14 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         store,
         ending=place.ending,
     )
+
+
+def _metrics(store: SqlStore) -> Metrics:
+    """Those of rounds, and what is read from the store."""
+    metrics = Metrics()
+    metrics.add(WebhookFigures(store.alerts))
+    metrics.add(HealthFigures(store.health))
+    return metrics
 
 
 def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
@@ -120,10 +128,12 @@ def _place(
     if settings.store is not None:
         tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
-    use = use_of(settings.gpus, settings.tasks / "gpus", lambda: policies.current().nodes)
-    equipment = equipment_of_this_machine(settings.tasks)._replace(gpu_use=use)
+    kept = settings.tasks / "gpus"
+    driver = driver_for(settings.gpus, kept)
+    use = use_of(driver, kept, lambda: policies.current().nodes)
+    equipment = equipment_of_this_machine(settings.tasks, use)
     log.info("runtimes", **equipment.told)
-    gpus = partial(gpus_of, settings.gpus)
+    gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
     return Place(backend, lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user))
 

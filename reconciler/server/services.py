@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.api.following import Following
-from reconciler.api.payloads import LEADING, SUSPENDED, Condition, Status
+from reconciler.api.payloads import HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backend import Epoch, Logs, Unstartable
@@ -18,6 +18,8 @@ from reconciler.clock import Clock
 from reconciler.control import NoPolicyError, PolicyInForce
 from reconciler.followed import FollowedKind
 from reconciler.gitsource.standing import StandingPolicy
+from reconciler.health.cap import held_back
+from reconciler.health.record import NodeHealth
 from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
@@ -84,6 +86,9 @@ class Plane(Protocol):
     @property
     def terminals(self) -> Terminals:
         """The way to tasks that have one."""
+
+
+SPARED_NAMED_MAX: Final = 5
 
 
 class ClusterStanding(Protocol):
@@ -218,6 +223,7 @@ class Watch:
             conditions.append(Condition(SUSPENDED, status=True, reason="SuspendedByHand", message=str(suspension)))
         if self._cluster is not None:
             conditions += self._cluster.conditions()
+        conditions += health_conditions(self._plane.health.all())
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
             conditions=(*conditions, leading),
@@ -244,6 +250,15 @@ class Watch:
         if status.last is None:
             raise NotReadyError(f"The loop has not decided a round yet: {status.message or status.condition}.")
         return status.last
+
+
+def health_conditions(records: Iterable[NodeHealth]) -> Iterator[Condition]:
+    """What is said of nodes' health, if there is anything."""
+    spared = held_back(records)
+    if spared:
+        named = ", ".join((*spared[:SPARED_NAMED_MAX], *(["..."] if len(spared) > SPARED_NAMED_MAX else [])))
+        told = f"health would close {len(spared)} more ({named}), and maxUnhealthy does not let it"
+        yield Condition(HELD_BACK, status=True, reason="TooManyUnhealthy", message=told)
 
 
 def _emptied(current: PolicyInForce) -> tuple[Shares, Room]:

@@ -23,14 +23,19 @@ class IdentityError(Exception):
 
 def terms_of(secrets: Path | None, accounts: Mapping[str, str] | None, policy: Callable[[], Policy]) -> Terms:
     """The terms. `accounts` None: every job runs as the user of this process. Raises UnsafeSecretsError."""
-    if secrets is not None:
-        check_secret_folder(secrets)
+    return Terms(secret_folder_of(secrets, policy), Submitters(accounts) if accounts is not None else None)
+
+
+def secret_folder_of(secrets: Path | None, policy: Callable[[], Policy]) -> SecretFolder | None:
+    """The secrets of the queues of a policy; None: there are none. Raises UnsafeSecretsError."""
+    if secrets is None:
+        return None
+    check_secret_folder(secrets)
 
     def lineage(queue: QueueName) -> tuple[QueueName, ...]:
         return QueueTree.of(policy()).path(queue)
 
-    folder = SecretFolder(secrets.absolute(), lineage) if secrets is not None else None
-    return Terms(folder, Submitters(accounts) if accounts is not None else None)
+    return SecretFolder(secrets.absolute(), lineage)
 
 
 def open_to_accounts(state: Path, tasks: Path) -> None:

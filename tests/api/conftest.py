@@ -44,6 +44,7 @@ from solver.rules.policy import Policy, Queue, Quota, policy_of
 from solver.solve import solve
 from solver.world.cluster import GpuType
 from solver.world.inflight import Intent
+from solver.world.node_sets import NodeSet
 from solver.world.quantities import Duration, Instant, MilliGpu
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -90,6 +91,7 @@ class Site:
     planned: Review | None = None
     broken_limits: tuple[BrokenLimit, ...] = ()
     followed: tuple[FollowedKind, ...] = ()
+    node_sets: tuple[NodeSet, ...] = ()
 
     @cached_property
     def agents(self) -> AgentDesk:
@@ -166,7 +168,10 @@ class Site:
     def snapshot(self) -> Snapshot:
         claims = {claim.job: claim for claim in self.store.ledger.claims()}
         return snapshot_of(
-            NOW, NODES, (self._job(name, claims) for name in (r.name for r in self.store.jobs.live_jobs()))
+            NOW,
+            NODES,
+            (self._job(name, claims) for name in (r.name for r in self.store.jobs.live_jobs())),
+            node_sets=self.node_sets,
         )
 
     def plan(self) -> Plan:

@@ -7,7 +7,11 @@ import pytest
 
 from reconciler.backend import Unstartable
 from reconciler.client import ApiError, Client
+from reconciler.jobs.containers import WITH_CONTAINERS
+from solver.world.cluster import NodeName
+from solver.world.container import Container
 from solver.world.document import encode
+from solver.world.node_sets import NodeSet
 from solver.world.workload import Dependency, JobArray, JobName
 from tests.api.conftest import Site, spec
 
@@ -79,6 +83,16 @@ def test_trying_needs_no_key_and_keeps_nothing(site: Site, client: Client) -> No
     assert [trial.admissible for trial in trials.items] == [True, True, True]
     assert [len(trial.tasks) for trial in trials.items] == [1, 0, 0]
     assert site.store.jobs.tallies([JobName("sweep"), JobName("sweep-0")]) == {}
+
+
+def test_a_trial_of_a_job_in_a_container_goes_where_those_run(site: Site, client: Client) -> None:
+    boxed = document(container=Container("registry.example.org/train:1"))
+    site.node_sets = (NodeSet(WITH_CONTAINERS, (NodeName("n2"),)),)
+    (trial,) = client.test(boxed).items
+    assert [task.node for task in trial.tasks] == ["n2"]
+    site.node_sets = (NodeSet(WITH_CONTAINERS, ()),)
+    (trial,) = client.test(boxed).items
+    assert "on the 0 nodes that it may be on (with-containers)" in " ".join(trial.words)
 
 
 def test_what_could_not_begin_is_refused_at_every_door(site: Site, client: Client) -> None:

@@ -15,7 +15,9 @@ from reconciler.api.problems import NotReadyError
 from reconciler.api.serve import ApiServer
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.facts import GpuFacts, NodeFacts
 from reconciler.jobs.record import JobOutcome
+from reconciler.jobs.sighted import Sighted
 from reconciler.queue_use import QueueLine
 from reconciler.store.protocols import Event
 from solver.plan.estimates import EndUnknown
@@ -243,7 +245,7 @@ def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> No
     overdue = msgspec.structs.replace(asked, node=NODES[1].name, device=late, deadline=NOW)
     in_flight = InFlight(counters=(Counter("mig-changes", "pool", NOW, 2),), repartitions=(asked, overdue))
     world = snapshot_of(NOW, NODES, (), in_flight)
-    assert [view.changing for view in node_views(world, {}, {})] == [(gpu,), (late,)]
+    assert [view.changing for view in node_views(world, {}, {}, {})] == [(gpu,), (late,)]
     site.metrics.observe(world, site.plan(), {})
     (family,) = [
         family
@@ -252,6 +254,16 @@ def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> No
     ]
     seen = {(s.labels["pool"], s.labels["state"]): s.value for s in family.samples}
     assert seen == {("pool", "in-flight"): 1.0, ("pool", "overdue"): 1.0, ("pool", "in-the-last-hour"): 2.0}
+
+
+def test_nodes_whose_nvlinks_contradict_their_island_say_so(site: Site, client: Client) -> None:
+    clique = {node.name: NodeFacts(node.name, NOW, (GpuFacts(node.gpus[0].id, clique="c"),)) for node in NODES}
+    assert [view.nvlink for view in client.nodes().items] == ["", ""]
+    site.sighted = Sighted({}, {}, facts=clique)
+    assert [view.nvlink for view in client.nodes().items] == [
+        "NVLink joins it to n2, its island to no other node",
+        "NVLink joins it to n1, its island to no other node",
+    ]
 
 
 def test_rounds_the_snapshot_and_the_policy_come_whole(site: Site, client: Client) -> None:

@@ -112,6 +112,38 @@ def test_nothing_escapes_though_its_supervisor_is_gone_and_it_hides(world: Local
     assert not Path(cgroups.of_task(folder, Shape())["folder"]).exists()
 
 
+@pytest.fixture
+def limiting(cgroups: Cgroups) -> Cgroups:
+    """Those that limit CPU and memory: `python -m hack.cgroup_v2` has them wherever it runs."""
+    missing = {"cpu", "memory"} - cgroups.controllers
+    if missing:
+        pytest.skip(f"version 1 has {' and '.join(sorted(missing))} on this machine: run `python -m hack.cgroup_v2`")
+    return cgroups
+
+
+def test_a_group_has_the_limits_of_its_shape(world: LocalWorld, limiting: Cgroups) -> None:
+    shape = Shape(cpu=Cpu(1_500), memory=Memory(2**26))
+    folder = run(world, "sleep 600", shape)
+    eventually(lambda: task(world).state == "running")
+    asked = limiting.of_task(folder, shape)
+    assert {"cpu.max", "cpu.weight", "memory.max", "memory.oom.group"} <= asked["settings"].keys()
+    group = Path(asked["folder"])
+    procs = group / "cgroup.procs"
+    eventually(lambda: procs.exists() and procs.read_text() != "")
+    assert {name: (group / name).read_text().strip() for name in asked["settings"]} == asked["settings"]
+
+
+def test_the_kernel_ends_all_of_a_task_at_its_limit(world: LocalWorld, limiting: Cgroups) -> None:
+    limit = Memory(2**26)
+    folder = run(world, "sleep 600 & head -c 400000000 /dev/zero | tail | wc -c; sleep 600", Shape(memory=limit))
+    eventually(lambda: task(world).state == "failed")
+    used = task(world).memory
+    assert used is not None
+    assert (used.exceeded, used.limit) == (True, limit)
+    assert used.peak <= limit, "it never had more, so it was no look that found it"
+    assert not Path(limiting.of_task(folder, Shape())["folder"]).exists()
+
+
 def run(world: LocalWorld, script: str, shape: Shape = Shape()) -> Path:  # noqa: B008  (it is frozen)
     """Start it; the task's folder."""
     spec = JobSpec(QueueName("q"), (TaskGroup("w", 1, shape),), command=("sh", "-c", script))

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from reconciler.backend import Cursor, Epoch, TaskStatus
-from reconciler.backends.local.masking import read_masked
 from reconciler.backends.local.secrets import SecretFolder, UnsafeSecretsError, check_secret_folder
 from reconciler.backends.local.terms import Terms
 from reconciler.jobs.retries import classify
+from reconciler.masking import read_masked
 from reconciler.supervisor import delivery
 from reconciler.supervisor.taskfiles import EXIT, SECRETS, STARTED
 from solver.world.shape import Shape

@@ -35,6 +35,6 @@ def test_what_would_be_ignored_is_refused(given: dict[str, Any]) -> None:
 
 
 def test_options_for_tasks_elsewhere_are_refused() -> None:
-    refuse_beside_agents({"--secrets": None, "--tasks": None})
-    with pytest.raises(click.UsageError, match="--secrets is not for those"):
-        refuse_beside_agents({"--tasks": None, "--secrets": Path("secrets")})
+    refuse_beside_agents({"--kubernetes": None, "--tasks": None})
+    with pytest.raises(click.UsageError, match="--tasks is not for those"):
+        refuse_beside_agents({"--kubernetes": None, "--tasks": Path("tasks")})

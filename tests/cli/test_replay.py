@@ -62,6 +62,8 @@ def test_another_plan(quorate: Quorate, state: Path) -> None:
         (("9",), 1, "there is no round 9"),
         (("0",), 64, "0 is not in the range"),
         (("1", "--server", "http://127.0.0.1:1"), 64, "exclude each other"),
+        (("1", "--store", "postgresql://q@127.0.0.1/q"), 64, "exclude each other"),
+        (("1", "--store-password-file", "password"), 64, "is for --store"),
     ],
 )
 def test_what_can_not_be_replayed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,12 +21,13 @@ from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.baremetal.wire import SentSecret
 from reconciler.backends.local.gpus import Gpus
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim
 from solver.world.cluster import Node
 from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.world.workload import JobName, JobSpec
 from tests.backends.baremetal.trust import Trust, trust_in
 from tests.contracts.local_worlds import LocalWorld, eventually
 from tests.contracts.simulated_worlds import NODES
@@ -106,6 +108,8 @@ class BareMetalWorld(LocalWorld):
         self.opened: Door | None = None
         self.port = 0
         self._claims: dict[tuple[JobName, int], Claim] = {}
+        self.sends: Callable[[JobSpec], tuple[SentSecret, ...]] = lambda _: ()
+        self.specs: dict[JobName, JobSpec] = {}
         super().__init__(folder)
 
     def restart(self) -> None:
@@ -124,7 +128,13 @@ class BareMetalWorld(LocalWorld):
             LOG,
         )
         self.port = self.opened.open()
-        self.inner = BareMetalBackend(self.opened, self.fleet, lambda: tuple(self._claims.values()))
+        self.inner = BareMetalBackend(
+            self.opened,
+            self.fleet,
+            lambda: tuple(self._claims.values()),
+            secrets=lambda spec: self.sends(spec),  # noqa: PLW0108  (tests set it later)
+            spec_of=self.specs.get,
+        )
         self.backend = Recorded(self.inner, self._claims)  # type: ignore[assignment]  # logs are read of `inner`
         if self._agents is None:
             self._agents = Agents(self.state, self._trust, self.port, self.gpus)
@@ -149,6 +159,8 @@ class BareMetalWorld(LocalWorld):
         finally:
             self._agents.close()
             self.opened.close()
+            for link in self.state.glob("*/secrets"):
+                shutil.rmtree(link.resolve())
 
 
 @contextmanager

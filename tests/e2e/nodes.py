@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,13 +46,15 @@ class AgentProcess:
         token = read_token(client.agents.token(self.node, "1h").token)
         join("127.0.0.1", self.wire.port, token, self.folder / "identity.pem")
 
-    def start(self, *options: str) -> AgentProcess:
+    def start(self, *options: str, **variables: str) -> AgentProcess:
+        """`variables`: of its environment, in place of the test's own."""
         command = ["agent", "--server", f"127.0.0.1:{self.wire.port}", "--state", str(self.folder)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "reconciler.cli.main", *command, "--address", "127.0.0.1", *options],
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **variables},
             )
         return self
 
@@ -77,6 +80,9 @@ class AgentProcess:
         """After a test: nothing of it stays behind."""
         if self._process is not None and self._process.poll() is None:
             self.kill(with_tasks=True)
+        secrets = self.folder / "secrets"
+        if secrets.is_symlink():
+            shutil.rmtree(secrets.resolve())
         self.wire.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,6 +12,10 @@ from solver.world.container import Container
 from solver.world.workload import JobName
 from tests.backends.podman_image import IMAGE, podman_or_why
 from tests.e2e.control_plane import ControlPlane, sh, until
+from tests.e2e.nodes import AgentProcess, eventually
+from tests.e2e.test_bare_metal import POOL
+from tests.e2e.test_life import policy
+from tests.gitsource.origin import Origin
 
 pytestmark = pytest.mark.long
 
@@ -33,3 +38,33 @@ def test_a_gang_in_containers_outlives_its_control_plane(plane: ControlPlane) ->
         assert client.wait("gang", timeout_s=60).state == "succeeded"
         assert client.job("gang").attempt == 1
         until("its log is there", lambda: client.log("gang") == b"0 of 2 in podman\n")
+
+
+def test_a_container_goes_to_a_node_that_runs_those(plane: ControlPlane, origin: Origin, tmp_path: Path) -> None:
+    found = podman_or_why()
+    if isinstance(found, str):
+        pytest.skip(found)
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "bin").mkdir()
+    origin.commit(policy(tmp_path / "storage") | {"cluster-state/pool.yaml": POOL})
+    plane.start("--agents-listen", "127.0.0.1:0").until_ready()
+    port = plane.logged("listening-for-agents")[-1]["port"]
+    without, having = (AgentProcess(node, tmp_path, port) for node in ("n1", "n2"))
+    try:
+        with plane.client() as client:
+            for agent in (without, having):
+                agent.join(client)
+            without.start(PATH=str(tmp_path / "bin"))
+            having.start()
+            states = {"n1": True, "n2": True, "n3": False}
+            eventually("two are ready", lambda: {v.node.name: v.node.ready for v in client.nodes().items} == states)
+            boxed = msgspec.structs.replace(sh("echo in $container"), container=Container(IMAGE))
+            for number in range(4):
+                client.submit(JobName(f"job-{number}"), boxed)
+                assert client.wait(f"job-{number}", timeout_s=120).state == "succeeded"
+                assert client.log(f"job-{number}") == b"in podman\n"
+            assert not list((without.folder / "tasks" / "forgotten").iterdir())
+            assert len(list((having.folder / "tasks").glob("*/job-*"))) == 4
+    finally:
+        for agent in (without, having):
+            agent.end()

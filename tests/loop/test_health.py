@@ -9,6 +9,8 @@ from reconciler.backend import StaleEpochError
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.control import LEASE
 from reconciler.facts import GpuFacts, NodeFacts, Xid
+from reconciler.health.cap import held_back
+from reconciler.health.figures import HealthFigures
 from reconciler.health.policy import EccActions, HealthPolicy, NodeTest, StragglerRule
 from reconciler.health.record import NodeHealth, PartHealth, Trial
 from reconciler.health.settle import Ward
@@ -310,3 +312,41 @@ def test_no_test_begins_where_something_runs(tested: Site) -> None:
     begun = due(health, test, node, set(), now)
     assert begun == Trial(now, ("n1/0",), ("n1/0",))
     assert due(msgspec.structs.replace(health, trial=begun), test, node, set(), now.after(10**9)) is None
+
+
+def tell_all(site: Site, node: str, xid: int) -> None:
+    """A node tells the same of all its GPUs."""
+    now = site.clock.now()
+    gpus = tuple(GpuFacts(DeviceId(f"{node}/{index}"), xids=(Xid(xid, now),)) for index in range(4))
+    site.cluster.report(NodeFacts(NodeName(node), now, gpus), now)
+
+
+def test_a_detector_that_is_wrong_closes_no_more_of_a_pool_than_policy_allows(ward: Site) -> None:
+    """Of two nodes a fifth, rounded up, is one: four GPUs."""
+    ward.submit(A, FOREVER, tasks=4, gpus=1)
+    ward.until(A, "running")
+    tell(ward, "n1", 79)
+    ward.passes(2)
+    tell_all(ward, "n2", 79)
+    ward.passes(5)
+    states = {part.part: part.state for record in ward.store.health.all() for part in record.parts}
+    assert states == {
+        "n1/0": "drained",
+        **{f"n2/{index}": "drained" for index in range(3)},
+        "n2/3": "suspect",
+    }
+    (kept,) = held_back(ward.store.health.all())
+    assert kept == "n2/3"
+    assert sorted(news(ward, "n2")) == ["node-drained"] * 3 + ["node-suspect"]
+    (event,) = said(ward, "n2", "node-suspect")
+    assert event.cause == "GPU n2/3: XID 79; it is not drained, since no more than 20% of its pool may be closed"
+    kept_records = ward.store.health.all()
+    ward.passes(3)
+    assert ward.store.health.all() == kept_records, "it rests"
+    figures = HealthFigures(ward.store.health)
+    assert [sample.value for family in figures.collect() for sample in family.samples] == [1]
+
+    ward.store.health.forgive(N1, ward.clock.now())
+    ward.passes(2)
+    assert held_back(ward.store.health.all()) == ()
+    assert "node-drained" in news(ward, "n2")[0:1], "there is room for it now"

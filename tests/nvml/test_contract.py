@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.agent.nvml.here import gpus_of
+from reconciler.agent.nvml.here import driver_for, gpus_of
 from reconciler.backends.local.gpus import Gpus
 from tests.contracts import test_backend_partitions
 from tests.contracts.backend_world import Watcher
@@ -21,7 +21,7 @@ class NvmlWorld(LocalWorld):
     """One machine with four H100: both declared nodes are it."""
 
     def gpus(self, kept: Path) -> Gpus:
-        return gpus_of("nvml", kept)
+        return gpus_of(driver_for("nvml", kept), kept)
 
 
 @pytest.fixture

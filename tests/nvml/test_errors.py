@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.agent.nvml.driver import DriverError, DriverUnusableError, GpuLostError, InUseError, ResetNeededError
 from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import driver_here, gpus_of
+from reconciler.agent.nvml.here import driver_for, driver_here, gpus_of
 from reconciler.agent.nvml.library.calls import as_ours
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.backends.local.gpus import DeclaredGpus
@@ -51,7 +51,7 @@ def test_without_the_package_it_is_said_which_extra_has_it(monkeypatch: pytest.M
 def test_who_asks_for_real_gpus_where_there_are_none_is_refused(install: Install, tmp_path: Path) -> None:
     install(Library(failing=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     with pytest.raises(DriverUnusableError, match="Declared GPUs can be simulated"):
-        gpus_of("nvml", tmp_path)
+        gpus_of(driver_for("nvml", tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,17 @@ def test_real_gpus_are_used_where_there_are_any_and_simulated_where_there_never_
     install: Install, tmp_path: Path
 ) -> None:
     install(Library(failing=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
-    assert isinstance(gpus_of("auto", tmp_path), DeclaredGpus)
+    assert isinstance(gpus_of(driver_for("auto", tmp_path), tmp_path), DeclaredGpus)
     install(Library())
-    assert isinstance(gpus_of("auto", tmp_path), DeclaredGpus)
+    assert isinstance(gpus_of(driver_for("auto", tmp_path), tmp_path), DeclaredGpus)
     library = install(Library([Card(0)]))
-    real = gpus_of("auto", tmp_path)
+    real = gpus_of(driver_for("auto", tmp_path), tmp_path)
     assert isinstance(real, NvmlGpus)
     real.seats()
     library.cards.clear()
-    assert isinstance(gpus_of("auto", tmp_path), NvmlGpus), "it had one: its number is kept, and it counts as lost"
+    assert isinstance(gpus_of(driver_for("auto", tmp_path), tmp_path), NvmlGpus), (
+        "it had one: its number is kept, and it counts as lost"
+    )
 
 
 def test_nothing_is_simulated_where_a_driver_no_longer_shows_the_gpus_that_were_there(
@@ -133,4 +135,4 @@ def test_nothing_is_simulated_where_a_driver_no_longer_shows_the_gpus_that_were_
     NvmlGpus(tmp_path, NvmlDriver()).seats()
     install(Library(failing=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     with pytest.raises(DriverUnusableError, match="Repair its driver"):
-        gpus_of("auto", tmp_path)
+        gpus_of(driver_for("auto", tmp_path), tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from reconciler.agent.nics import read_nics
 from reconciler.agent.nvml.findings import DeviceUse, Findings
 from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import WhoseGpus, gpus_of, looks_of, use_of
+from reconciler.agent.nvml.here import WhoseGpus, driver_for, gpus_of, looks_of, use_of
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.xids import KEPT, XidWatch
 from reconciler.backend import PartitionGpu
@@ -84,6 +84,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, li
         remap_pending=False,
         temperature_c=41,
         memory_used=Memory(600 * 2**20),
+        clique="",
     )
     assert reported == GpuFacts(
         DeviceId("n1/1"),
@@ -95,6 +96,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_of_that_one(findings: Findings, li
         temperature_c=91,
         processes=(5, 7),
         memory_used=Memory(2**30),
+        clique="",
     )
 
 
@@ -204,7 +206,7 @@ def test_a_device_that_can_not_be_asked_is_not_free(gpus: NvmlGpus, driver: Nvml
 def test_an_agent_looks_at_the_gpus_that_its_backend_gives_to_tasks(library: Library, tmp_path: Path) -> None:
     NvmlGpus(tmp_path, NvmlDriver()).seats()
     library.cards.reverse()
-    looks = looks_of("auto", tmp_path, lambda: NODE, Ticking())
+    looks = looks_of(driver_for("auto", tmp_path), tmp_path, lambda: NODE, Ticking())
     assert looks.watch is not None
     library.events.put((library.cards[0], 94))
     while not (facts := looks.read(AT)) or not facts.gpus[2].xids:
@@ -217,17 +219,17 @@ def test_of_simulated_gpus_there_is_nothing_to_read(install: Install, tmp_path: 
     install(Library())
     both: tuple[WhoseGpus, ...] = ("auto", "declared")
     for whose in both:
-        looks = looks_of(whose, tmp_path, lambda: NODE, Ticking())
+        looks = looks_of(driver_for(whose, tmp_path), tmp_path, lambda: NODE, Ticking())
         assert looks.read(AT) == NodeFacts(NODE.name, AT, nics=read_nics()), "none of them is lost"
-        assert isinstance(gpus_of(whose, tmp_path), DeclaredGpus)
+        assert isinstance(gpus_of(driver_for(whose, tmp_path), tmp_path), DeclaredGpus)
 
 
 def test_where_there_is_no_driver_ports_alone_are_looked_at(install: Install, tmp_path: Path) -> None:
     install(Library(failing=9))
-    looks = looks_of("auto", tmp_path, lambda: NODE, Ticking())
+    looks = looks_of(driver_for("auto", tmp_path), tmp_path, lambda: NODE, Ticking())
     assert looks.read(AT) == NodeFacts(NODE.name, AT, nics=read_nics())
-    assert looks_of("auto", tmp_path, lambda: None, Ticking()).read(AT) is None
-    assert use_of("auto", tmp_path, lambda: [NODE]) is None
+    assert looks_of(driver_for("auto", tmp_path), tmp_path, lambda: None, Ticking()).read(AT) is None
+    assert use_of(driver_for("auto", tmp_path), tmp_path, lambda: [NODE]) is None
 
 
 def port(sys: Path, name: str, **said: str) -> None:
@@ -260,3 +262,15 @@ def test_ports_say_whether_they_are_up_and_how_fast(tmp_path: Path) -> None:
 def test_a_machine_without_them_has_no_ports(tmp_path: Path) -> None:
     assert read_nics(tmp_path) == ()
     assert all(nic.name for nic in read_nics())
+
+
+def test_an_agent_tells_which_nvlink_domain_its_gpus_are_in(library: Library, tmp_path: Path) -> None:
+    for card in library.cards:
+        card.cluster = bytes(range(16))
+    library.cards[2].cluster = bytes(16)
+    looks = looks_of(driver_for("auto", tmp_path), tmp_path, lambda: NODE, Ticking())
+    facts, clique = looks.read(AT), "00010203-0405-0607-0809-0a0b0c0d0e0f.7"
+    assert looks.watch is not None
+    looks.watch.stop()
+    assert facts is not None
+    assert [gpu.clique for gpu in facts.gpus] == [clique, clique, ""]

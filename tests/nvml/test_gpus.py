@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.agent.nvml.driver import DriverError
 from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import gpus_of, use_of
+from reconciler.agent.nvml.here import driver_for, gpus_of, use_of
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.backend import ENDED, Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
 from reconciler.backends.local import LocalBackend
@@ -219,7 +219,8 @@ def test_a_driver_that_does_something_else_is_not_believed(
 
 
 def test_a_task_of_a_backend_sees_the_uuid_of_its_gpu(cards: list[Card], tmp_path: Path) -> None:
-    backend = LocalBackend(tmp_path / "state", lambda: (NODE,), SystemClock(), gpus=partial(gpus_of, "nvml"))
+    driver = driver_for("nvml", tmp_path / "state" / "gpus")
+    backend = LocalBackend(tmp_path / "state", lambda: (NODE,), SystemClock(), gpus=partial(gpus_of, driver))
     spec = JobSpec(
         QueueName("q"), (TaskGroup("worker", 1, Shape(gpus=1)),), command=("sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
     )
@@ -233,9 +234,10 @@ def test_a_task_of_a_backend_sees_the_uuid_of_its_gpu(cards: list[Card], tmp_pat
 
 def test_a_task_counts_as_ended_once_nobody_is_on_its_gpu_any_more(cards: list[Card], tmp_path: Path) -> None:
     state = tmp_path / "state"
-    use = use_of("nvml", state / "gpus", lambda: [NODE])
+    driver = driver_for("nvml", state / "gpus")
+    use = use_of(driver, state / "gpus", lambda: [NODE])
     backend = LocalBackend(
-        state, lambda: (NODE,), SystemClock(), partial(gpus_of, "nvml"), equipment=Equipment(gpu_use=use)
+        state, lambda: (NODE,), SystemClock(), partial(gpus_of, driver), equipment=Equipment(gpu_use=use)
     )
     spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(gpus=1)),), command=("true",))
     cards[1].pids = [(4711, None)]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from reconciler.agent.folder import AgentFolder
 from reconciler.agent.nvml.driver import BusId, Wiring
 from reconciler.agent.nvml.inventory import islands, read_inventory
 from reconciler.agent.nvml.library.nvml import NvmlDriver
+from solver.world.cluster import GpuType
 from tests.cli.conftest import Quorate, quorate
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install
 from tests.nvml.library import NOT_FITTED, Library
 from tests.nvml.made import PRODUCTS, card_of, workstation
+from tests.nvml.test_gpus import node_of
 
 __all__ = ["quorate"]
 
@@ -133,3 +138,24 @@ def test_real_gpus_are_for_jobs_of_this_machine_alone(quorate: Quorate) -> None:
     ran = quorate("run", "--policies-repo", ".", "--kubernetes", "--gpus", "nvml")
     assert ran.exit_code == 64
     assert "--kubernetes" in ran.err
+
+
+def test_what_is_otherwise_than_git_has_it_is_said(install: Install, quorate: Quorate, tmp_path: Path) -> None:
+    install(Library([card_of("H100-80GB", 0), card_of("H100-80GB", 1)]))
+    AgentFolder(tmp_path).keep_declared(node_of(2))
+    assert json.loads(quorate("inventory", "--state", str(tmp_path), "-o", "json").out)["differences"] == []
+    AgentFolder(tmp_path).keep_declared(
+        msgspec.structs.replace(node_of(3), gpu_type=GpuType("H200-SXM5-141GB"), island="island-0001")
+    )
+    library = install(Library([card_of("H100-80GB", 0), card_of("H100-80GB", 1)]))
+    library.cards[0].cluster = library.cards[1].cluster = bytes(range(16))
+    assert quorate("inventory", "--state", str(tmp_path)).out.splitlines()[-4:] == [
+        "in the NVLink domain 00010203-0405-0607-0809-0a0b0c0d0e0f.7",
+        "Git declares 3 GPUs for n1, and 2 are here",
+        "Git declares GPUs of type H200-SXM5-141GB, and H100-SXM5-80GB is here",
+        "Git declares the island island-0001, which counts before the NVLink domain 00010203-0405-0607-0809-0a0b0c0d0e0f.7",
+    ]
+    library.cards[1].cluster = bytes(16)
+    assert (
+        "its GPUs are in several NVLink domains (none, 00010203" in quorate("inventory", "--state", str(tmp_path)).out
+    )

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 
 from reconciler.documents.files import Files
 from reconciler.documents.repository import Compiled, read_repository
+from reconciler.islands import with_told_islands
 from reconciler.operations import Operations
 from reconciler.review.compare import review
 from reconciler.review.found import Converging, Loss, Review, Stranded
-from reconciler.review.side import Side
+from reconciler.review.side import Side, on_inventory
 from solver import onward
 from solver.program.highs import optimise
 from solver.rules.policy import Policy
@@ -36,6 +37,10 @@ HEAD = "apiVersion: quorate.dev/v1\nkind: "
 POOL = """NodePool
 metadata: {name: n}
 spec: {gpuType: H100, gpusPerNode: 8, cpu: 96, memory: 1Ti, nodes: {prefix: n, count: %d}}
+"""
+TOPOLOGY = """Topology
+metadata: {name: n}
+spec: {pool: n, shape: {nodesPerIsland: 1, islandsPerRack: 2, racksPerBlock: 1}}
 """
 SETTINGS = """SchedulingPolicy
 metadata: {name: default}
@@ -199,3 +204,13 @@ def test_the_same_review_from_whatever_order_and_hash_seed(tmp_path: Path) -> No
     base = side("main", before)._replace(commit=origin.git("rev-parse", "main"))
     head = side("HEAD", after)._replace(commit=origin.git("rev-parse", "head"))
     assert ran.stdout == encode(review(snapshot, base, head, optimise)) + b"\n"
+
+
+def test_islands_that_nodes_tell_stay_and_those_that_a_change_takes_away_go() -> None:
+    bare = side("bare", repository(2, team="{}")).compiled.nodes
+    declared = side("shaped", {**repository(2, team="{}"), "cluster-state/t.yaml": HEAD + TOPOLOGY}).compiled.nodes
+    told = snapshot_of(NOW, with_told_islands(bare, {NodeName("n1"): "c", NodeName("n2"): "c"}), ())
+    assert [node.island for node in on_inventory(told, bare, bare).nodes] == ["c", "c"]
+    assert [node.island for node in on_inventory(told, declared, bare).nodes] == ["island-0001", "island-0002"]
+    seen = snapshot_of(NOW, declared, ())
+    assert [node.island for node in on_inventory(seen, bare, declared).nodes] == ["", ""]

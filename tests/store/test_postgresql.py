@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from hack.postgresql.server import private_server
 from reconciler.backend import StaleEpochError
@@ -15,9 +16,14 @@ from reconciler.store.protocols import Event, NotLeaderError, StoreUnreachableEr
 from reconciler.store.sql import engines
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.store import SqlStore, open_store
+from solver.program.highs import optimise
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
+from tests.cli.conftest import Quorate, quorate
 from tests.contracts.stores import NOW, SPEC, claim_of, intent_of, postgresql_schema
+from tests.optimiser.test_recording import recorded
+
+__all__ = ["quorate"]
 
 pytestmark = pytest.mark.postgresql
 
@@ -183,3 +189,19 @@ def test_events_are_numbered_in_the_order_in_which_they_can_be_seen(store: SqlSt
     reader.join()
     seen.extend(kept.number for kept in store.history.events_since(seen[-1] if seen else 0))
     assert len(seen) == 80
+
+
+def test_a_round_is_replayed_from_it(url: str, store: SqlStore, quorate: Quorate, tmp_path: Path) -> None:
+    """The password is in a file: on the command line everybody would see it."""
+    made, password = make_url(url), tmp_path / "password"
+    password.write_text(str(made.password or ""))
+    password.chmod(0o600)
+    named = "--store", made._replace(password=None).render_as_string(), "--store-password-file", str(password)
+    epoch = store.ledger.lead("first", NOW, MINUTE)
+    record = recorded(optimise)
+    assert store.history.record_round(epoch, record) == 1
+    ran = quorate("replay", "1", *named)
+    assert (ran.exit_code, ran.out, ran.err) == (0, f"round 1: identical, {record.plan.digest}\n", "")
+    missing = quorate("replay", "2", *named)
+    assert (missing.exit_code, "there is no round 2" in missing.err) == (1, True)
+    assert store.ledger.leader() == "first", "who leads goes on"

@@ -142,6 +142,9 @@ class Driver(Protocol):
     def wiring(self, gpu: GpuUuid) -> Wiring:
         """Its NVLinks that are up."""
 
+    def clique(self, gpu: GpuUuid) -> str:
+        """The NVLink domain beyond its machine that it belongs to, as Wiring has it, asked alone."""
+
     def processes(self, gpu: GpuUuid) -> tuple[Process, ...]:
         """What uses it, computing, drawing or through MPS; sorted by pid."""
 

@@ -65,6 +65,7 @@ class Findings:
                 temperature_c=vitals.temperature_c,
                 processes=tuple(dict.fromkeys(each.pid for each in self._driver.processes(uuid))),
                 memory_used=self._driver.memory_used(uuid),
+                clique=self._driver.clique(uuid),
             )
         except DriverError:
             return GpuFacts(gpu.id, uuid, lost=True, xids=xids)

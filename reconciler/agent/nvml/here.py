@@ -55,15 +55,13 @@ def driver_for(whose: WhoseGpus, folder: Path) -> Driver | None:
     return None
 
 
-def gpus_of(whose: WhoseGpus, folder: Path) -> Gpus:
-    """The GPUs that tasks are given; what has to be kept of them is in `folder`. Raises as driver_for does."""
-    driver = driver_for(whose, folder)
+def gpus_of(driver: Driver | None, folder: Path) -> Gpus:
+    """The GPUs that tasks are given; what has to be kept of them is in `folder`."""
     return DeclaredGpus(folder) if driver is None else NvmlGpus(folder, driver)
 
 
-def use_of(whose: WhoseGpus, folder: Path, declared: Callable[[], Iterable[Node]]) -> DeviceUse | None:
-    """Whom to ask whether devices of the `declared` nodes are free again; None: they are simulated. Raises as driver_for does."""
-    driver = driver_for(whose, folder)
+def use_of(driver: Driver | None, folder: Path, declared: Callable[[], Iterable[Node]]) -> DeviceUse | None:
+    """Whom to ask whether devices of the `declared` nodes are free again; None: they are simulated."""
     return None if driver is None else DeviceUse(NvmlGpus(folder, driver), driver, declared)
 
 
@@ -74,9 +72,8 @@ class Looks(NamedTuple):
     watch: XidWatch | None = None
 
 
-def looks_of(whose: WhoseGpus, folder: Path, declared: Callable[[], Node | None], clock: Clock) -> Looks:
-    """Of the `declared` node that this machine is, with the same GPUs as `gpus_of`. Raises as driver_for does."""
-    driver = driver_for(whose, folder)
+def looks_of(driver: Driver | None, folder: Path, declared: Callable[[], Node | None], clock: Clock) -> Looks:
+    """Of the `declared` node that this machine is, with the same GPUs as `gpus_of`."""
     if driver is None:
         return Looks(lambda at: ports_alone(declared(), at))
     gpus, watch = NvmlGpus(folder, driver), XidWatch(driver, clock)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from reconciler.agent.nvml.driver import BusId, Card, Driver, DriverError, GpuUuid, Mig, OfferedProfile, Vitals, Wiring
 from reconciler.agent.nvml.profiles import vocabulary_of
 from reconciler.gpu_products import type_of_product
-from solver.world.cluster import GpuType, MigInstance
+from solver.plan.reason import count
+from solver.world.cluster import GpuType, MigInstance, Node
 from solver.world.document import API_VERSION, Document
 from solver.world.quantities import Memory
 
@@ -45,6 +46,7 @@ class Inventory(Document, frozen=True, omit_defaults=False):
     """A machine's GPUs in the order of its driver. `absent`: why it has none.
 
     `islands`: which of them are joined by NVLink. `failures`: GPUs that did not answer, and why.
+    `differences`: what of it is otherwise than Git has it.
     """
 
     api_version: Literal["quorate.dev/v1"] = API_VERSION
@@ -54,6 +56,22 @@ class Inventory(Document, frozen=True, omit_defaults=False):
     islands: tuple[tuple[GpuUuid, ...], ...] = ()
     failures: tuple[str, ...] = ()
     absent: str = ""
+    differences: tuple[str, ...] = ()
+
+
+def differences(found: Inventory, declared: Node) -> Iterator[str]:
+    """How a machine differs from the node that it is by Git, which alone says how many GPUs there are and of which type."""
+    if len(found.gpus) != len(declared.gpus):
+        yield f"Git declares {count(len(declared.gpus), 'GPU')} for {declared.name}, and {len(found.gpus)} are here"
+    others = sorted({gpu.gpu_type for gpu in found.gpus} - {declared.gpu_type})
+    if others and declared.gpus:
+        yield f"Git declares GPUs of type {declared.gpu_type}, and {', '.join(others)} is here"
+    cliques = sorted({gpu.clique for gpu in found.gpus})
+    if len(cliques) > 1:
+        names = ", ".join(clique or "none" for clique in cliques)
+        yield f"its GPUs are in several NVLink domains ({names}), so that it is in no island by them"
+    elif declared.island and cliques and cliques[0]:
+        yield f"Git declares the island {declared.island}, which counts before the NVLink domain {cliques[0]}"
 
 
 def read_inventory(driver: Driver) -> Inventory:

@@ -37,14 +37,16 @@ from reconciler.backends.baremetal.wire import (
     LogRead,
     Partition,
     ReadLog,
+    SentSecret,
     ToAgent,
     meeting_port,
 )
+from reconciler.masking import read_masked
 from reconciler.store.protocols import Claim
 from reconciler.terminals import Line, NoTerminalError
 from solver.world.cluster import NodeName
 from solver.world.quantities import Duration
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import JobName, JobSpec, TaskPlacement
 
 ANSWERED_WITHIN_S: Final = 3.0
 """An agent answers once its disk has what it must not forget; who takes longer is not waited for."""
@@ -57,7 +59,8 @@ class BareMetalBackend:
     """Implements Backend, Logs and Terminals; threads may share it.
 
     `claims`: who holds what, by the ledger: which nodes have a part in an attempt is read from there. An order to a node whose
-    agent is not connected is not kept: it is sent again by a later pass, once the agent is back.
+    agent is not connected is not kept: it is sent again by a later pass, once the agent is back. `secrets`: what tasks of a job are
+    given of secrets now; `spec_of`: what a job says, None where there is no such job.
     """
 
     def __init__(
@@ -66,11 +69,15 @@ class BareMetalBackend:
         fleet: Fleet,
         claims: Callable[[], Iterable[Claim]],
         patience: Callable[[], Patience] = Patience,
+        secrets: Callable[[JobSpec], tuple[SentSecret, ...]] = lambda _: (),
+        spec_of: Callable[[JobName], JobSpec | None] = lambda _: None,
     ) -> None:
         self._door = door
         self._fleet = fleet
         self._claims = claims
         self._patience = patience
+        self._secrets = secrets
+        self._spec_of = spec_of
         self._held: dict[AttemptKey, Claim] = {}
         self._announced = Epoch(0)
         self._log_of = lru_cache(_LOGS_REMEMBERED)(self._find_log)
@@ -87,8 +94,9 @@ class BareMetalBackend:
         """Send an order to the nodes it is about. Raises StaleEpochError."""
         self._lead(epoch)
         if isinstance(order, StartGang | GrowGang):
-            order = self._with_meeting(order)
-        self._door.send(self._nodes_about(order), lambda number: Do(number, epoch, order))
+            self._begin(self._with_meeting(order), epoch)
+        else:
+            self._door.send(self._nodes_about(order), _doing(epoch, order))
 
     def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
         """Send an order about a GPU to its node. Raises StaleEpochError."""
@@ -109,14 +117,23 @@ class BareMetalBackend:
             raise BackendUnreachableError(f"{', '.join(unknown)}: {_why(answers[unknown[0]])}")
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`, from the node that has it. Raises KeyError, BackendUnreachableError."""
+        """Up to `limit` bytes from `offset`, from the node that has it, with the values of its secrets covered as far as may be.
+
+        Raises KeyError, BackendUnreachableError.
+        """
         node = self._node_of(job, attempt, group, index) or self._log_of((job, attempt, group, index))
-        answer = self._one_answer(node, lambda number: ReadLog(number, job, attempt, group, index, offset, limit))
-        if isinstance(answer, LogRead) and answer.content is not None:
-            return answer.content
-        if isinstance(answer, LogRead):
-            raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job} on {node}")
-        raise BackendUnreachableError(f"{node}: {_why(answer)}")
+
+        def read(start: int, length: int) -> bytes:
+            answer = self._one_answer(node, lambda number: ReadLog(number, job, attempt, group, index, start, length))
+            if isinstance(answer, LogRead) and answer.content is not None:
+                return answer.content
+            if isinstance(answer, LogRead):
+                raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job} on {node}")
+            raise BackendUnreachableError(f"{node}: {_why(answer)}")
+
+        spec = self._spec_of(job)
+        values = {secret.value.rstrip(b"\n") for secret in self._secrets(spec)} if spec else ()
+        return read_masked(read, offset, limit, values)
 
     def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> Line:
         """Attach to the terminal of a task, through its node's agent. Raises NoTerminalError."""
@@ -124,6 +141,12 @@ class BareMetalBackend:
         if node is None:
             raise NoTerminalError(f"nothing is known of task {group}/{index} of attempt {attempt} of {job}")
         return AgentLine.attached(self._door, node, (job, attempt, group, index), ANSWERED_WITHIN_S)
+
+    def _begin(self, order: StartGang | GrowGang, epoch: Epoch) -> None:
+        """Nodes on which tasks of the order begin get their secrets with it, and no others do."""
+        beginning = {task.node for task in order.tasks}
+        self._door.send(beginning, _doing(epoch, order, self._secrets(order.spec)))
+        self._door.send(self._nodes_about(order) - beginning, _doing(epoch, order))
 
     def _read_claims(self) -> dict[AttemptKey, Claim]:
         self._held = {(claim.job, claim.attempt): claim for claim in self._claims()}
@@ -203,8 +226,8 @@ class BareMetalBackend:
         return next((node for node in known if having[node]), known[0])
 
 
-def _doing(epoch: Epoch, order: Order) -> Callable[[int], ToAgent]:
-    return lambda number: Do(number, epoch, order)
+def _doing(epoch: Epoch, order: Order, secrets: tuple[SentSecret, ...] = ()) -> Callable[[int], ToAgent]:
+    return lambda number: Do(number, epoch, order, secrets)
 
 
 def _answered(asked: Future[Answer]) -> Answer | NotThereError | None:

@@ -25,6 +25,8 @@ AGENT_PATH: Final = "/agent"
 """Where agents connect, with their certificates, on the port on which they get those."""
 MESSAGE_BYTES_MAX: Final = 2**24
 """Of one message: a whole report of a node with some ten thousand tasks."""
+SECRETS_BYTES_MAX: Final = 2**22
+"""Of all secrets of a job together, so that they fit into a message as base64 beside their order."""
 
 BAD_HELLO: Final = 4_000
 """Close codes of RFC 6455's private range: the agent speaks another protocol, or for another node than its certificate."""
@@ -119,12 +121,25 @@ class Lead(Document, frozen=True, tag=True):
     epoch: Epoch
 
 
+class SentSecret(Document, frozen=True):
+    """A secret of a job, on its way to a node that runs tasks of it. `value`: as the control plane has it now."""
+
+    name: str
+    key: str
+    value: bytes
+
+    def __repr__(self) -> str:
+        """Without the value: nothing that is logged, or raised, has it."""
+        return f"SentSecret({self.name!r}, {self.key!r}, ...)"
+
+
 class Do(Document, frozen=True, tag=True):
-    """Backend.submit."""
+    """Backend.submit. `secrets`: those that the order's tasks on this node are given when they begin."""
 
     id: int
     epoch: Epoch
     order: StartGang | StopGang | GrowGang | StopTasks | TellGang
+    secrets: tuple[SentSecret, ...] = ()
 
 
 class Partition(Document, frozen=True, tag=True):

@@ -44,7 +44,6 @@ from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.backends.local.journal import Journal
 from reconciler.backends.local.leaves import accept_leaves
 from reconciler.backends.local.machine import Equipment
-from reconciler.backends.local.masking import read_log_masked
 from reconciler.backends.local.mps import MpsWatch, clients_of, shares_of
 from reconciler.backends.local.reporting import status_of
 from reconciler.backends.local.spawn import Supervisors, free_port
@@ -53,9 +52,11 @@ from reconciler.backends.local.tells import accept_tell
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
+from reconciler.masking import read_log_masked
 from reconciler.supervisor import taskfiles
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.document import encode
+from solver.world.quantities import Duration
 from solver.world.workload import JobName
 
 STOPPED: Final = "stop"
@@ -154,6 +155,16 @@ class LocalBackend:
                     if folder.is_dir():
                         return b""
         raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job}")
+
+    def is_beginning(self, job: JobName, attempt: int, span: Duration) -> bool:
+        """Whether a task of an attempt is yet to begin here, or has begun within `span`. Raises StateFolderError."""
+        with self._one_at_a_time, disk_errors_explained(self._folders.root):
+            folder, since = self._folders.attempt(job, attempt), self._clock.now() - span
+            if not folder.exists():
+                return False
+            stop, orders = read_document(stop_file(folder), StopRequest), self._orders_of(folder)
+            stand = [self._status(folder, orders, life, stop) for life in orders.lives.values()]
+            return any(one.state == "starting" or (one.state == "running" and one.at > since) for one in stand)
 
     def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> LocalLine:
         """Attach to the terminal of a task. Raises NoTerminalError for one that has none, or does not run."""

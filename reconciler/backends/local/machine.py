@@ -31,8 +31,8 @@ class Equipment(NamedTuple):
     told: Mapping[str, str] = MappingProxyType({})
 
 
-def equipment_of_this_machine(state: Path) -> Equipment:
-    """`state`: where tasks are kept, and what MPS daemons have.
+def equipment_of_this_machine(state: Path, gpu_use: GpuUse | None = None) -> Equipment:
+    """`state`: where tasks are kept, and what MPS daemons have. `gpu_use`: as Equipment has it.
 
     Processes in control groups where there are any, and containers where podman is, which is asked when one is to run.
     """
@@ -50,4 +50,4 @@ def equipment_of_this_machine(state: Path) -> Equipment:
         "unlimited": "; ".join(_WITHOUT[controller] for controller in missing),
     }
     mps = find_mps(state / "mps")
-    return Equipment(Runtimes(Processes(cgroups), find_podman), None, mps, told)
+    return Equipment(Runtimes(Processes(cgroups), find_podman), gpu_use, mps, told)

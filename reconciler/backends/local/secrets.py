@@ -1,4 +1,4 @@
-"""Where the secrets of this machine lie: a folder for each queue, in which its queues below it find them too."""
+"""Where the secrets of a control plane lie: a folder for each queue, in which its queues below it find them too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from reconciler.backend import GrowGang, StartGang
 from reconciler.supervisor.delivery import BYTES_MAX
 from solver.world.workload import QueueName, SecretUse
 
@@ -18,10 +19,16 @@ class UnsafeSecretsError(Exception):
 
 
 class SecretSource(Protocol):
-    """Says where the supervisors of this machine find secrets. It hands out places, never values."""
+    """Says where the supervisors of this machine find secrets: places, and values only to cover them in what is shown."""
 
-    def places(self, queue: QueueName, use: SecretUse) -> tuple[Path, ...]:
-        """The files in which to look for it, in this order: the queue's own, then those of the queues above it."""
+    def places(self, order: StartGang | GrowGang, use: SecretUse) -> tuple[Path, ...]:
+        """The files in which the tasks of an order look for it, one after the other."""
+
+    def lacking(self, queue: QueueName, uses: Iterable[SecretUse]) -> list[SecretUse]:
+        """Those that the queue does not have, as far as is known here."""
+
+    def values(self, queue: QueueName, uses: Iterable[SecretUse]) -> frozenset[bytes]:
+        """What these secrets are now, without newlines at their ends; those that no task could be given are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,25 @@ class SecretFolder:
     root: Path
     lineage: Callable[[QueueName], Iterable[QueueName]]
 
-    def places(self, queue: QueueName, use: SecretUse) -> tuple[Path, ...]:
-        """As SecretSource says. Names of queues, secrets and keys are file names: their schemas see to that."""
+    def places(self, order: StartGang | GrowGang, use: SecretUse) -> tuple[Path, ...]:
+        """The queue's own, then those of the queues above it."""
+        return self._places(order.spec.queue, use)
+
+    def lacking(self, queue: QueueName, uses: Iterable[SecretUse]) -> list[SecretUse]:
+        """As SecretSource says."""
+        return [use for use in uses if not any(map(os.path.isfile, self._places(queue, use)))]
+
+    def values(self, queue: QueueName, uses: Iterable[SecretUse]) -> frozenset[bytes]:
+        """As SecretSource says."""
+        return frozenset(value.rstrip(b"\n") for value in self.read(queue, uses).values())
+
+    def read(self, queue: QueueName, uses: Iterable[SecretUse]) -> dict[SecretUse, bytes]:
+        """The secrets as they are now; those that no task could be given are left out."""
+        found = ((use, _value(self._places(queue, use))) for use in uses)
+        return {use: value for use, value in found if value is not None}
+
+    def _places(self, queue: QueueName, use: SecretUse) -> tuple[Path, ...]:
+        """Names of queues, secrets and keys are file names: their schemas see to that."""
         folders = (self.root / name / use.name for name in self.lineage(queue))
         return tuple(folder / use.key if use.key else folder for folder in folders)
 
@@ -49,17 +73,6 @@ def check_secret_folder(root: Path) -> None:
         raise UnsafeSecretsError(f"{root}: it belongs to user {found.st_uid}. Make it the user's that runs the server")
     if found.st_mode & 0o077:
         raise UnsafeSecretsError(f"{root}: others may read it. Close it: chmod 700 {root}")
-
-
-def values_of(source: SecretSource, queue: QueueName, uses: Iterable[SecretUse]) -> frozenset[bytes]:
-    """What these secrets are now, without newlines at their ends; those that no task could be given are left out."""
-    found = (_value(source.places(queue, use)) for use in uses)
-    return frozenset(value.rstrip(b"\n") for value in found if value is not None)
-
-
-def lacking(source: SecretSource, queue: QueueName, uses: Iterable[SecretUse]) -> list[SecretUse]:
-    """Those that the queue does not have."""
-    return [use for use in uses if not any(map(os.path.isfile, source.places(queue, use)))]
 
 
 def _value(places: Iterable[Path]) -> bytes | None:

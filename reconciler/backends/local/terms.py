@@ -10,9 +10,9 @@ from typing import Any
 
 from reconciler.backend import GrowGang, StartGang, Unstartable
 from reconciler.backends.local.accounts import NOBODY, Account, NoAccountError, Submitters
-from reconciler.backends.local.attempts import Accepted
+from reconciler.backends.local.attempts import Accepted, order_files
 from reconciler.backends.local.folders import ORDER
-from reconciler.backends.local.secrets import SecretSource, lacking, values_of
+from reconciler.backends.local.secrets import SecretSource
 from reconciler.supervisor.taskfiles import SAID, WORK
 from solver.world.document import decode
 from solver.world.workload import JobSpec, QueueName, SecretUse
@@ -33,7 +33,7 @@ class Terms:
         if spec.secrets and self.secrets is None:
             message = "it needs secrets, and the server has none"
             return Unstartable("no-secrets", message, "Start the server with --secrets DIR.")
-        missing = lacking(self.secrets, spec.queue, spec.secrets) if self.secrets else []
+        missing = self.secrets.lacking(spec.queue, spec.secrets) if self.secrets else []
         if missing:
             message = f"queue {spec.queue} and those above it have no secret {', '.join(map(str, missing))}"
             return Unstartable("unknown-secret", message, "Ask whoever runs the server to add it.")
@@ -51,7 +51,7 @@ class Terms:
             account, refused = None, f"{error}. {_MAP_IT}"
         return {
             "environment": _at_home(environment, account, order.spec) if account else environment,
-            "secrets": [self._delivered(order.spec.queue, use) for use in order.spec.secrets],
+            "secrets": [self._delivered(order, use) for use in order.spec.secrets],
             "account": {"uid": account.uid, "gid": account.gid, "groups": account.groups} if account else None,
             "refused": refused,
         }
@@ -73,7 +73,7 @@ class Terms:
     def values(self, attempt: Path) -> frozenset[bytes]:
         """The values of the secrets of an attempt, as they are now. Raises FileNotFoundError where it does not lie there."""
         queue, uses = _asked(attempt)
-        return values_of(self.secrets, queue, uses) if self.secrets and uses else frozenset()
+        return self.secrets.values(queue, uses) if self.secrets and uses else frozenset()
 
     def _account(self, user: str, spec: JobSpec) -> Account | None:
         """The root of a container that root's podman runs would be the machine's: nobody is, where nobody says who is."""
@@ -81,8 +81,8 @@ class Terms:
             return self.submitters.account_of(user)
         return NOBODY if spec.container is not None and os.geteuid() == 0 else None
 
-    def _delivered(self, queue: QueueName, use: SecretUse) -> dict[str, Any]:
-        places = self.secrets.places(queue, use) if self.secrets else ()
+    def _delivered(self, order: StartGang | GrowGang, use: SecretUse) -> dict[str, Any]:
+        places = self.secrets.places(order, use) if self.secrets else ()
         return {"name": str(use), "places": [str(place) for place in places], "env": use.env, "file": use.file}
 
 
@@ -97,6 +97,6 @@ def _at_home(environment: dict[str, str], account: Account, spec: JobSpec) -> di
 
 @lru_cache(_SPECS_KEPT)
 def _asked(attempt: Path) -> tuple[QueueName, tuple[SecretUse, ...]]:
-    """Of which queue an attempt is, and which secrets it names: every order of one says the same."""
-    spec = decode((attempt / ORDER).read_bytes(), Accepted).order.spec
+    """Of which queue an attempt is, and which secrets it names: every order says the same, and a node may have but the last."""
+    spec = decode((attempt / min(order_files(attempt), default=ORDER)).read_bytes(), Accepted).order.spec
     return spec.queue, spec.secrets

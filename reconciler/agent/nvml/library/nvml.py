@@ -80,6 +80,11 @@ class NvmlDriver:
         with self._asking(gpu) as handle:
             return reading.read_wiring(handle)
 
+    def clique(self, gpu: GpuUuid) -> str:
+        """Its NVLink domain beyond this machine."""
+        with self._asking(gpu) as handle:
+            return reading.read_clique(handle)
+
     def processes(self, gpu: GpuUuid) -> tuple[Process, ...]:
         """What uses it."""
         with self._asking(gpu) as handle:

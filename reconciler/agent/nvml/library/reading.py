@@ -70,7 +70,7 @@ def read_wiring(handle: Any) -> Wiring:
             switched = True
         elif kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
             peers.add(_bus_id(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)))
-    return Wiring(frozenset(peers), switched, _clique(handle))
+    return Wiring(frozenset(peers), switched, read_clique(handle))
 
 
 def read_processes(handle: Any) -> tuple[Process, ...]:
@@ -105,7 +105,7 @@ def _bus_id(pci: Any) -> BusId:
     return BusId(str(pci.busId))
 
 
-def _clique(handle: Any) -> str:
+def read_clique(handle: Any) -> str:
     """The NVLink clique beyond this machine, spelled as GPU feature discovery does: cluster UUID, dot, number.
 
     A GPU whose fabric is its own machine's alone says so by a UUID of zeros.
