@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from reconciler.backtest.observed import Stretch
-from solver.rules.entitlement import gpus_by_type, guarantees
+from solver.rules.entitlement import gpus_by_type
+from solver.rules.guaranteed import guarantees
 from solver.rules.policy import Policy
 from solver.rules.tree import QueueTree
 from solver.world.cluster import Node

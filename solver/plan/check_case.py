@@ -16,7 +16,7 @@ from solver.plan.check_law import Law
 from solver.plan.check_lives import Lives, lives_of
 from solver.plan.check_parts import Parted, parted
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
-from solver.rules.entitlement import guarantees
+from solver.rules.guaranteed import guarantees
 from solver.rules.policy import Policy
 from solver.rules.tree import Line
 from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName

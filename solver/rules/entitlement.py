@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.rules.dominance import Cluster, cluster_of
+from solver.rules.guaranteed import guarantees
 from solver.rules.lending import Lending, Weights, lending_of
-from solver.rules.policy import Queue
 from solver.rules.precedence import Precedence
 from solver.rules.tree import Line, QueueTree
 from solver.rules.type_weights import TypeWeights
 from solver.rules.usage import gpus_on_average
 from solver.rules.users import UserCaps, user_caps_of
 from solver.world.cluster import GpuType, NodeName
-from solver.world.quantities import MILLI_PER_GPU, Duration, MilliGpu
+from solver.world.quantities import Duration, MilliGpu
 from solver.world.snapshot import Snapshot, charged
 from solver.world.workload import QueueName, TaskPlacement
 
@@ -178,52 +178,6 @@ def charge_of_tasks(tasks: Iterable[TaskPlacement], gpu_types: Mapping[NodeName,
         gpu_type = gpu_types.get(task.node, GpuType(""))
         charge[gpu_type] = charge.get(gpu_type, 0) + task.gpus
     return charge
-
-
-def guarantees(tree: QueueTree, capacity: Charge) -> dict[Line, int]:
-    """Guaranteed milli-GPU of every queue and type.
-
-    Unset is the weighted share of what the parent has not given to other children; above the roots stands the
-    cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent. What is shared out
-    by weight is whole GPUs: what is left of one stays with the parent.
-    """
-    shares: dict[Line, int] = {}
-    for gpu_type, milli in sorted(capacity.items()):
-        _share_out(tree, None, gpu_type, milli, shares)
-    return shares
-
-
-def _share_out(
-    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, milli: int, shares: dict[Line, int]
-) -> None:
-    children = tree.children.get(parent, ())
-    stated = {queue.name: _stated(queue, gpu_type) for queue in children}
-    unset = [queue for queue in children if stated[queue.name] is None]
-    rest = max(0, milli - sum(value for value in stated.values() if value is not None))
-    whole = by_weight(rest // MILLI_PER_GPU, [queue.weight for queue in unset])
-    split = {queue.name: MilliGpu.gpus(part) for queue, part in zip(unset, whole, strict=True)}
-    for queue in children:
-        value = stated[queue.name]
-        mine = min(milli, split[queue.name] if value is None else value)
-        shares[Line(queue.name, gpu_type)] = mine
-        _share_out(tree, queue.name, gpu_type, mine, shares)
-
-
-def _stated(queue: Queue, gpu_type: GpuType) -> int | None:
-    entry = queue.quota_for(gpu_type)
-    return entry.guaranteed if entry else None
-
-
-def by_weight(gpus: int, weights: list[int]) -> list[int]:
-    """Split whole GPUs in proportion to weights, leftovers to the largest remainders, earlier ones first (Hamilton's method)."""
-    total = sum(weights)
-    if not total:
-        return [0] * len(weights)
-    floors = [gpus * weight // total for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: (-(gpus * weights[i] % total), i))
-    for i in by_remainder[: gpus - sum(floors)]:
-        floors[i] += 1
-    return floors
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from solver.rules.entitlement import Charge, Headroom, Shares, by_weight
+from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.guaranteed import by_weight
 from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType

@@ -27,7 +27,9 @@ def ran(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     (folder / "Makefile").write_text(MAKEFILE)
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
-    own = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "QUORATE_CI_KUBERNETES_BEFORE_S")}
+    own = {
+        key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "QUORATE_CI_KUBERNETES_BEFORE_S")
+    }
     own["PATH"] = f"{folder / '.venv/bin'}:{own['PATH']}"
     return subprocess.run([folder / ".ci/run"], env={**own, **environment}, capture_output=True, text=True, check=False)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.entitlement import Headroom, Shares, by_weight, guarantees
+from solver.rules.entitlement import Headroom, Shares
+from solver.rules.guaranteed import by_weight, guarantees
 from solver.rules.policy import Queue, policy_of
 from solver.rules.tree import Line, QueueTree
 from solver.rules.users import UserCaps

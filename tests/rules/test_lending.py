@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.entitlement import Headroom, guarantees, shares_of
+from solver.rules.entitlement import Headroom, shares_of
+from solver.rules.guaranteed import guarantees
 from solver.rules.lending import Lending, Weights, lending_of
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.tree import Line, QueueTree
