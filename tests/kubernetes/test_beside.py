@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from hack.bench_kubernetes import main
-from hack.kubernetes.bench_beside import CANNOT
+from hack.kubernetes.bench_beside import CANNOT, beside
 from hack.kubernetes.bench_contenders import KUBE_SCHEDULER
 from hack.kubernetes.components import ComponentMissingError, found, place
 from tests.kubernetes.sessions import REAL
@@ -47,4 +47,4 @@ def test_it_gets_the_same_claims() -> None:
 
 
 def test_what_it_can_not_do_is_said() -> None:
-    assert reported("reclaim2000", 100)["beside"] == {"cannot": CANNOT["reclaim2000"]}
+    assert beside("reclaim2000", 100) == {"cannot": CANNOT["reclaim2000"]}
