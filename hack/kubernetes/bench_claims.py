@@ -41,6 +41,7 @@ from reconciler.backends.kubernetes.dra.wire import (
 )
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
 from reconciler.backends.kubernetes.leader import Leadership
+from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
@@ -66,6 +67,10 @@ class Case(NamedTuple):
     nodes: int = 100
     pods: int = 1_000
     profiles: tuple[str, ...] = ("1g.10gb",)
+
+    def smaller(self, by: int) -> Case:
+        """So much less of both."""
+        return self._replace(nodes=-(-self.nodes // by), pods=self.pods // by)
 
 
 class Figures(NamedTuple):
@@ -107,16 +112,16 @@ class Decision(NamedTuple):
 
 async def measured(cluster: Cluster, case: Case) -> Figures:
     """The run itself. Raises NotMeasuredError."""
-    async with _session(cluster, QUORATE) as api, _session(cluster, "bench-admin") as admin:
+    async with session(cluster, QUORATE) as api, session(cluster, "bench-admin") as admin:
         await install(admin, api)
         await lead(admin, api, LEADER)
-        await _made(admin, case.nodes, range(case.pods), case.profiles)
+        await make(admin, case.nodes, range(case.pods), case.profiles)
         stock, waiting = await _read(api)
         before = list(_decided(stock, waiting))
         start_s = time.perf_counter()
         await _at_once(before, lambda decision: _bare(api, decision))
         bare_s = time.perf_counter() - start_s
-        await _made(admin, 0, range(case.pods, 2 * case.pods), case.profiles)
+        await make(admin, 0, range(case.pods, 2 * case.pods), case.profiles)
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         stock, waiting = await _read(api)
         ready_s = time.perf_counter() - start_s
@@ -144,7 +149,8 @@ async def measured(cluster: Cluster, case: Case) -> Figures:
     )
 
 
-def _session(cluster: Cluster, user: str) -> Api:
+def session(cluster: Cluster, user: str) -> Api:
+    """As this user, who may do anything, as fast as can be."""
     return Api(from_kubeconfig(cluster.kubeconfig(user, ADMINS), CLOCK), Pace(100_000, 100_000, CLOCK), Random(1))
 
 
@@ -162,26 +168,29 @@ def _binding(decision: Decision) -> PodBinding:
     return PodBinding(meta.namespace, meta.name, meta.uid, meta.resource_version, decision.node)
 
 
-async def _made(api: Api, nodes: int, pods: Iterable[int], profiles: Sequence[str]) -> None:
+async def make(
+    api: Api, nodes: int, pods: Iterable[int], profiles: Sequence[str], scheduler: str = names.SCHEDULER
+) -> None:
     """So many nodes with their devices, and pods of these numbers with their claims."""
     if nodes:
         await _at_once(devices.classes(), lambda known: api.create(CLASSES.path(), known))
-    names = [f"node-{number:05}" for number in range(nodes)]
-    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    await _at_once(names, lambda name: api.create(NODES.path(), {"metadata": {"name": name}, "status": ready}))
-    slices = [part for name in names for part in devices.mig_slices(name)]
+    nodes_named = [f"node-{number:05}" for number in range(nodes)]
+    offers = {"cpu": "96", "memory": "1Ti", "pods": "110"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": offers, "capacity": offers}
+    await _at_once(nodes_named, lambda name: api.create(NODES.path(), {"metadata": {"name": name}, "status": ready}))
+    slices = [part for name in nodes_named for part in devices.mig_slices(name)]
     await _at_once(slices, lambda part: api.create(SLICES.path(), part))
     wanted = [(f"p{number:06}", profiles[number % len(profiles)]) for number in pods]
     await _at_once(wanted, lambda one: api.create(CLAIMS.path(NAMESPACE), devices.an_instance(*one)))
-    await _at_once(wanted, lambda one: api.create(PODS.path(NAMESPACE), _pod(one[0])))
+    await _at_once(wanted, lambda one: api.create(PODS.path(NAMESPACE), _pod(one[0], scheduler)))
 
 
-def _pod(name: str) -> dict[str, Any]:
+def _pod(name: str, scheduler: str) -> dict[str, Any]:
     container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "mig"}]}}
     claims = [{"name": "mig", "resourceClaimName": name}]
     return {
         "metadata": {"name": name},
-        "spec": {"schedulerName": "quorate", "containers": [container], "resourceClaims": claims},
+        "spec": {"schedulerName": scheduler, "containers": [container], "resourceClaims": claims},
     }
 
 

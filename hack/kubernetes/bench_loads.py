@@ -11,6 +11,8 @@ from reconciler.backends.kubernetes.objects import names
 GPU_TYPE = "H100-SXM5-80GB"
 GPUS_OF_NODE = 8
 NODES_OF_RACK = 16
+RACK = "cloud.provider.com/topology-rack"
+"""The label of a node that says it."""
 
 
 class Load(NamedTuple):
@@ -70,7 +72,7 @@ def sent_nodes(count: int) -> Iterator[Sent]:
         labels = {
             names.HOSTNAME: f"n{number}",
             names.PRODUCT: "NVIDIA-H100-80GB-HBM3",
-            "cloud.provider.com/topology-rack": f"rack-{number // NODES_OF_RACK}",
+            RACK: f"rack-{number // NODES_OF_RACK}",
         }
         ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
         status = {"allocatable": offers, "capacity": offers, "conditions": ready}
@@ -85,7 +87,7 @@ def sent_pods(prefix: str, load: Load) -> Iterator[Sent]:
         if load.size > 1:
             notes |= {names.GANG: f"{prefix}-{gang}", names.GANG_SIZE: str(load.size)}
         if load.rack:
-            notes[names.KUEUE_REQUIRED] = "cloud.provider.com/topology-rack"
+            notes[names.KUEUE_REQUIRED] = RACK
         for index in range(load.size):
             resources = {"requests": asked, "limits": asked}
             yield {

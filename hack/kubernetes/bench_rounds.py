@@ -1,6 +1,7 @@
 """What a cluster sees of the whole control plane: `python -m hack.bench_kubernetes`; here the cases in which pods are scheduled.
 
-A real `quorate run --kubernetes` process, a real API server with the fence in force, nodes that this process keeps as kubelets do.
+A real process of who schedules, a real API server (with the fence in force, for Quorate), nodes that this process keeps as
+kubelets do.
 Pods are made before the scheduler is started where a case asks how fast it binds, else while it runs, as users make them.
 """
 
@@ -8,12 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +20,8 @@ from typing import NamedTuple
 
 import structlog
 
-from hack.hostile.origin import Origin
-from hack.kubernetes.bench_loads import CASES, GPU_TYPE, Load, sent_nodes, sent_pods, smaller
+from hack.kubernetes.bench_contenders import ADMINS, SPACE, Contender, Made
+from hack.kubernetes.bench_loads import CASES, sent_nodes, smaller
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE, install
 from hack.kubernetes.large import at_once
@@ -36,25 +34,8 @@ from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.backends.kubernetes.watching import Change, Watched
 from reconciler.clock import SystemClock
 
-SPACE = "bench"
 PATIENCE_S = 600.0
-ADMINS = ("system:masters",)
 CLOCK = SystemClock()
-POLICY = {
-    "policies/borrower.yaml": "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: borrower}\nspec: {}\n",
-    "policies/owner.yaml": (
-        "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: owner}\n"
-        f"spec: {{quota: [{{gpuType: {GPU_TYPE}, guaranteed: 4000}}]}}\n"
-    ),
-    "policies/classes.yaml": (
-        "apiVersion: quorate.dev/v1\nkind: PriorityClass\nmetadata: {name: batch}\n"
-        "spec: {value: 10, sloClass: preemptible, protection: {minRuntime: 0s}}\n"
-    ),
-    "policies/scheduling.yaml": (
-        "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: default}\n"
-        "spec: {defaultPriorityClass: batch, startDeadline: 1h}\n"
-    ),
-}
 
 
 @dataclass
@@ -93,7 +74,7 @@ class Figures(NamedTuple):
     scheduler_rss_mb: float
 
 
-async def measured(name: str, cluster: Cluster, folder: Path, small: int = 1) -> Figures:
+async def measured(name: str, contender: Contender, cluster: Cluster, folder: Path, small: int = 1) -> Figures:
     """One case on a cluster of its own; `small` divides its size."""
     case = smaller(CASES[name], small)
     async with (
@@ -101,42 +82,43 @@ async def measured(name: str, cluster: Cluster, folder: Path, small: int = 1) ->
         _session(cluster, "bench-admin") as api,
         _session(cluster, "kubelet") as kube,
     ):
-        await install(api, quorate)
+        if contender.fenced:
+            await install(api, quorate)
         await api.create(Resource("v1", "namespaces").path(), {"metadata": {"name": SPACE}})
         await at_once(sent_nodes(case.nodes), lambda node: api.create(NODES.path(), node))
         seen = Seen()
-        async with _watched(api, kube if case.held else None, seen):
+        async with watched(api, kube if case.held else None, seen):
             if case.held:
-                async with _scheduler(cluster, folder / "held"):
-                    await _make(api, "held", case.held)
-                    await _until(
+                async with contender.scheduling(cluster, folder / "held"):
+                    await _make(api, contender.asked("held", case.held))
+                    await until(
                         lambda: (
                             sum(one.startswith("held") for one in seen.bound) == (case.held.pods if case.held else 0)
                         )
                     )
             started = time.monotonic()
             if case.before:
-                await _make(api, "asked", case.asked)
+                await _make(api, contender.asked("asked", case.asked))
             made = time.monotonic()
-            async with _scheduler(cluster, folder / "asked") as process:
+            async with contender.scheduling(cluster, folder / "asked") as process:
                 if not case.before:
                     started = time.monotonic()
-                    await _make(api, "asked", case.asked)
+                    await _make(api, contender.asked("asked", case.asked))
                     made = time.monotonic()
                 at = seen.told if case.until == "told" else seen.bound
-                await _until(lambda: sum(one.startswith("asked") for one in at) == case.asked.pods)
-                usage = _usage(process.pid)
+                await until(lambda: sum(one.startswith("asked") for one in at) == case.asked.pods)
+                used = usage(process.pid)
         times = sorted(when for one, when in at.items() if one.startswith("asked"))
         spread = times[-1] - times[0]
         return Figures(
             name, case.nodes, case.asked.pods, round(made - started, 3), round(times[0] - started, 3),
             round(times[-1] - started, 3), round(spread, 3), round(len(times) / spread, 1) if spread else 0.0,
-            seen.gone["held"], *usage,
+            seen.gone["held"], *used,
         )  # fmt: skip
 
 
-async def _make(api: Api, prefix: str, load: Load) -> None:
-    await at_once(sent_pods(prefix, load), lambda pod: api.create(PODS.path(SPACE), pod))
+async def _make(api: Api, objects: Iterator[Made]) -> None:
+    await at_once(objects, lambda made: api.create(*made))
 
 
 @asynccontextmanager
@@ -147,7 +129,7 @@ async def _session(cluster: Cluster, user: str) -> AsyncIterator[Api]:
 
 
 @asynccontextmanager
-async def _watched(api: Api, kubelet: Api | None, seen: Seen) -> AsyncIterator[None]:
+async def watched(api: Api, kubelet: Api | None, seen: Seen) -> AsyncIterator[None]:
     """What happens to pods is noted; with `kubelet`, what one does about it is done: they run, and end at once when told to."""
     listed = asyncio.Event()
 
@@ -180,48 +162,14 @@ async def _kept(api: Api, pod: Pod) -> None:
             await api.patch(PODS.path(*pod.key, "status"), {"status": started})
 
 
-async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+async def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Raises TimeoutError."""
+    async with asyncio.timeout(patience_s):
         while not true():
             await asyncio.sleep(0.005)
 
 
-@asynccontextmanager
-async def _scheduler(cluster: Cluster, folder: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """`quorate run --kubernetes`, leading."""
-    folder.mkdir(parents=True)
-    origin = Origin(folder / "policy")
-    origin.commit(POLICY)
-    log = folder / "quorate.log"
-    command = [
-        *(sys.executable, "-m", "reconciler.cli.main", "run", "--policies-repo", str(origin.folder)),
-        *(
-            "--state",
-            str(folder / "state"),
-            "--listen",
-            "127.0.0.1:0",
-            "--kubernetes",
-            "--qps",
-            "100000",
-            "--burst",
-            "100000",
-        ),
-        *("--kubeconfig", str(cluster.kubeconfig(QUORATE, ADMINS))),
-    ]
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
-    try:
-        while '"leading"' not in log.read_text():
-            if process.poll() is not None or "is invalid" in log.read_text():
-                raise RuntimeError(f"quorate run has ended:\n{log.read_text()[-2_000:]}")
-            await asyncio.sleep(0.05)  # what happens to pods is noted meanwhile
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-
-
-def _usage(pid: int) -> tuple[float, float]:
+def usage(pid: int) -> tuple[float, float]:
     """CPU seconds of the process so far, and the most memory that it had, in MB."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])

@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,8 @@ AUDIT_POLICY = {
         {"level": "Metadata"},
     ],
 }
+GATES = ("GenericWorkload",)
+"""Kubernetes' own PodGroups."""
 WITHOUT_CACHE = "configmaps"
 """Its watches read etcd itself, so that a compaction of etcd is a 410 at once: how that is handled can be tried on it."""
 
@@ -78,12 +80,13 @@ class Cluster:
 
 
 @contextmanager
-def running(where: Place, folder: Path, *, audited: bool = True) -> Iterator[Cluster]:
+def running(where: Place, folder: Path, *, audited: bool = True, gates: Sequence[str] = GATES) -> Iterator[Cluster]:
     """A cluster that is ready, until the end of the block or of this process, however it ends. Raises ClusterNotReadyError.
 
-    `audited`: with an audit log, in which bindings are whole; whoever measures does without.
+    `audited`: with an audit log, in which bindings are whole; whoever measures does without. `gates`: features of the API server
+    that are switched on.
     """
-    etcd_port, peer_port, port = _free_ports(3)
+    etcd_port, peer_port, port = free_ports(3)
     cluster = Cluster(f"https://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{etcd_port}", folder, Authority())
     peers = f"http://{LOOPBACK}:{peer_port}"
     etcd = [
@@ -100,6 +103,7 @@ def running(where: Place, folder: Path, *, audited: bool = True) -> Iterator[Clu
     api_server = [
         str(where.path(API_SERVER)),
         *_api_server_flags(cluster, port),
+        f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}",
         *(_audit_flags(cluster) if audited else ()),
     ]
     guarded = guard.start({ETCD: etcd, API_SERVER: api_server}, folder)
@@ -129,7 +133,6 @@ def _api_server_flags(cluster: Cluster, port: int) -> list[str]:
         # No controllers run here: nobody would make service accounts for pods, or take the taint of a new node away.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-        "--feature-gates=GenericWorkload=true",
         f"--watch-cache-sizes={WITHOUT_CACHE}#0",
     ]
 
@@ -166,7 +169,7 @@ def _log_ends(folder: Path) -> str:
     return "\n".join(ends)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now; somebody could take one before it is used, and then the start fails with a message."""
     sockets = [socket.socket() for _ in range(count)]
     try:

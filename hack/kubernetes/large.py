@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
@@ -20,6 +20,7 @@ AT_ONCE = 64
 """Requests that make objects at once."""
 
 Sent = dict[str, Any]
+T = TypeVar("T")
 
 
 class Large(NamedTuple):
@@ -76,7 +77,7 @@ async def make(api: Api, large: Large) -> None:
     await at_once(large.sent_pods(), lambda sent: api.create(PODS.path(sent["metadata"]["namespace"]), sent))
 
 
-async def at_once(objects: Iterable[Sent], make_one: Callable[[Sent], Awaitable[object]]) -> None:
+async def at_once(objects: Iterable[T], make_one: Callable[[T], Awaitable[object]]) -> None:
     """One request for each, AT_ONCE of them under way."""
     left = iter(objects)
 

@@ -73,7 +73,9 @@ async def connected(where: Cluster, handed: Handed, beside: Sequence[Beside] = (
             # What it all means takes seconds the first time, in which no lease could be renewed.
             mirror.cluster()
             path = LEASES.path(where.namespace, where.lease)
-            election = Election(of_lease, where.holder, clock, log, where.timing, path)
+            # Nothing in the cluster changes by it: without that, who comes to lead would wait for the next poll.
+            wake = mirror.changed.set
+            election = Election(of_lease, where.holder, clock, log, where.timing, path, leads=wake)
             teller = Teller(of_telling, election.leadership, clock, log, where.holder)
             binder = Binder(api, election.leadership, clock)
             promises = Promises(api, election, clock, log, where.namespace)

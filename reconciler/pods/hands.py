@@ -27,7 +27,7 @@ from reconciler.causes import why_evicted
 from reconciler.clock import Clock
 from reconciler.pods.devices import Devices
 from reconciler.pods.limits import times_up
-from reconciler.pods.memory import EVICTED, Memory
+from reconciler.pods.memory import EVICTED, Memory, Note
 from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
@@ -105,8 +105,7 @@ class Hands:
         for _, again in finished.again:
             self._watch_for(again)
         self.happened(of_releases(finished.released))
-        for release in finished.released:
-            self.memory.note("released", release.job, release.why, state="stopping", attempt=release.attempt)
+        self.memory.note_all(Note("released", one.job, one.why, "stopping", one.attempt) for one in finished.released)
         for found in finished.unreadable:
             self.log.warning("journal-unreadable", pod="/".join(found.pod), reason=found.why)
         outcomes = await self.evictor.advance(_known(sight))
@@ -135,7 +134,8 @@ class Hands:
             if isinstance(step, Evict | Shrink | Release) and getattr(step, "beneficiary", None) not in unkept
         ]
         asked = await self.evictor.begin(leaving, _known(sight))
-        self._note_asked(leaving, {one.job for one in asked if one.event not in ("refused", "failed")})
+        done = {one.job for one in asked if one.event not in ("refused", "failed")}
+        self.memory.note_all(_asked(step) for step in leaving if step.job in done)
         self._tell_leaving(asked, sight)
         wanted = bindings_of(plan.steps, gangs)
         ready = await self.devices.given(await self.partitioner.ready(plan, sight, wanted), sight.pods)
@@ -145,48 +145,30 @@ class Hands:
         undone += len(wanted) - len(ready)
         return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
 
-    def _note_asked(self, steps: Iterable[Evict | Shrink | Release], asked: set[JobName]) -> None:
-        for step in steps:
-            match step:
-                case Evict() if step.job in asked:
-                    why = {"purpose": "evict", "beneficiary": step.beneficiary or ""}
-                    cause = why_evicted(step)
-                    self.memory.note(EVICTED, step.job, cause, state="checkpointing", attempt=step.attempt, **why)
-                case Shrink() if step.job in asked:
-                    self.memory.note("asked-to-shrink", step.job, why_evicted(step), attempt=step.attempt)
-                case Release() if step.job in asked:
-                    cause = "it did not become ready in time"
-                    self.memory.note(EVICTED, step.job, cause, state="stopping", attempt=step.attempt)
-
     def _note_near(self, steps: Iterable[TimeUp], told: Collection[JobName]) -> None:
-        for step in steps:
-            if step.job in told:
-                cause = f"its time limit of {step.limit} is over at {step.over_at}; its tasks are told"
-                self.memory.note("time-limit-near", step.job, cause, attempt=step.attempt)
+        self.memory.note_all(
+            Note(
+                "time-limit-near",
+                step.job,
+                f"its time limit of {step.limit} is over at {step.over_at}; its tasks are told",
+                attempt=step.attempt,
+            )
+            for step in steps
+            if step.job in told
+        )
 
     def _tell_leaving(self, outcomes: Collection[Outcome], sight: Sight) -> None:
         self.happened(of_evictions(outcomes, sight.gangs))
+        self.memory.note_all(note for outcome in outcomes if (note := _of_leaving(outcome, sight)))
         for outcome in outcomes:
-            if outcome.event in ("refused", "failed", "called-off"):
-                self.memory.note(f"eviction-{outcome.event}", outcome.job, outcome.why)
             if outcome.event == "called-off" and not outcome.only:
                 self.memory.call_off(outcome.job)
-            if outcome.event == "limit-over":
-                job = sight.gangs[outcome.job].job
-                self.memory.note(EVICTED, outcome.job, outcome.why, state="stopping", attempt=job.attempt if job else 0)
 
-    def _tell_bound(self, outcomes: Iterable[GangOutcome]) -> None:
+    def _tell_bound(self, outcomes: Collection[GangOutcome]) -> None:
         for outcome in outcomes:
-            gang = outcome.gang
             self._watch_for(outcome.pods)
             self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
-            if outcome.is_whole:
-                nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
-                cause = f"attempt {gang.attempt} on {nodes}"
-                self.memory.note("bound", gang.job, cause, state="starting", attempt=gang.attempt)
-            else:
-                worst = next(pod for pod in outcome.pods if pod.answer != "bound")
-                self.memory.note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")
+        self.memory.note_all(map(_of_start, outcomes))
 
     def _watch_for(self, outcomes: Collection[PodOutcome]) -> None:
         self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "bound"}
@@ -239,3 +221,34 @@ class Hands:
 
 def _known(sight: Sight) -> Seen:
     return Seen(sight.cluster, sight.pods, sight.budgets)
+
+
+def _asked(step: Evict | Shrink | Release) -> Note:
+    """What is on record of a gang that was asked to leave, or to let a part go."""
+    match step:
+        case Evict():
+            return Note(
+                EVICTED, step.job, why_evicted(step), "checkpointing", step.attempt, "evict", step.beneficiary or ""
+            )
+        case Shrink():
+            return Note("asked-to-shrink", step.job, why_evicted(step), attempt=step.attempt)
+        case Release():
+            return Note(EVICTED, step.job, "it did not become ready in time", "stopping", step.attempt)
+
+
+def _of_leaving(outcome: Outcome, sight: Sight) -> Note | None:
+    if outcome.event in ("refused", "failed", "called-off"):
+        return Note(f"eviction-{outcome.event}", outcome.job, outcome.why)
+    if outcome.event == "limit-over":
+        job = sight.gangs[outcome.job].job
+        return Note(EVICTED, outcome.job, outcome.why, "stopping", job.attempt if job else 0)
+    return None
+
+
+def _of_start(outcome: GangOutcome) -> Note:
+    gang = outcome.gang
+    if outcome.is_whole:
+        nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
+        return Note("bound", gang.job, f"attempt {gang.attempt} on {nodes}", "starting", gang.attempt)
+    worst = next(pod for pod in outcome.pods if pod.answer != "bound")
+    return Note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")

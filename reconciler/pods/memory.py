@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,6 +34,18 @@ EVICTED = "asked-to-stop"
 """The event of a gang that is asked to leave."""
 FORGOTTEN_AFTER = Duration(86_400_000)
 """A gang that is gone for so long does not come back from its last eviction. Limits of evictions look back a day."""
+
+
+class Note(NamedTuple):
+    """A line for the record; `purpose` and `beneficiary` are an eviction's."""
+
+    kind: str
+    subject: str
+    cause: str
+    state: str = ""
+    attempt: int = 0
+    purpose: str = ""
+    beneficiary: str = ""
 
 
 @dataclass
@@ -118,12 +131,30 @@ class Memory:
 
     def note(self, kind: str, subject: str, cause: str, *, state: str = "", attempt: int = 0, **why: str) -> None:
         """One line on record; `why`: an eviction's purpose and beneficiary."""
-        now = self.clock.now()
-        self.history.record_event(Event(now, kind, subject, cause, self.holder, state, attempt, **why))
-        if kind == EVICTED and why.get("purpose") == "evict":
-            job = JobName(subject)
-            self.gone_pods.keep_eviction(self._epoch, job, now)
-            self._evictions[job] = (*self._evictions.get(job, ()), now)
+        self.note_all([Note(kind, subject, cause, state, attempt, **why)])
+
+    def note_all(self, notes: Iterable[Note]) -> None:
+        """Lines on record by one write: a write for each of thousands of gangs holds up watches and the lease for seconds."""
+        now, told = self.clock.now(), tuple(notes)
+        self.history.record_events(
+            Event(
+                now,
+                note.kind,
+                note.subject,
+                note.cause,
+                self.holder,
+                note.state,
+                note.attempt,
+                note.purpose,
+                note.beneficiary,
+            )
+            for note in told
+        )
+        evicted = [JobName(note.subject) for note in told if (note.kind, note.purpose) == (EVICTED, "evict")]
+        if evicted:
+            self.gone_pods.keep_evictions(self._epoch, evicted, now)
+            for job in evicted:
+                self._evictions[job] = (*self._evictions.get(job, ()), now)
 
     def call_off(self, job: JobName) -> None:
         """Its last eviction did not come to be."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
@@ -52,10 +53,16 @@ class ToldHistory:
 
     def record_event(self, event: Event) -> None:
         """Append an event, and say it."""
-        self.kept.record_event(event)
-        # Below the first line there may be a task's output, which is its owner's to read and may hold secrets.
-        cause, *_ = event.cause.splitlines() or [""]
-        self.log.info(event.kind, subject=event.subject, cause=cause, by=event.actor)
+        self.record_events((event,))
+
+    def record_events(self, told: Iterable[Event]) -> None:
+        """Append events, and say each."""
+        events = tuple(told)
+        self.kept.record_events(events)
+        for event in events:
+            # Below the first line there may be a task's output, which is its owner's to read and may hold secrets.
+            cause, *_ = event.cause.splitlines() or [""]
+            self.log.info(event.kind, subject=event.subject, cause=cause, by=event.actor)
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """As kept."""

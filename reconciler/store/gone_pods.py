@@ -23,8 +23,8 @@ class GonePods(Protocol):
     def ended(self) -> tuple[Ended, ...]:
         """The last submitted first; older ones than HISTORY_JOBS are left out."""
 
-    def keep_eviction(self, epoch: Epoch, job: JobName, at: Instant) -> None:
-        """It was evicted then. Idempotent."""
+    def keep_evictions(self, epoch: Epoch, jobs: Collection[JobName], at: Instant) -> None:
+        """They were evicted then. Idempotent."""
 
     def call_off(self, epoch: Epoch, job: JobName, at: Instant) -> None:
         """It was not evicted then after all. Idempotent."""

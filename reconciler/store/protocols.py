@@ -7,6 +7,7 @@ Each has a conformance suite under tests/contracts that every implementation pas
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from reconciler.backend import Epoch
@@ -250,6 +251,9 @@ class History(Protocol):
 
     def record_event(self, event: Event) -> None:
         """Append an event."""
+
+    def record_events(self, told: Iterable[Event]) -> None:
+        """Append events in this order, all or none: in one write, however many they are."""
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """The newest events of a subject, oldest first."""

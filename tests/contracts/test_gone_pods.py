@@ -44,8 +44,8 @@ def test_of_many_the_last_submitted_are_kept(stores: Stores) -> None:
 def test_evictions_are_kept_called_off_and_forgotten(stores: Stores) -> None:
     epoch, past = stores.ledger.lead("one", NOW, LEASE), stores.gone_pods
     for at in (NOW, NOW.after(5), NOW):
-        past.keep_eviction(epoch, TRAIN, at)
-    past.keep_eviction(epoch, SERVE, NOW)
+        past.keep_evictions(epoch, [TRAIN], at)
+    past.keep_evictions(epoch, [SERVE, TRAIN, SERVE], NOW)
     stores.reopen()
     assert stores.gone_pods.evictions() == {TRAIN: (NOW, NOW.after(5)), SERVE: (NOW,)}
     stores.gone_pods.call_off(epoch, TRAIN, NOW.after(5))
@@ -62,6 +62,6 @@ def test_who_leads_no_more_writes_nothing(stores: Stores) -> None:
     with pytest.raises(StaleEpochError):
         stores.gone_pods.keep_ended(old, [RAN])
     with pytest.raises(StaleEpochError):
-        stores.gone_pods.keep_eviction(old, TRAIN, NOW)
+        stores.gone_pods.keep_evictions(old, [TRAIN], NOW)
     assert stores.gone_pods.ended() == ()
     assert stores.gone_pods.evictions() == {}

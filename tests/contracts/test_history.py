@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError
-from reconciler.store.protocols import Event
+from reconciler.store.protocols import Event, StoreUnusableError
 from reconciler.store.rounds import RoundRecord, summarise
 from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
 from solver.plan.reasons import Capacity
@@ -92,6 +94,18 @@ def test_events_of_a_subject_are_read_oldest_first(stores: Stores) -> None:
     assert stores.history.events("a") == tuple(events)
     assert stores.history.events("a", limit=2) == tuple(events[3:])
     assert stores.history.events("c") == ()
+
+
+def test_of_events_that_are_kept_together_all_are_or_none_is(stores: Stores) -> None:
+    history = stores.history
+    together = [Event(NOW, "bound", subject, "why", "loop") for subject in "bac"]
+    history.record_events(together)
+    history.record_events([])
+    assert [kept.event for kept in history.events_since(0)] == together
+    broken = msgspec.structs.replace(together[0], subject=cast("str", None))
+    with pytest.raises(StoreUnusableError):
+        history.record_events([*together, broken])
+    assert [kept.event for kept in history.events_since(0)] == together
 
 
 def test_events_are_numbered_in_the_order_in_which_they_are_kept(stores: Stores) -> None:

@@ -13,7 +13,7 @@ from hack.kubernetes.fence import QUORATE, policies
 from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
+from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, RefusedError
 from reconciler.backends.kubernetes.resource import LEASES, NODES, PODS, Resource
 from tests.kubernetes.fencing import as_mighty_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, session
@@ -85,6 +85,40 @@ def test_quorate_writes_only_as_the_leader_of_now(fenced: Cluster) -> None:
             for name in ("bound", "legacy"):
                 pod = await admin.get(PODS.path(space, name), dict[str, Any])
                 assert (pod["spec"]["nodeName"], pod["metadata"]["annotations"]) == ("n1", LEADER.stamp)
+
+    asyncio.run(story())
+
+
+def test_quorate_deletes_only_what_the_leader_of_now_has_written_and_as_it_was_written(fenced: Cluster) -> None:
+    async def story() -> None:
+        async with session(fenced) as admin, as_mighty_quorate(fenced) as api:
+            await led_by(fenced, LEADER)
+            space = await a_namespace(admin)
+            path = PODS.path(space, "p")
+            made = await admin.create(PODS.path(space), a_pod("p"))
+
+            def deleted(of: dict[str, Any], **only_if: str) -> Awaitable[Any]:
+                return api.delete(path, {"preconditions": {"uid": of["metadata"]["uid"], **only_if}})
+
+            def version_of(pod: dict[str, Any]) -> dict[str, str]:
+                return {"resourceVersion": pod["metadata"]["resourceVersion"]}
+
+            not_the_leader = "'quorate-fence' .*not written by the leader, which is a in epoch 7"
+            await refused(deleted(made, **version_of(made)), not_the_leader)
+            for stale in STALE[:3]:
+                await led_by(fenced, stale)
+                made = await api.patch(path, {"metadata": {"annotations": stale.stamp}})
+                await led_by(fenced, LEADER)
+                await refused(deleted(made, **version_of(made)), not_the_leader)
+            stamped = await api.patch(path, {"metadata": {"annotations": LEADER.stamp}})
+            with pytest.raises(ConflictError):
+                await deleted(made, **version_of(made))
+            await refused(deleted(stamped), "'quorate-fence' .*not deleted by the version")
+            await deleted(stamped, **version_of(stamped))
+            with pytest.raises(NotFoundError):
+                await admin.get(path, dict[str, Any])
+            await admin.create(PODS.path(space), a_pod("theirs"))
+            await admin.delete(PODS.path(space, "theirs"))
 
     asyncio.run(story())
 

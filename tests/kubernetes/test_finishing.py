@@ -12,7 +12,6 @@ from random import Random
 from typing import NamedTuple
 
 import msgspec
-import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
@@ -28,7 +27,7 @@ from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S
 from reconciler.clock import SystemClock
 from solver.world.quantities import Instant
-from tests.kubernetes.candidate import Bind, Mortal
+from tests.kubernetes.candidate import Bind
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 from tests.kubernetes.test_binding import LEADER, OTHER, a_gang, lead
@@ -218,44 +217,6 @@ def test_where_a_node_is_gone_or_others_took_a_pod_it_is_released_at_once(fenced
             await at.admin.create(PODS.path(at.space, "g-2", "binding"), other)
             first, *_ = await at.finished(at.finisher(0, LEADER, binder))
             assert [release.why for release in first.released] == ["the pod g-2 was bound otherwise by others"]
-            assert await pods_of(at.admin, at.space) == []
-
-    asyncio.run(story())
-
-
-class Killed(BaseException):
-    """As kill -9, within one process."""
-
-
-class Killable(Mortal):
-    """Gone at a step, as in the other process."""
-
-    def _die(self) -> None:
-        raise Killed
-
-
-RELEASE_STEPS = 12
-"""Three patches and three deletes, each of two steps."""
-
-
-@pytest.mark.parametrize("step", range(1, RELEASE_STEPS + 1))
-def test_a_release_that_is_cut_off_at_any_step_is_finished_by_the_next(fenced: Cluster, step: int) -> None:
-    async def story() -> None:
-        async with scene(fenced, LEADER) as at, as_quorate(fenced, Killable) as killable:
-            assert isinstance(killable, Killable)
-            killable.dies_at = step
-            await partial(at)
-            with pytest.raises((Killed, BaseExceptionGroup)):
-                await (
-                    at._replace(api=killable)
-                    .finisher(ROLL_FORWARD_S, LEADER)
-                    .finish(await pods_of(at.admin, at.space), NODES)
-                )
-            await led_by(fenced, OTHER)
-            # In good time, had it not been begun: what is marked is not bound again.
-            by_s = 0 if step > RELEASE_STEPS // 2 else ROLL_FORWARD_S
-            await at.leave()
-            await at.finished(at.finisher(by_s))
             assert await pods_of(at.admin, at.space) == []
 
     asyncio.run(story())

@@ -42,14 +42,19 @@ class Candidate:
         self.clock = Watch()
         self.going = asyncio.Event()
         self.going.set()
-        self.rests = 0
-        self.election = Election(api, holder, self.clock, structlog.get_logger(), timing, path, self._rest)
+        self.rests = self.begun = 0
+        log = structlog.get_logger()
+        self.election = Election(api, holder, self.clock, log, timing, path, self._rest, self._begins)
         self.task = asyncio.create_task(self.election.run())
 
     async def _rest(self, seconds: float) -> None:
         self.rests += 1
         await asyncio.sleep(seconds)
         await self.going.wait()
+
+    def _begins(self) -> None:
+        assert self.leads
+        self.begun += 1
 
     @property
     def leads(self) -> bool:
@@ -101,6 +106,7 @@ def test_one_of_many_leads_and_the_next_as_soon_as_it_resigns(cluster: Cluster) 
                 written = await spec(api, path)
                 assert (written["holderIdentity"], written["leaseTransitions"]) == (lead.holder, lead.epoch)
                 epochs.append(lead.epoch)
+                assert [one.begun for one in running] == [int(one is leader) for one in running]
                 await leader.stop()
                 assert not leader.leads
                 running.remove(leader)

@@ -12,8 +12,9 @@ from reconciler.backend import Epoch
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.records import Departure, written
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.pods.memory import EVICTED, FORGOTTEN_AFTER, Memory
+from reconciler.pods.memory import EVICTED, FORGOTTEN_AFTER, Memory, Note
 from reconciler.pods.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
+from reconciler.store.protocols import Event
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.rules.ordering import Ordering
 from solver.rules.policy import Queue, SchedulingPolicy, policy_of
@@ -74,6 +75,25 @@ def test_an_eviction_that_is_called_off_is_none(store: SqlStore) -> None:
     evict(memory)
     memory.call_off(GANG)
     assert memory.remembered().evictions == memory_on(store).remembered().evictions == {}
+
+
+def test_what_many_gangs_did_is_noted_as_if_one_by_one(store: SqlStore) -> None:
+    memory = memory_on(store)
+    serve = JobName("vision.pod.q")
+    memory.note_all(
+        [
+            Note(EVICTED, GANG, "for others", "checkpointing", 1, "evict", "them"),
+            Note("bound", serve, "attempt 1 on n1", "starting", 1),
+            Note(EVICTED, serve, "its time is over", "stopping", 1),
+        ]
+    )
+    told = [
+        Event(NOW, EVICTED, GANG, "for others", "here", "checkpointing", 1, "evict", "them"),
+        Event(NOW, "bound", serve, "attempt 1 on n1", "here", "starting", 1),
+        Event(NOW, EVICTED, serve, "its time is over", "here", "stopping", 1),
+    ]
+    assert [kept.event for kept in store.history.events_since(0)] == told
+    assert memory.remembered().evictions == memory_on(store).remembered().evictions == {GANG: (NOW,)}
 
 
 def leaving(asked_at: Instant) -> Sight:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Container, Mapping
+from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.backend import StaleEpochError
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Binder, Leads, PodOutcome, still
-from reconciler.backends.kubernetes.leader import Leadership
+from reconciler.backends.kubernetes.binding import TRIES_MAX, Binder, Leads, PodOutcome, still
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesError, NotFoundError
@@ -29,6 +28,8 @@ from reconciler.backends.kubernetes.unfinished import (
 )
 from reconciler.clock import Clock
 from reconciler.store.protocols import NotLeaderError
+
+NOT_WRITTEN: Final = (KubernetesError, NotLeaderError, StaleEpochError)
 
 
 class Finished(NamedTuple):
@@ -80,37 +81,47 @@ class Finisher:
     async def _released(self, release: Release) -> None:
         """First the mark on each, so that whoever leads next goes on; only then is any of them deleted."""
         mark = {names.RELEASE: mark_of(release)}
-        if await _all_done(self._noted(pod, mark) for pod in release.pods if pod.uid not in release.marked):
-            await _all_done(self._deleted(pod) for pod in release.pods)
+        versions = await asyncio.gather(
+            *(self._noted(pod, {} if pod.uid in release.marked else mark) for pod in release.pods)
+        )
+        if None not in versions:
+            await asyncio.gather(*(self._deleted(*one) for one in zip(release.pods, versions, strict=True)))
 
     async def _closed(self, whole: Whole) -> None:
         await self._noted(whole.pod, {names.GANG_PLAN: None})
 
-    async def _noted(self, pod: BoundPod, annotations: Mapping[str, str | None]) -> bool:
-        def patch(lead: Leadership) -> Awaitable[Any]:
-            body = {"metadata": {"uid": pod.uid, "annotations": {**annotations, **lead.stamp}}}
-            return self._api.patch(PODS.path(pod.namespace, pod.name), body, still(self._leads, lead))
-
-        return await self._written(pod, patch)
-
-    async def _deleted(self, pod: BoundPod) -> bool:
-        def delete(lead: Leadership) -> Awaitable[Any]:
-            body = {"preconditions": {"uid": pod.uid}}
-            return self._api.delete(PODS.path(pod.namespace, pod.name), body, still(self._leads, lead))
-
-        return await self._written(pod, delete)
-
-    async def _written(self, pod: BoundPod, write: Callable[[Leadership], Awaitable[Any]]) -> bool:
-        """False: it may not have been done; the next pass sees whether it was."""
+    async def _noted(self, pod: BoundPod, annotations: Mapping[str, str | None]) -> str | None:
+        """Its resourceVersion with these and our stamp. "": it is no more; None: perhaps not written, as the next pass sees."""
         try:
-            await write(self._leads())
+            lead = self._leads()
+            body = {"metadata": {"uid": pod.uid, "annotations": {**annotations, **lead.stamp}}}
+            answer = await self._api.patch(PODS.path(pod.namespace, pod.name), body, still(self._leads, lead))
         except (ConflictError, NotFoundError):
-            return True  # this pod is no more, and nothing of it is left to do
-        except (KubernetesError, NotLeaderError, StaleEpochError) as error:
+            return ""
+        except NOT_WRITTEN as error:
             self._log.warning("unfinished-gang-not-written", pod=pod.name, namespace=pod.namespace, error=str(error))
-            return False
-        return True
+            return None
+        return str(answer["metadata"]["resourceVersion"])
 
+    async def _deleted(self, pod: BoundPod, version: str | None) -> None:
+        """Only as we have written it. A DELETE can't say who sends it: the fence goes by the stamp on the pod, which is ours.
 
-async def _all_done(deeds: Iterable[Coroutine[Any, Any, bool]]) -> bool:
-    return all(await asyncio.gather(*deeds))
+        One that others have written to since is stamped again, a few times; then the next pass does.
+        """
+        for _ in range(TRIES_MAX):
+            if not version:
+                break
+            try:
+                lead = self._leads()
+                body = {"preconditions": {"uid": pod.uid, "resourceVersion": version}}
+                await self._api.delete(PODS.path(pod.namespace, pod.name), body, still(self._leads, lead))
+                break
+            except ConflictError:
+                version = await self._noted(pod, {})
+            except NotFoundError:
+                break
+            except NOT_WRITTEN as error:
+                self._log.warning(
+                    "unfinished-gang-not-deleted", pod=pod.name, namespace=pod.namespace, error=str(error)
+                )
+                break

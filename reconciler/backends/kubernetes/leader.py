@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -100,6 +100,7 @@ class Election:
 
     `api` is a session of its own: a renewal must not wait for its turn behind thousands of bindings. Others' clocks are
     not trusted: a holder is gone once its record has not changed for its whole duration by the clock of who watches it.
+    `leads` is called each time it begins to lead.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Election:
         timing: Timing = Timing(),  # noqa: B008  # immutable
         path: str = LEASES.path(NAMESPACE, LEASE),
         sleep: Sleep = asyncio.sleep,
+        leads: Callable[[], object] = lambda: None,
     ) -> None:
         if not 0 < len(holder) <= HOLDER_MAX:
             raise ValueError(f"{holder!r}: the name of a holder has 1 to {HOLDER_MAX} characters")
@@ -121,6 +123,7 @@ class Election:
         self._timing = timing.checked()
         self._path = path
         self._sleep = sleep
+        self._begins = leads
         self._seen: _Spec | None = None
         self._seen_s = 0.0
         self._epoch: Epoch | None = None
@@ -200,7 +203,9 @@ class Election:
     def _lead(self, epoch: Epoch, sent_s: float) -> None:
         # From before it was sent: when the server got it, nobody here knows, but not earlier.
         self._led = Leadership(self._holder, epoch, sent_s + self._timing.writes_s)
-        self._leads.set()
+        if not self._leads.is_set():
+            self._leads.set()
+            self._begins()
 
     def _lose(self) -> None:
         self._log.warning("lease-lost", to=(self._seen and self._seen.holder_identity) or "nobody", epoch=self._epoch)

@@ -55,11 +55,12 @@ class SqlGonePods:
             for row in rows
         )
 
-    def keep_eviction(self, epoch: Epoch, job: JobName, at: Instant) -> None:
+    def keep_evictions(self, epoch: Epoch, jobs: Collection[JobName], at: Instant) -> None:
         """One row for each."""
         with self._database.writing(epoch) as connection:
-            connection.execute(delete(gang_evictions).where(_that(job, at)))
-            connection.execute(insert(gang_evictions).values(job=job, at=at))
+            for job in sorted(set(jobs)):
+                connection.execute(delete(gang_evictions).where(_that(job, at)))
+                connection.execute(insert(gang_evictions).values(job=job, at=at))
 
     def call_off(self, epoch: Epoch, job: JobName, at: Instant) -> None:
         """As if it had never been."""

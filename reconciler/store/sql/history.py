@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -59,8 +60,14 @@ class SqlHistory:
 
     def record_event(self, event: Event) -> None:
         """Append an event."""
-        with self._database.writing() as connection:
-            connection.execute(insert(events).values(**msgspec.structs.asdict(event)))
+        self.record_events((event,))
+
+    def record_events(self, told: Iterable[Event]) -> None:
+        """One row for each."""
+        rows = [msgspec.structs.asdict(event) for event in told]
+        if rows:
+            with self._database.writing() as connection:
+                connection.execute(insert(events), rows)
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """The newest events of a subject, oldest first."""
