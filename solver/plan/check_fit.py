@@ -81,7 +81,7 @@ def strain(job: Job, hosts: Sequence[Node]) -> float:
 
 def _apart(job: Job, hosts: Sequence[Node]) -> float:
     topology, alone = job.spec.topology, sum(group.replicas for group in job.spec.task_groups) == 1
-    if alone or not hosts:
+    if alone:
         return 0.0
     order: tuple[Level, ...] = ("island", "rack", "block", "pool")
     together = [level for level in order if len({host.domain(level) for host in hosts}) == 1]
@@ -90,5 +90,5 @@ def _apart(job: Job, hosts: Sequence[Node]) -> float:
     if topology.communication == "normal":
         return missed
     level = together[0] if together else "pool"
-    slowest = min(host.links.at(level) for host in hosts)
+    slowest = min((host.links.at(level) for host in hosts), default=NVLINK_GB_PER_S)
     return missed + max(0.0, NVLINK_GB_PER_S / slowest - 1)

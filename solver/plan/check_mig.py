@@ -170,25 +170,19 @@ class _Court:
 
         Or it is made later, where others may have to leave for it.
         """
-        later = self._made_later(step)
-        partitioned = self.case.ground.partitioned
+        later, partitioned = self._made_later(step), self.case.ground.partitioned
 
         def there(device: DeviceId) -> Instances | None:
             return tuple(later[device] or ()) if device in later else self.after(device)
 
         for task in step.tasks:
-            if task.mig is None and self._divided.isdisjoint(task.devices):
-                continue
-            made = [
-                device
-                for device in task.devices
-                if device not in later
-                and (self.made[device] is not None if device in self.made else device in partitioned)
-            ]
             if task.mig is not None:
                 yield from self._instance(step.job, task, (), there)
-            elif made:
-                yield Violation("S1", step.job, f"GPU {made[0]} is in MIG mode and promised as a whole")
+            elif not self._divided.isdisjoint(task.devices):
+                known = ((device, self.made.get(device, partitioned.get(device))) for device in task.devices)
+                divided = [device for device, instances in known if instances is not None and device not in later]
+                if divided:
+                    yield Violation("S1", step.job, f"GPU {divided[0]} is in MIG mode and promised as a whole")
 
     def _made_later(self, step: Nominate) -> Wanted:
         """What of a promise may be made once others have left; whether it can be is for check_pledges."""
