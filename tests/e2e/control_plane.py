@@ -64,6 +64,12 @@ class ControlPlane:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen([*self._command, *options], stdout=log, stderr=log)
 
+    @property
+    def agents_port(self) -> int:
+        """Where it listens for agents."""
+        found: int = self.logged("listening-for-agents")[-1]["port"]
+        return found
+
     def client(self) -> Client:
         """Close it after use."""
         return Client(self.logged("listening")[-1]["url"], read_token(self.folder.token))
@@ -72,7 +78,7 @@ class ControlPlane:
         """Wait until it decides rounds."""
         with self.client() as client:
             until("the policy is in force", lambda: client.status().last_applied_revision)
-            until("it leads", lambda: any(c.type == "Leading" and c.status for c in client.status().conditions))
+            until("it leads", lambda: leads(client))
 
     def signal(self, number: signal.Signals) -> int:
         """Send a signal; returns the exit code it ends with."""
@@ -116,6 +122,10 @@ class ControlPlane:
 
     def _ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
+
+
+def leads(client: Client) -> bool:
+    return any(each.type == "Leading" and each.status for each in client.status().conditions)
 
 
 def sh(script: str, tasks: int = 1, gpus: int = 1) -> JobSpec:
