@@ -36,6 +36,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"no PostgreSQL: {POSTGRESQL_URL} names none; `make test-postgresql` starts one")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have measured: each says so by `record_property("figure", ...)`, and none is judged by it."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "figure":
+                terminalreporter.write_line(str(value))
+
+
 @pytest.fixture
 def update_scenarios(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-scenarios"))

@@ -14,6 +14,7 @@ from pathlib import Path
 from reconciler.agent.join import join
 from reconciler.backends.baremetal.join_token import read_token
 from reconciler.client import Client
+from tests.e2e.control_plane import processes_that_mention
 from tests.e2e.links import Link, Network
 
 LOOK_EVERY_S = 0.25
@@ -66,8 +67,7 @@ class AgentProcess:
 
     def tasks(self) -> list[int]:
         """The processes of its tasks and their supervisors."""
-        mark = f"{self.folder}/tasks/".encode()
-        return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _mentions(pid, mark)]
+        return processes_that_mention(f"{self.folder}/tasks/")
 
     def log(self) -> str:
         return self._log.read_text()
@@ -93,11 +93,3 @@ def three_nodes(
     finally:
         for agent in made.values():
             agent.end()
-
-
-def _mentions(pid: int, mark: bytes) -> bool:
-    try:
-        process = Path(f"/proc/{pid}")
-        return pid != os.getpid() and mark in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-    except OSError:
-        return False

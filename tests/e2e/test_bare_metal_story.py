@@ -15,15 +15,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy import Engine
 
-from reconciler.store.sql.engines import postgresql_url
 from solver.world.workload import JobName
-from tests.contracts.stores import postgresql_schema
 from tests.e2e import training, witness
 from tests.e2e.allocations import allocations, audit
 from tests.e2e.bare_metal import RUN, Cluster, bare_metal_policy
-from tests.e2e.control_plane import ControlPlane
+from tests.e2e.control_plane import ControlPlane, in_postgresql
 from tests.e2e.links import Network, namespaces_or_wires, wires
 from tests.e2e.nodes import eventually, three_nodes
 from tests.gitsource.origin import Origin
@@ -36,18 +34,12 @@ HEALTH = (
 
 
 @contextmanager
-def two_planes(policy: Path, folder: Path, host: str, store: str) -> Iterator[list[ControlPlane]]:
+def two_planes(policy: Path, folder: Path, *options: str) -> Iterator[list[ControlPlane]]:
     """Both run, with one authority; the first of them leads."""
-    url = make_url(store)
-    password = folder / "password"
-    password.touch(mode=0o600)
-    password.write_text(str(url.password))
-    given = ["--agents-listen", f"{host}:0", "--store-password-file", str(password)]
-    given += ["--store", url._replace(password=None).render_as_string()]
     made = [ControlPlane(policy, folder / name) for name in ("first", "second")]
     try:
-        made[0].start(*given).until_ready()
-        made[1].start(*given, "--agents-authority", str(made[0].folder.path / "agents" / "authority.pem"))
+        made[0].start(*options).until_ready()
+        made[1].start(*options, "--agents-authority", str(made[0].folder.path / "agents" / "authority.pem"))
         yield made
     finally:
         for plane in made:
@@ -62,21 +54,20 @@ def network(request: pytest.FixtureRequest) -> Iterator[Network]:
 
 
 @pytest.fixture
-def database() -> Iterator[Engine]:
-    with postgresql_schema() as url:
-        engine = create_engine(postgresql_url(url))
-        yield engine
-        engine.dispose()
+def database(tmp_path: Path) -> Iterator[tuple[list[str], Engine]]:
+    with in_postgresql(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
-def cluster(network: Network, origin: Origin, database: Engine, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(network: Network, origin: Origin, database: tuple[list[str], Engine], tmp_path: Path) -> Iterator[Cluster]:
     (tmp_path / "witness").mkdir()
-    origin.commit(bare_metal_policy(tmp_path) | {"policies/health.yaml": HEALTH.format(lost_after="30s")})
-    store = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    origin.commit(bare_metal_policy(tmp_path) | {"policies/health.yaml": HEALTH.format(lost_after="20s")})
+    store, engine = database
     with ExitStack() as closing:
-        planes = closing.enter_context(two_planes(origin.folder, tmp_path, network.host, store))
-        audit(database)
+        listen = ("--agents-listen", f"{network.host}:0")
+        planes = closing.enter_context(two_planes(origin.folder, tmp_path, *store, *listen))
+        audit(engine)
         members = [(plane, closing.enter_context(plane.client())) for plane in planes]
         ports = [plane.agents_port for plane in planes]
         nodes = closing.enter_context(three_nodes(network, ports, members[0][1], tmp_path))
@@ -87,7 +78,11 @@ def cluster(network: Network, origin: Origin, database: Engine, tmp_path: Path) 
 
 @pytest.mark.postgresql
 def test_a_gang_comes_through_whatever_happens_to_its_cluster(
-    cluster: Cluster, network: Network, origin: Origin, database: Engine, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster,
+    network: Network,
+    origin: Origin,
+    database: tuple[list[str], Engine],
+    record_property: Callable[[str, object], None],
 ) -> None:
     began = time.monotonic()
     cluster.client.submit(RUN, cluster.training_run())
@@ -109,17 +104,17 @@ def test_a_gang_comes_through_whatever_happens_to_its_cluster(
     (weight, steps) = re.findall(r"result (\d+) of (\d+) steps", cluster.client.log(RUN, attempt=3).decode())[0]
     assert int(weight) == training.trained(int(steps))
 
-    used, held = list(witness.uses(cluster.folder / "witness")), list(allocations(database))
+    used, held = list(witness.uses(cluster.folder / "witness")), list(allocations(database[1]))
     assert Counter(use.who.split("-")[0] for use in used) == {RUN: 3 * 6, SERVING: 2 * 4}
     assert Counter(use.who for use in held) == {RUN: 3 * 6, SERVING: 2 * 4}
     assert witness.overlaps(used) == []
     assert witness.overlaps(held) == []
-    with capsys.disabled():
-        print(
-            f"\nThe story of bare metal, on {network.described}: {time.monotonic() - began:.0f} s. The gang's next checkpoint came "
-            f"{recovered_s:.1f} s after its machine was lost, of which 30 s is how long one waits for a node; "
-            f"another control plane led {followed_s:.1f} s after the first was killed."
-        )
+    record_property(
+        "figure",
+        f"The story of bare metal, on {network.described}: {time.monotonic() - began:.0f} s. The gang's next checkpoint came "
+        f"{recovered_s:.1f} s after its machine was lost, of which 20 s is how long one waits for a node; "
+        f"another control plane led {followed_s:.1f} s after the first was killed.",
+    )
 
 
 def resumed(cluster: Cluster) -> list[int]:
