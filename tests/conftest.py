@@ -33,7 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("postgresql") and POSTGRESQL_URL not in os.environ:
-        pytest.skip(f"no PostgreSQL: {POSTGRESQL_URL} names none; `make test-postgresql` and `make test-postgresql-long` start one")
+        pytest.skip(
+            f"no PostgreSQL: {POSTGRESQL_URL} names none; `make test-postgresql` and `make test-postgresql-long` start one"
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -95,9 +95,7 @@ class Namespaces:
         """Raises NoNamespacesError."""
         lacking = [program for program in ("ip", "nsenter") if shutil.which(program) is None]
         if lacking:
-            raise NoNamespacesError(
-                f"{' and '.join(lacking)} is not installed; Debian has it in iproute2 or util-linux"
-            )
+            raise NoNamespacesError(f"it lacks {' and '.join(lacking)} (Debian: iproute2, util-linux)")
         self._closing = closing
         self._name = f"quorate-{secrets.token_hex(3)}"
         # Of the range for trials of networks (RFC 2544), so that it meets no network that is in use.
@@ -169,7 +167,7 @@ def namespaces_or_wires() -> Iterator[Network]:
         try:
             found = Namespaces(closing)
         except NoNamespacesError as why:
-            found = Wires(closing, f"wires on loopback, because this machine has no namespaces for us: {why}")
+            found = Wires(closing, f"wires on loopback, because this machine gives us no namespaces: {why}")
         yield found
 
 
