@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-thorough test-long test-kubernetes test-postgresql check format clean
+.PHONY: demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
@@ -15,7 +15,7 @@ test-thorough: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3 -m "thorough and not long"
 
 test-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes" --all-worlds
+	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes and not postgresql" --all-worlds
 
 # Gets etcd and a kube-apiserver first, into the user's cache: docs/kubernetes-development.md.
 test-kubernetes: $(VENV)/.installed-dev
@@ -24,7 +24,10 @@ test-kubernetes: $(VENV)/.installed-dev
 
 # Starts a PostgreSQL of its own, from what the system has installed: docs/store.md.
 test-postgresql: $(VENV)/.installed-dev
-	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -m "postgresql and not long" tests/contracts tests/failover tests/store
+	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and not long" tests/e2e tests/failover tests/contracts tests/store
+
+test-postgresql-long: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and long" tests/e2e tests/failover
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

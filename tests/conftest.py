@@ -33,7 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("postgresql") and POSTGRESQL_URL not in os.environ:
-        pytest.skip(f"no PostgreSQL: {POSTGRESQL_URL} names none; `make test-postgresql` starts one")
+        pytest.skip(
+            f"no PostgreSQL: {POSTGRESQL_URL} names none; `make test-postgresql` and `make test-postgresql-long` start one"
+        )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have measured: each says so by `record_property("figure", ...)`, and none is judged by it."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "figure":
+                terminalreporter.write_line(str(value))
 
 
 @pytest.fixture

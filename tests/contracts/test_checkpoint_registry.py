@@ -46,7 +46,8 @@ def newest_verified(registry: CheckpointRegistry, job: JobName) -> CheckpointRec
 
 
 def test_a_record_is_kept_whole_and_the_first_one_stays(stores: Stores) -> None:
-    first = checkpoint_of("a", 10**14)
+    # A request to save has the number of its instant.
+    first = msgspec.structs.replace(checkpoint_of("a", 10**14), answers=int(NOW))
     recorded(stores, first)
     stores.checkpoints.record(lead(stores), msgspec.structs.replace(first, digest="sha256:other"))
     stores.reopen()

@@ -8,18 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import Engine, create_engine, make_url
 
 from reconciler.client import Client
 from reconciler.server.folder import StateFolder
 from reconciler.store.protocols import Event
+from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.store import open_store
 from reconciler.token_file import read_token
 from solver.world.quantities import Cpu, Memory
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from tests.contracts.stores import postgresql_schema
 
 PATIENCE_S = 60
 POLICY = {
@@ -40,13 +45,15 @@ def until(what: str, reached: Callable[[], object]) -> None:
 
 
 class ControlPlane:
-    """One state folder and one repository, by its path or URL; `start` it as often as you like."""
+    """One state folder and one repository, by its path or URL; `start` it as often as you like. `program`: what Python runs."""
 
-    def __init__(self, repository: Path | str, state: Path) -> None:
+    def __init__(
+        self, repository: Path | str, state: Path, program: Sequence[str] = ("-m", "reconciler.cli.main")
+    ) -> None:
         self.folder = StateFolder(state)
         self._log = state.with_suffix(".log")
         self._command = [
-            *(sys.executable, "-m", "reconciler.cli.main", "run", "--policies-repo", str(repository)),
+            *(sys.executable, *program, "run", "--policies-repo", str(repository)),
             *("--state", str(state), "--listen", "127.0.0.1:0", "--poll", "50ms"),
         ]
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,6 +71,12 @@ class ControlPlane:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen([*self._command, *options], stdout=log, stderr=log)
 
+    @property
+    def agents_port(self) -> int:
+        """Where it listens for agents."""
+        found: int = self.logged("listening-for-agents")[-1]["port"]
+        return found
+
     def client(self) -> Client:
         """Close it after use."""
         return Client(self.logged("listening")[-1]["url"], read_token(self.folder.token))
@@ -72,7 +85,7 @@ class ControlPlane:
         """Wait until it decides rounds."""
         with self.client() as client:
             until("the policy is in force", lambda: client.status().last_applied_revision)
-            until("it leads", lambda: any(c.type == "Leading" and c.status for c in client.status().conditions))
+            until("it leads", lambda: leads(client))
 
     def signal(self, number: signal.Signals) -> int:
         """Send a signal; returns the exit code it ends with."""
@@ -110,12 +123,16 @@ class ControlPlane:
         if self._process is not None and not self._ended():
             self._process.kill()
             self._process.wait()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and int(entry.name) != os.getpid():
-                _kill_if_it_mentions(entry, str(self.folder.tasks))
+        for pid in processes_that_mention(str(self.folder.tasks)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
+
+
+def leads(client: Client) -> bool:
+    return any(each.type == "Leading" and each.status for each in client.status().conditions)
 
 
 def sh(script: str, tasks: int = 1, gpus: int = 1) -> JobSpec:
@@ -129,9 +146,26 @@ def submit(client: Client, names: Sequence[str], spec: JobSpec) -> None:
         client.submit(JobName(name), spec, idempotency_key=name)
 
 
-def _kill_if_it_mentions(process: Path, text: str) -> None:
+def processes_that_mention(text: str) -> list[int]:
+    """Those with this in their command line or environment, but for the one that asks."""
+    return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _mentions(pid, text.encode())]
+
+
+def _mentions(pid: int, text: bytes) -> bool:
+    process = Path(f"/proc/{pid}")
     try:
-        if text.encode() in (process / "cmdline").read_bytes() + (process / "environ").read_bytes():
-            os.kill(int(process.name), signal.SIGKILL)
-    except (OSError, ProcessLookupError):
-        return
+        return pid != os.getpid() and text in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    except OSError:
+        return False  # it has ended, or is somebody else's
+
+
+@contextmanager
+def in_postgresql(folder: Path) -> Iterator[tuple[list[str], Engine]]:
+    """A fresh schema: the options of `quorate` that name it as the store, and a way into it for whoever judges."""
+    with postgresql_schema() as store:
+        url, password, engine = make_url(store), folder / "password", create_engine(postgresql_url(store))
+        password.touch(mode=0o600)
+        password.write_text(str(url.password))
+        named = url._replace(password=None).render_as_string()
+        yield ["--store", named, "--store-password-file", str(password)], engine
+        engine.dispose()

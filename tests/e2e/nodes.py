@@ -1,4 +1,4 @@
-"""A real `quorate agent` as a process of its own, with a folder of its own, behind a wire that can be cut."""
+"""A real `quorate agent` as a process of its own, with a folder of its own, behind a link that can be cut."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from reconciler.agent.join import join
 from reconciler.backends.baremetal.join_token import read_token
 from reconciler.client import Client
-from tests.e2e.control_plane import ControlPlane
-from tests.e2e.wire_between import Wire
+from tests.e2e.control_plane import processes_that_mention
+from tests.e2e.links import Link, Network
 
 LOOK_EVERY_S = 0.25
 PATIENCE_S = 180.0
@@ -31,12 +31,13 @@ def eventually(what: str, reached: Callable[[], object]) -> None:
 
 
 class AgentProcess:
-    """The agent of one node; `start` it as often as you like."""
+    """The agent of one node; `start` it as often as you like. `ports`: where control planes listen for agents."""
 
-    def __init__(self, node: str, folder: Path, port: int) -> None:
+    def __init__(self, node: str, folder: Path, link: Link, ports: Sequence[int]) -> None:
         self.node = node
         self.folder = folder / node
-        self.wire = Wire(port)
+        self.link = link
+        self._ports = ports
         self._log = folder / f"{node}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -44,18 +45,16 @@ class AgentProcess:
         """Become the node's agent, with a token that an admin made."""
         self.folder.mkdir(mode=0o700)
         token = read_token(client.agents.token(self.node, "1h").token)
-        join("127.0.0.1", self.wire.port, token, self.folder / "identity.pem")
+        join(*self.link.server(self._ports[0]), token, self.folder / "identity.pem")
 
     def start(self, *options: str, **variables: str) -> AgentProcess:
         """`variables`: of its environment, in place of the test's own."""
-        command = ["agent", "--server", f"127.0.0.1:{self.wire.port}", "--state", str(self.folder)]
+        servers = [f"{host}:{port}" for host, port in map(self.link.server, self._ports)]
+        named = [word for server in servers for word in ("--server", server)]
+        command = [sys.executable, "-m", "reconciler.cli.main", "agent", *named, "--state", str(self.folder), *options]
+        environment = {**os.environ, **variables}
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "reconciler.cli.main", *command, "--address", "127.0.0.1", *options],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **variables},
-            )
+            self._process = subprocess.Popen(self.link.on_node(command), stdout=log, stderr=log, env=environment)
         return self
 
     def kill(self, with_tasks: bool = False) -> None:
@@ -64,46 +63,39 @@ class AgentProcess:
         self._process.kill()
         self._process.wait()
         for pid in self.tasks() if with_tasks else ():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if with_tasks:
             eventually("nothing of it runs", lambda: not self.tasks())
 
     def tasks(self) -> list[int]:
         """The processes of its tasks and their supervisors."""
-        mark = f"{self.folder}/tasks/".encode()
-        return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _mentions(pid, mark)]
+        return processes_that_mention(f"{self.folder}/tasks/")
 
     def log(self) -> str:
         return self._log.read_text()
 
     def end(self) -> None:
         """After a test: nothing of it stays behind."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None:
             self.kill(with_tasks=True)
         secrets = self.folder / "secrets"
         if secrets.is_symlink():
             shutil.rmtree(secrets.resolve())
-        self.wire.close()
 
 
 @contextmanager
-def three_nodes(plane: ControlPlane, client: Client, folder: Path) -> Iterator[dict[str, AgentProcess]]:
+def three_nodes(
+    network: Network, ports: Sequence[int], client: Client, folder: Path
+) -> Iterator[dict[str, AgentProcess]]:
     """Agents of n1, n2 and n3, joined and started; nothing of them stays behind."""
-    port = plane.logged("listening-for-agents")[-1]["port"]
-    made = {node: AgentProcess(node, folder, port) for node in ("n1", "n2", "n3")}
+    made: dict[str, AgentProcess] = {}
     try:
-        for agent in made.values():
-            agent.join(client)
-            agent.start()
+        for node in ("n1", "n2", "n3"):
+            made[node] = AgentProcess(node, folder, network.link(node), ports)
+            made[node].join(client)
+            made[node].start()
         yield made
     finally:
         for agent in made.values():
             agent.end()
-
-
-def _mentions(pid: int, mark: bytes) -> bool:
-    try:
-        process = Path(f"/proc/{pid}")
-        return pid != os.getpid() and mark in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-    except OSError:
-        return False

@@ -12,6 +12,7 @@ from solver.world.container import Container
 from solver.world.workload import JobName
 from tests.backends.podman_image import IMAGE, podman_or_why
 from tests.e2e.control_plane import ControlPlane, sh, until
+from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
 from tests.e2e.test_bare_metal import POOL
 from tests.e2e.test_life import policy
@@ -48,10 +49,10 @@ def test_a_container_goes_to_a_node_that_runs_those(plane: ControlPlane, origin:
     (tmp_path / "bin").mkdir()
     origin.commit(policy(tmp_path / "storage") | {"cluster-state/pool.yaml": POOL})
     plane.start("--agents-listen", "127.0.0.1:0").until_ready()
-    port = plane.logged("listening-for-agents")[-1]["port"]
-    without, having = (AgentProcess(node, tmp_path, port) for node in ("n1", "n2"))
-    try:
-        with plane.client() as client:
+    with wires() as network, plane.client() as client:
+        ports = [plane.agents_port]
+        without, having = (AgentProcess(node, tmp_path, network.link(node), ports) for node in ("n1", "n2"))
+        try:
             for agent in (without, having):
                 agent.join(client)
             without.start(PATH=str(tmp_path / "bin"))
@@ -65,6 +66,6 @@ def test_a_container_goes_to_a_node_that_runs_those(plane: ControlPlane, origin:
                 assert client.log(f"job-{number}") == b"in podman\n"
             assert not list((without.folder / "tasks" / "forgotten").iterdir())
             assert len(list((having.folder / "tasks").glob("*/job-*"))) == 4
-    finally:
-        for agent in (without, having):
-            agent.end()
+        finally:
+            for agent in (without, having):
+                agent.end()

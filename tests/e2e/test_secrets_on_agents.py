@@ -16,6 +16,7 @@ import pytest
 from reconciler.client import ApiError
 from solver.world.workload import JobName, SecretUse
 from tests.e2e.control_plane import ControlPlane, sh, until
+from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
 from tests.e2e.test_bare_metal import POOL
 from tests.e2e.test_life import policy
@@ -43,9 +44,9 @@ def ground(origin: Origin, tmp_path: Path) -> Iterator[Path]:
 
 def test_a_secret_is_in_the_tasks_of_an_agent_and_nowhere_else(plane: ControlPlane, vault: Path, ground: Path) -> None:
     plane.start("--agents-listen", "127.0.0.1:0", "--secrets", str(vault)).until_ready()
-    agent = AgentProcess("n1", ground, plane.logged("listening-for-agents")[-1]["port"])
-    try:
-        with plane.client() as client:
+    with wires() as network, plane.client() as client:
+        agent = AgentProcess("n1", ground, network.link("n1"), [plane.agents_port])
+        try:
             agent.join(client)
             agent.start("--run-as-submitter", "--account", "root=nobody")
             eventually("the node is ready", lambda: any(view.node.ready for view in client.nodes().items))
@@ -62,16 +63,16 @@ def test_a_secret_is_in_the_tasks_of_an_agent_and_nowhere_else(plane: ControlPla
             unknown = msgspec.structs.replace(sh("true"), secrets=(SecretUse("nothing", env="X"),))
             with pytest.raises(ApiError, match="have no secret"):
                 client.submit(JobName("other"), unknown)
-        assert plane.signal(signal.SIGTERM) == 0
-    finally:
-        agent.end()
+            assert plane.signal(signal.SIGTERM) == 0
+        finally:
+            agent.end()
 
 
 def test_a_user_without_an_account_on_the_node_runs_nothing(plane: ControlPlane, ground: Path) -> None:
     plane.start("--agents-listen", "127.0.0.1:0").until_ready()
-    agent = AgentProcess("n1", ground, plane.logged("listening-for-agents")[-1]["port"])
-    try:
-        with plane.client() as client:
+    with wires() as network, plane.client() as client:
+        agent = AgentProcess("n1", ground, network.link("n1"), [plane.agents_port])
+        try:
             agent.join(client)
             agent.start("--run-as-submitter")
             eventually("the node is ready", lambda: any(view.node.ready for view in client.nodes().items))
@@ -79,8 +80,8 @@ def test_a_user_without_an_account_on_the_node_runs_nothing(plane: ControlPlane,
             assert client.wait("job", timeout_s=60).state == "failed"
             assert "no job runs as it" in log_of(client, "job")
             assert "began" not in log_of(client, "job")
-    finally:
-        agent.end()
+        finally:
+            agent.end()
 
 
 def having(folder: Path) -> list[Path]:

@@ -1,8 +1,8 @@
 """A tiny training run: six shards of data, however many tasks there are, and one number that depends on every step of all.
 
-Run as every task of a gang: `training.py STEPS PACE_S`. Rank 0 leads. In each step it deals the shards out, adds up what comes
-back, does itself what is missing, and says whether all save. So the result is the same whoever dies or joins, if nothing is
-lost or done twice.
+Run as every task of a gang: `training.py STEPS PACE_S [ENOUGH]`; with ENOUGH it goes on beyond STEPS until there is such a file.
+Rank 0 leads. In each step it deals the shards out, adds up what comes back, does itself what is missing, and says whether all
+save. So the result is the same whoever dies or joins, if nothing is lost or done twice.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from quorate import checkpoint
 
 SHARDS = 6
 PRIME = 2**61 - 1
+PATIENCE_S = 180
+"""Longer than a network is cut here, and than it takes TCP then to notice that it is there again."""
 
 
 def gradient(shard: int, step: int) -> int:
@@ -43,7 +45,7 @@ class Line:
     """One connection that carries JSON, a document a line."""
 
     def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(30)
+        connection.settimeout(PATIENCE_S)
         self._file = connection.makefile("rwb")
 
     def say(self, what: dict[str, Any]) -> None:
@@ -71,14 +73,14 @@ def begun() -> tuple[int, int]:
     return found.step, state["weight"]
 
 
-def lead(steps: int, pace_s: float) -> None:
+def lead(steps: int, pace_s: float, enough: Path | None) -> None:
     """Rank 0."""
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     with socket.create_server(address) as server:
         lines = [Line(server.accept()[0]) for _ in range(int(os.environ["WORLD_SIZE"]) - 1)]
         server.settimeout(0)
         step, weight = begun()
-        while step < steps:
+        while step < steps or (enough is not None and not enough.exists()):
             with suppress(BlockingIOError):
                 lines.append(Line(server.accept()[0]))
             step += 1
@@ -88,7 +90,7 @@ def lead(steps: int, pace_s: float) -> None:
         for line in lines:
             with suppress(OSError):
                 line.say({"done": True})
-    print(f"result {weight}", flush=True)
+    print(f"result {weight} of {step} steps", flush=True)
 
 
 def one_step(lines: list[Line], step: int, weight: int) -> tuple[list[Line], int]:
@@ -138,6 +140,6 @@ if __name__ == "__main__":
         flush=True,
     )
     if os.environ["QUORATE_INDEX"] == "0":
-        lead(int(sys.argv[1]), float(sys.argv[2]))
+        lead(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]) if len(sys.argv) > 3 else None)
     else:
         follow()

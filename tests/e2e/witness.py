@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +35,7 @@ def uses(folder: Path) -> Iterator[Use]:
         yield from (Use(device, since, until, path.stem) for device in devices)
 
 
-def overlaps(seen: Iterator[Use]) -> list[tuple[Use, Use]]:
+def overlaps(seen: Iterable[Use]) -> list[tuple[Use, Use]]:
     """Every two that had one device at the same time."""
     by_device: dict[str, list[Use]] = {}
     for use in seen:

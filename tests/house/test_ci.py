@@ -23,7 +23,8 @@ check test test-thorough test-postgresql test-kubernetes:
 def ran(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Of a copy of `.ci/run`, in a folder where every step only says its name; `BROKEN` fails."""
     (folder / ".venv/bin").mkdir(parents=True)
-    (folder / ".venv/bin/initdb").touch(mode=0o755)  # as if PostgreSQL were installed
+    for program in ("initdb", "ip", "podman"):  # as if they were installed
+        (folder / ".venv/bin" / program).touch(mode=0o755)
     (folder / "Makefile").write_text(MAKEFILE)
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci/run")

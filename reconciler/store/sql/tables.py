@@ -179,7 +179,7 @@ checkpoints = Table(
     Column("at", BigInteger, nullable=False),
     Column("state", String, nullable=False, index=True),
     Column("findings", Text, nullable=False),
-    Column("answers", Integer, nullable=False),  # number of a request to save
+    Column("answers", Number, nullable=False),  # the request to save, numbered by its instant
     Column("resumed_by", Integer, nullable=False),  # 0: no attempt was begun from it
 )
 
