@@ -11,11 +11,10 @@ import pytest
 from solver.world.container import Container
 from solver.world.workload import JobName
 from tests.backends.podman_image import IMAGE, podman_or_why
+from tests.e2e.bare_metal import bare_metal_policy
 from tests.e2e.control_plane import ControlPlane, sh, until
 from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
-from tests.e2e.test_bare_metal import POOL
-from tests.e2e.test_life import policy
 from tests.gitsource.origin import Origin
 
 pytestmark = pytest.mark.long
@@ -45,9 +44,8 @@ def test_a_container_goes_to_a_node_that_runs_those(plane: ControlPlane, origin:
     found = podman_or_why()
     if isinstance(found, str):
         pytest.skip(found)
-    (tmp_path / "storage").mkdir()
     (tmp_path / "bin").mkdir()
-    origin.commit(policy(tmp_path / "storage") | {"cluster-state/pool.yaml": POOL})
+    origin.commit(bare_metal_policy(tmp_path))
     plane.start("--agents-listen", "127.0.0.1:0").until_ready()
     with wires() as network, plane.client() as client:
         ports = [plane.agents_port]

@@ -15,11 +15,10 @@ import pytest
 
 from reconciler.client import ApiError
 from solver.world.workload import JobName, SecretUse
+from tests.e2e.bare_metal import bare_metal_policy
 from tests.e2e.control_plane import ControlPlane, sh, until
 from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
-from tests.e2e.test_bare_metal import POOL
-from tests.e2e.test_life import policy
 from tests.e2e.test_secrets import CANARY, PROOF, found_in, log_of, secretive, vault
 from tests.gitsource.origin import Origin
 
@@ -34,8 +33,7 @@ pytestmark = [
 @pytest.fixture
 def ground(origin: Origin, tmp_path: Path) -> Iterator[Path]:
     """A folder that every account can pass through: pytest's own are closed."""
-    (tmp_path / "storage").mkdir()
-    origin.commit(policy(tmp_path / "storage") | {"cluster-state/pool.yaml": POOL})
+    origin.commit(bare_metal_policy(tmp_path))
     made = Path(tempfile.mkdtemp(prefix="quorate-run-as-"))
     made.chmod(0o711)
     yield made
