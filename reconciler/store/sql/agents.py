@@ -90,7 +90,7 @@ class SqlAgents:
     def generations(self) -> Mapping[NodeName, int]:
         """Which certificates of each node count."""
         with self._database.reading() as connection:
-            return dict(connection.execute(_GENERATIONS).tuples().all())
+            return {row.node: row.generation for row in connection.execute(_GENERATIONS)}
 
     def invitations(self) -> tuple[Invitation, ...]:
         """Those that nobody has used, by node."""
