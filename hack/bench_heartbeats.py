@@ -22,7 +22,7 @@ import msgspec
 
 from hack.heartbeats.beating import beat
 from hack.heartbeats.figures import Figures, Served, quantile
-from hack.heartbeats.listening import listen
+from hack.heartbeats.listening import WORK, listen
 from hack.heartbeats.world import Case, join_all
 from reconciler.backends.baremetal.merge import LEASE
 
@@ -73,7 +73,7 @@ def measure(case: Case) -> Figures:
             time.sleep(max(2 * case.every_s, LEASE / 1_000))
             for each in agents:
                 each.send(True)
-            _served(server)
+            _served(server, WORK if case.busy else True)
             time.sleep(case.for_s)
             steady = _served(server)
             _stop(agents)
@@ -105,8 +105,8 @@ def _figures(case: Case, opened: tuple[int, int], before: Served, opening: Serve
     )
 
 
-def _served(server: Connection) -> Served:
-    server.send(True)
+def _served(server: Connection, asked: object = True) -> Served:
+    server.send(asked)
     served: Served = server.recv()
     return served
 

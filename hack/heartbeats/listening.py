@@ -21,14 +21,19 @@ from reconciler.backends.baremetal.joining import Joining
 from reconciler.clock import SystemClock
 from solver.world.cluster import NodeName
 
+WORK = "work"
+"""Asks the server to begin to compute beside, and what was served until then."""
+
 
 class Work:
     """A thread that never waits, as the loop's does in a round. Of the interpreter's lock it leaves what others ask for."""
 
-    def __init__(self, wanted: bool) -> None:
+    def __init__(self) -> None:
         self.cpu_s = 0.0
-        if wanted:
-            threading.Thread(target=self._go_on, daemon=True).start()
+
+    def begin(self) -> None:
+        """From now on."""
+        threading.Thread(target=self._go_on, daemon=True).start()
 
     def _go_on(self) -> None:
         while True:
@@ -71,10 +76,13 @@ def listen(case: Case, told: Connection, core: int) -> None:
     trust, store = authority(case)
     entry = Entry(trust, Joining(trust, store.agents, store.history, SystemClock()))
     with Stamps(case.stamps, case.agents) as stamps, suppress(KeyboardInterrupt):
-        fleet = Counting(stamps, Work(case.busy))
+        work = Work()
+        fleet = Counting(stamps, work)
         door = Door((HOST, 0), entry, fleet, lambda _: None, lambda: True, lambda: None, structlog.get_logger())
         told.send(door.open())
-        while told.recv():
+        while asked := told.recv():
+            if asked == WORK:
+                work.begin()
             told.send(fleet.served())
         door.close()
     store.close()
