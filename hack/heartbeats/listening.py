@@ -17,6 +17,7 @@ from hack.heartbeats.world import HOST, Case, authority, number_of
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.baremetal.full_collections import only_when_asked
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.clock import SystemClock
 from solver.world.cluster import NodeName
@@ -79,6 +80,7 @@ def listen(case: Case, told: Connection, core: int) -> None:
         work = Work()
         fleet = Counting(stamps, work)
         door = Door((HOST, 0), entry, fleet, lambda _: None, lambda: True, lambda: None, structlog.get_logger())
+        only_when_asked()
         told.send(door.open())
         while asked := told.recv():
             if asked == WORK:

@@ -14,6 +14,7 @@ from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.baremetal.full_collections import only_when_asked
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.merge import Patience
 from reconciler.clock import Clock
@@ -50,6 +51,7 @@ def on_agents(
     door = Door((on.host, on.port), entry, fleet, _declared_in(policies), leads, wake, log)
 
     def begin() -> None:
+        only_when_asked()
         port = door.open()
         closing.callback(door.close)
         log.info("listening-for-agents", host=on.host, port=port)

@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from reconciler.backends.baremetal import full_collections
 from reconciler.backends.baremetal.asked import Asked, Hear
 from reconciler.backends.baremetal.authority import UntrustedError
 from reconciler.backends.baremetal.entry import Entry
@@ -219,6 +220,7 @@ class Door:
             self._lines[node].abort()
         if lines and tick % (REVOCATIONS_EVERY_S // TICK_S) == 0:
             await self._revoke(lines)
+        full_collections.after(tick * TICK_S)
 
     async def _revoke(self, lines: tuple[Line, ...]) -> None:
         try:
