@@ -82,7 +82,7 @@ class Attempts:
         return own.allows(queue, charge) or self._headroom_without(leaving).allows(queue, charge)
 
     def frees_quota(self, victim: Victim, wish: Wish) -> bool:
-        """Whether a limit binds both: that of their own queue, a max above them, or what others keep back."""
+        """Whether a limit binds both: that of their own queue, or a max above them."""
         mine, theirs = wish.candidate.job.spec.queue, victim.holder.job.spec.queue
         above, shares = set(self.law.tree.path(theirs)), self.headroom.shares
         return mine == theirs or any(

@@ -7,10 +7,10 @@ it all: it fits where as many tasks do as it needs, in one domain where it requi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.freed import Freed, FreedNodes, Freeing
 from solver.givers import add_charge
@@ -20,8 +20,6 @@ from solver.world.cluster import GpuType
 from solver.world.room import Room
 from solver.world.shape import MigShape, SharedShape
 from solver.world.workload import Job, JobName, QueueName
-
-Ints = npt.NDArray[np.int64]
 
 UNLIMITED = 1_000_000
 """Tasks that fit a node by what they do not ask for."""
@@ -46,6 +44,16 @@ def could_fit(wish: Wish, room: Room) -> bool:
     if level is None:
         return int(slots.sum()) >= needed
     return bool(np.bincount(room.topology[level].of_node, weights=slots).max(initial=0) >= needed)
+
+
+def would_fit(wish: Wish, room: Room, freed: Sequence[FreedNodes]) -> bool:
+    """Whether it would if nodes got back all this."""
+    gpus, cpu, memory = room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy()
+    for each in freed:
+        gpus[each.nodes] += each.gpus
+        cpu[each.nodes] += each.cpu
+        memory[each.nodes] += each.memory
+    return could_fit(wish, replace(room, free_gpus=gpus, free_cpu=cpu, free_memory=memory))
 
 
 class Counting:
@@ -73,19 +81,6 @@ class Counting:
     def fits(self) -> bool:
         """Whether the taker does now."""
         return self._able > 0
-
-    def would_fit(self, freed: Sequence[FreedNodes]) -> bool:
-        """Whether the taker would if nodes got back all this."""
-        room, shape = self._room, self._shape
-        slots = np.maximum(_with_freed(room.free_gpus, [(each.nodes, each.gpus) for each in freed]), 0) // shape.gpus
-        if shape.cpu:
-            cpu = _with_freed(room.free_cpu, [(each.nodes, each.cpu) for each in freed])
-            np.minimum(slots, np.maximum(cpu, 0) // int(shape.cpu), out=slots)
-        if shape.memory:
-            memory = _with_freed(room.free_memory, [(each.nodes, each.memory) for each in freed])
-            np.minimum(slots, np.maximum(memory, 0) // int(shape.memory), out=slots)
-        in_domain = np.bincount(self._domain_of, weights=slots * self._usable)
-        return bool(in_domain.max(initial=0) >= self._needed)
 
     def leave(self, holder: Holder) -> None:
         """The holder leaves, with what can't be without it."""
@@ -143,10 +138,3 @@ class Counting:
                 free.memory // shape.memory if shape.memory else UNLIMITED,
             ),
         )
-
-
-def _with_freed(free: Ints, freed: Iterable[tuple[Ints, Ints]]) -> Ints:
-    total = free.copy()
-    for nodes, more in freed:
-        total[nodes] += more
-    return total

@@ -97,14 +97,14 @@ class MakingRoom:
         wishes = [Wish(candidate, option, tier) for option in candidate.options]
         yield from filter(None, (self.attempts.attempt(wish, ()) for wish in wishes))
         yield from self._by_moving(wishes)
-        yield from self._by_evicting(wishes, taker)
+        yield from self._by_evicting(wishes, taker, tier)
         if tier == "entitled" and self.attempts.room.partitions.may_drain:
             drains = [replace(wish, drains=True) for wish in wishes]
             yield from filter(None, (self.attempts.attempt(wish, ()) for wish in drains))
-            yield from self._by_evicting(drains, taker)
+            yield from self._by_evicting(drains, taker, tier)
 
-    def _by_evicting(self, wishes: Sequence[Wish], taker: Taker) -> Iterator[Trial]:
-        own, others = self._own_givers(taker), self._other_givers(taker, wishes[0].tier)
+    def _by_evicting(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> Iterator[Trial]:
+        own, others = self._own_givers(taker), self._other_givers(taker, tier)
         # Where taking from others would not be fair, its own queue may still make room.
         for sides in ((own, *others), (own,)) if others else ((own,),):
             for wish in wishes:

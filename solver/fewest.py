@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 from solver.attempts import Attempts
-from solver.counting import Counting, says_it_all
+from solver.counting import Counting, says_it_all, would_fit
 from solver.givers import Givers, charges_of, in_order
 from solver.rules.victims import Victim, gangs_first
 from solver.trial import Trial, Wish
@@ -38,9 +38,9 @@ class Fewest:
         return found and self._spare(self._shortest(found, useful)[1])
 
     def _by_counting(self, wish: Wish, sides: Sequence[Givers]) -> Trial | None:
-        counting = Counting(wish, self.attempts.soon, self.attempts.freeing)
-        if not counting.would_fit([side.freed for side in sides]):
+        if not would_fit(wish, self.attempts.soon, [side.freed for side in sides]):
             return None
+        counting = Counting(wish, self.attempts.soon, self.attempts.freeing)
         leaving, allowed = list[Victim](), self.attempts.may(wish, {})
         for victim in in_order(sides, wish.option.charge):
             if counting.fits and allowed:

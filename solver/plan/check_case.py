@@ -26,7 +26,7 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, TaskPlacement
 
 Kind = TypeVar("Kind", bound=Step)
-
+Part = TypeVar("Part")
 Said = TypeVar("Said", bound=Verdict)
 Placing = Bind | Nominate
 Leaving = Evict | Shrink
@@ -159,10 +159,7 @@ class Case:
 
     @cached_property
     def _steps(self) -> dict[type, list[Step]]:
-        by_kind: dict[type, list[Step]] = {}
-        for step in self.plan.steps:
-            by_kind.setdefault(type(step), []).append(step)
-        return by_kind
+        return _by_kind(self.plan.steps)
 
     def verdicts(self, kind: type[Said]) -> Sequence[Said]:
         """Its verdicts of a kind, in order."""
@@ -170,10 +167,7 @@ class Case:
 
     @cached_property
     def _verdicts(self) -> dict[type, list[Verdict]]:
-        by_kind: dict[type, list[Verdict]] = {}
-        for verdict in self.plan.verdicts:
-            by_kind.setdefault(type(verdict), []).append(verdict)
-        return by_kind
+        return _by_kind(self.plan.verdicts)
 
     @cached_property
     def placing(self) -> tuple[Placing, ...]:
@@ -250,3 +244,10 @@ class Case:
 
 
 _LOST = GpuType("")
+
+
+def _by_kind(known: Iterable[Part]) -> dict[type, list[Part]]:
+    kinds: dict[type, list[Part]] = {}
+    for one in known:
+        kinds.setdefault(type(one), []).append(one)
+    return kinds
