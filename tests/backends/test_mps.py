@@ -127,7 +127,7 @@ def test_tasks_share_a_daemon_which_ends_with_the_last_of_them(world: LocalWorld
     world.restart()
     stop(world, "b")
     world.backend.changes(Cursor(0))
-    assert not Path(daemon).exists()
+    eventually(lambda: not Path(daemon).exists())
     eventually(lambda: not os.path.exists(f"/proc/{pid}") or b"Z" in Path(f"/proc/{pid}/stat").read_bytes())
 
 
