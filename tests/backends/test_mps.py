@@ -126,8 +126,7 @@ def test_tasks_share_a_daemon_which_ends_with_the_last_of_them(world: LocalWorld
     assert Path(daemon).exists()
     world.restart()
     stop(world, "b")
-    world.backend.changes(Cursor(0))
-    eventually(lambda: not Path(daemon).exists())
+    eventually(lambda: not tasks(world, "none") and not Path(daemon).exists())  # Each look tries again.
     eventually(lambda: not os.path.exists(f"/proc/{pid}") or b"Z" in Path(f"/proc/{pid}/stat").read_bytes())
 
 
@@ -163,11 +162,15 @@ def run(world: LocalWorld, job: str, *shares: int, sharing: SharingMode = "mps",
 
 def stop(world: LocalWorld, job: str) -> None:
     world.backend.submit(StopGang(JobName(job), 1, Duration(0)), ONE)
-    eventually(lambda: task(world, job).state == "stopped")
+    eventually(lambda: {status.state for status in tasks(world, job)} == {"stopped"})
 
 
 def task(world: LocalWorld, job: str) -> TaskStatus:
-    return next(status for status in world.backend.changes(Cursor(0)).tasks if status.job == job)
+    return tasks(world, job)[0]
+
+
+def tasks(world: LocalWorld, job: str) -> list[TaskStatus]:
+    return [status for status in world.backend.changes(Cursor(0)).tasks if status.job == job]
 
 
 def shown(world: LocalWorld, job: str, index: int) -> str:
