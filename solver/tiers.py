@@ -43,6 +43,9 @@ from solver.world.workload import JobName, QueueName
 
 TIERS: tuple[Tier, ...] = ("entitled", "fair")
 
+DECIDED_TWICE_MAX = 2_500
+"""Of more who wait, the round is decided with the program alone: it takes long, and was better on five of six clusters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -141,12 +144,12 @@ def decide_with_evictions(
 ) -> Decision:
     """Decide a round tier by tier. `departing`: who is evicted in this round in any case.
 
-    Victims are chosen by search, not by the program; so where somebody waits, the round decided without the program is
-    looked at as well, and where it evicts and is better, it stands. `reserved`: what reservations keep from those whom they
-    hold back.
+    Victims are chosen by search, not by the program; so where somebody waits, and not too many do, the round decided without the
+    program is looked at as well, and where it evicts and is better, it stands. `reserved`: what reservations keep from those whom
+    they hold back.
     """
     decision = _decide(snapshot, policy, candidates, shares, optimiser, departing, reserved)
-    if optimiser is None or len(decision.starts) == len(candidates):
+    if optimiser is None or len(decision.starts) == len(candidates) or len(candidates) > DECIDED_TWICE_MAX:
         return decision
     other = _decide(snapshot, policy, candidates, shares, None, departing, reserved)
     sub_layers = sub_layers_of(candidates)

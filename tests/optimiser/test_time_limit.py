@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from solver.program import highs
+from solver.program.layers import Layers, Models
 from solver.program.optimiser import Effort, Objective, Program
 
 LIMIT_S = 2.0
@@ -49,7 +50,8 @@ def test_each_run_gets_what_the_others_left() -> None:
     )
     effort = Effort(gap=0.0, time_limit_s=LIMIT_S, seed=0)
     model = Metered(highs._load(highs.stated(program), effort))
-    run = highs._Run(program, model, np.zeros(count), effort)  # type: ignore[arg-type]
+    models = Models(program, model, effort)  # type: ignore[arg-type]
+    run = Layers(models, models.stated, np.zeros(count), lambda _: 0.0)
     for objective in program.objectives:
         run.settle(objective)
     assert len(model.limits) >= 4
