@@ -7,8 +7,7 @@ trust domain; `x` what a queue weighs above what it does not lend; `u` tasks in 
 node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
 guarantee and fair share of every queue on the path; what is not lent; in strict queues nobody before those ahead of it.
-Layers: entitled demand, fair shares of idle capacity and what is left over, each by sub-layer; then fit; then the weights of
-GPU types. docs/solver.md has the whole program in formulas.
+Layers: entitled demand, fair shares, what is left over, each by sub-layer; fit; weights of GPU types (docs/solver.md: formulas).
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.held import NOBODY, Against, seen
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import Shape
+from solver.world.workload import TopologyRequest
 
 
 @dataclass(slots=True)
@@ -55,18 +55,23 @@ class Formulation:
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
     all_started: dict[int, int] = field(default_factory=dict)
+    takers: tuple[Taker, ...] = ()
     lending: LendingRows = field(init=False)
     split: Split = field(init=False)
     _seen: dict[Against, Cells] = field(default_factory=dict)
+    _ladders: dict[TopologyRequest, list[tuple[Level | None, float]]] = field(init=False)
     _by_class: dict[int, list[Way]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self.lending = LendingRows(self.builder, self.shares)
         self.split = Split(self.builder, self.cells, self._cells_of)
+        asked, topology = {known.topology for known in self.classes}, self.cells.room.topology
+        self._ladders = {each: ladder(topology, each) for each in asked}
 
     def state(self) -> Program:
         """Write all columns, rows and layers."""
         self._columns_for_ways()
+        self.takers = tuple(self._takers())
         for kind, takers in self._demand_by_kind().items():
             self.flows[kind] = self._columns_for_flow(kind)
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
@@ -77,7 +82,7 @@ class Formulation:
             flows = {kind: columns for kind, columns in self.flows.items() if kind.against >= view}
             CapacityRows(self.builder, view, cells, flows, self.split.columns, self.opened).state()
         self._quota_rows()
-        self.lending.state(self._takers())
+        self.lending.state(self.takers)
         self.all_started = LineRows(self.builder, self.classes, self.ways).state()
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
         self.fair = self._columns_inside(self.shares.fair_room, binds=False)
@@ -213,7 +218,7 @@ class Formulation:
             yield user_line, charge[user_line.gpu_type], self.shares.users.room(user_line)
 
     def _ways(self, number: int, job_class: JobClass, option: Option) -> Iterable[Way]:
-        for level, strain in ladder(self.cells.room.topology, job_class.topology):
+        for level, strain in self._ladders[job_class.topology]:
             if level == "pool" and is_wider(level, self.cells.level):
                 pools = range(len(self.cells.room.topology["pool"].names))
                 yield from (Way(number, option, level, pool, strain) for pool in pools)
@@ -247,7 +252,7 @@ class Formulation:
     def _quota_rows(self) -> None:
         terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)
         room_of: dict[Line | UserLine, int] = {}
-        for taker in self._takers():
+        for taker in self.takers:
             for line, milli, room in self._ceilings(taker.job_class, taker.charge):
                 terms[line].append((taker.column, milli / MILLI_PER_GPU))
                 room_of[line] = room
@@ -261,7 +266,7 @@ class Formulation:
         """
         columns: dict[Segment, int] = {}
         inside: dict[Line, list[tuple[int, float]]] = defaultdict(list)
-        for segment, takers in sorted(by_segment(self._takers()).items()):
+        for segment, takers in sorted(by_segment(self.takers).items()):
             lines = self.shares.tree.lines(segment.queue, segment.gpu_type)
             room = min(room_of(line) for line in lines)
             must = binds and not segment.may_borrow
@@ -280,18 +285,16 @@ class Formulation:
         return columns
 
     def _layers(self) -> None:
-        takers = tuple(self._takers())
-        weight = {(taker.layer, taker.job_class.band): taker.job_class.weight for taker in takers}
+        weight = {(taker.layer, taker.job_class.band): taker.job_class.weight for taker in self.takers}
         for kind, columns, exact in ((ENTITLED, self.entitled, True), (FAIR, self.fair, False)):
             for layer in self.sub_layers:
-                mine = {segment: column for segment, column in columns.items() if segment.sub_layer == layer}
-                terms = {column: weight[segment.sub_layer, segment.band] for segment, column in mine.items()}
+                inside = {segment: column for segment, column in columns.items() if segment.sub_layer == layer}
+                terms = {column: weight[segment.sub_layer, segment.band] for segment, column in inside.items()}
                 self.builder.maximise(f"{kind}{layer}", terms, exact=exact)
         for layer in self.sub_layers:
-            self.builder.maximise(
-                f"{LEFTOVER}{layer}",
-                {taker.column: taker.job_class.weight * taker.worth for taker in takers if taker.layer == layer},
-            )
-        self.builder.maximise(FIT, {taker.column: -taker.misfit for taker in takers})
-        heavy = {taker.column: -taker.excess_weight for taker in takers if taker.excess_weight}
-        self.builder.maximise(TYPE_WEIGHT, heavy)
+            mine = {known.column: known.job_class.weight * known.worth for known in self.takers if known.layer == layer}
+            self.builder.maximise(f"{LEFTOVER}{layer}", mine)
+        self.builder.maximise(FIT, {taker.column: -taker.misfit for taker in self.takers})
+        self.builder.maximise(
+            TYPE_WEIGHT, {known.column: -known.excess_weight for known in self.takers if known.excess_weight}
+        )
