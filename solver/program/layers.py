@@ -88,6 +88,8 @@ class Layers:
         """Make one layer as good as the earlier ones allow, and lock in what it reached."""
         if not len(objective.columns):
             return Reached(0.0, 0.0)
+        if self.models.cut:
+            return self.leave(objective)
         self.models.aim(self.model, objective)
         bound = self._relaxed(objective)
         gap = self.gap_of(objective)
