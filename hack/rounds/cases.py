@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from hack.rounds.nodes import H100
 from hack.rounds.onward import Onward
 from hack.rounds.timing import NO_PROGRAM, Figures, Size, Timed, figures, timed
-from hack.rounds.world import H100, NOW, Workload, World
+from hack.rounds.workload import NOW, Workload
+from hack.rounds.world import World
 from solver.plan.plan import Bind, Nominate
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Program, Solution

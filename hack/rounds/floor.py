@@ -1,4 +1,4 @@
-"""Puts the jobs of a seeded cluster where they run: each in as few domains as may be, first fit."""
+"""Puts the gangs of a seeded cluster where they run: each in as few domains as may be, first fit."""
 
 from __future__ import annotations
 

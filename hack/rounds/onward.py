@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from hack.rounds.world import Workload
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink
+from hack.rounds.workload import Workload
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Shrink
+from solver.world.cluster import DeviceId, MigInstance, Node
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, TaskPlacement
@@ -36,12 +37,21 @@ class Onward:
             for job in snapshot.jobs
         ]
         jobs = [_started(job, begun[job.name], now) if job.name in begun else job for job in jobs]
+        made = {step.device: step.instances for step in plan.steps if isinstance(step, Repartition)}
+        nodes = [_partitioned(node, made) for node in snapshot.nodes]
         staying = [job for job in jobs if job.phase == "pending" or self._chance.random() >= self._churn]
-        return snapshot_of(now, snapshot.nodes, [*staying, *self._arrivals(len(jobs) - len(staying), now)])
+        return snapshot_of(now, nodes, [*staying, *self._arrivals(len(jobs) - len(staying), now)])
 
     def _arrivals(self, number: int, now: Instant) -> Iterator[Job]:
         for _ in range(number):
             yield msgspec.structs.replace(self._workload.waiting(), submitted_at=now)
+
+
+def _partitioned(node: Node, made: Mapping[DeviceId, tuple[MigInstance, ...] | None]) -> Node:
+    if not any(gpu.id in made for gpu in node.gpus):
+        return node
+    gpus = (msgspec.structs.replace(gpu, instances=made.get(gpu.id, gpu.instances)) for gpu in node.gpus)
+    return msgspec.structs.replace(node, gpus=tuple(gpus))
 
 
 def _back(job: Job) -> Job:

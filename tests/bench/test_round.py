@@ -35,7 +35,7 @@ def test_no_round_breaks_a_rule(case: str) -> None:
     assert found["checker_violations"] == 0
     steps = found["steps"]
     assert isinstance(steps, dict)
-    assert {"bind", "evict", "nominate"} <= set(steps)
+    assert {"evict", "nominate"} <= set(steps)
 
 
 def test_who_cannot_wait_is_decided_while_others_come() -> None:
