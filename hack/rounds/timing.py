@@ -5,11 +5,13 @@ from __future__ import annotations
 import resource
 from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
 from time import perf_counter
 from typing import NamedTuple
 
 import msgspec
 
+from hack.rounds.gaps import Gaps, gaps_of, worse
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Nominate, Plan
 from solver.program.optimiser import Optimiser
@@ -44,6 +46,7 @@ class Timed(msgspec.Struct, frozen=True):
     solve_s: float
     check_s: float
     checker_violations: int
+    gaps: Gaps
 
     @property
     def total_s(self) -> float:
@@ -57,7 +60,9 @@ class Timed(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """A case of the benchmark. Seconds of the wall; `warm_*`: of the rounds after the first, None where there were none."""
+    """A case of the benchmark. Seconds of the wall; `warm_*`: of the rounds after the first, None where there were none; of
+    their gaps the worst.
+    """
 
     case: str
     gpus: int
@@ -71,6 +76,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     warm_p50_s: float | None
     warm_p99_s: float | None
     layers: tuple[Layer, ...]
+    gaps: Gaps
+    warm_gaps: Gaps | None
     stage: str
     rss_mb: int
     columns: int
@@ -88,14 +95,16 @@ def timed(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Ti
     plan = solve(snapshot, policy, optimiser)
     solved = perf_counter()
     found = violations(snapshot, policy, plan)
-    return Timed(plan, solved - began, perf_counter() - solved, len(found))
+    checked = perf_counter()
+    return Timed(plan, solved - began, checked - solved, len(found), gaps_of(snapshot, plan))
 
 
 def figures(
     case: str, seed: int, snapshot: Snapshot, rounds: Sequence[Timed], program: Size, more: dict[str, float]
 ) -> Figures:
     """What to report of the rounds of a case, the first of which began with this snapshot."""
-    first, later = rounds[0], sorted(known.total_s for known in rounds[1:])
+    first, *others = rounds
+    later = sorted(known.total_s for known in others)
     certificate = first.plan.certificate
     return Figures(
         case=case,
@@ -110,6 +119,8 @@ def figures(
         warm_p50_s=_quantile(later, 0.5),
         warm_p99_s=_quantile(later, 0.99),
         layers=tuple(Layer(layer.name, layer.value, layer.bound) for layer in certificate.layers),
+        gaps=first.gaps,
+        warm_gaps=reduce(worse, (known.gaps for known in others)) if others else None,
         stage=certificate.stage,
         rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         columns=program.columns,
