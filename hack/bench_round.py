@@ -18,6 +18,7 @@ from hack.rounds.curve import Along, Point, PointFailedError, fits, measured, na
 from hack.rounds.plots import draw
 from hack.rounds.timing import Figures
 from reconciler.documents.files import read_folder
+from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import read_repository
 from reconciler.documents.snapshot import read_snapshot
 
@@ -80,8 +81,7 @@ def main(
         _curve(series(seed, limit_s, divisor), plots, afresh, point_s, output)
         return
     if snapshot and policy:
-        compiled = read_repository(read_folder(policy)).checked()
-        found = [of_snapshot(read_snapshot(snapshot.read_bytes(), str(snapshot)), compiled.policy, seed, limit_s)]
+        found = [_of_file(snapshot, policy, seed, limit_s)]
     else:
         names = list(CASES) if wanted == "all" else [wanted]
         console = Console(stderr=True)
@@ -93,6 +93,14 @@ def main(
         click.echo(json.dumps([msgspec.to_builtins(known) for known in found], indent=2))
     else:
         _show(found)
+
+
+def _of_file(snapshot: Path, policy: Path, seed: int, limit_s: float | None) -> Figures:
+    try:
+        compiled = read_repository(read_folder(policy)).checked()
+        return of_snapshot(read_snapshot(snapshot.read_bytes(), str(snapshot)), compiled.policy, seed, limit_s)
+    except InvalidDocumentsError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _curve(along: Along, plots: Path, afresh: bool, point_s: float, output: str) -> None:

@@ -16,7 +16,7 @@ from hack.rounds.world import World
 from solver.plan.plan import Bind, Nominate
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Program, Solution
-from solver.rules.policy import Policy, SolverLimits
+from solver.rules.policy import Policy
 from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -92,8 +92,10 @@ def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | 
 
 
 def with_limit(policy: Policy, limit_s: float | None) -> Policy:
-    """The policy, in which the program has so long."""
-    limits = SolverLimits(time_limit=Duration(int(1000 * (limit_s or 1))))
+    """The policy, in which the program has so long; None: there is none, and it stays as it is."""
+    if limit_s is None:
+        return policy
+    limits = msgspec.structs.replace(policy.scheduling.solver, time_limit=Duration(int(1000 * limit_s)))
     return msgspec.structs.replace(policy, scheduling=msgspec.structs.replace(policy.scheduling, solver=limits))
 
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from hack.bench_round import main
 from hack.busy_cluster import EXAMPLE, REPOSITORY
+from hack.rounds.cases import CASES, of_snapshot
+from hack.rounds.world import World
+from solver.rules.division import MigGeometry
+from solver.rules.policy import PriorityClass, Queue
+from solver.world.document import encode
+from solver.world.quantities import MILLI_PER_GPU
 
+FIELDS = {
+    "case", "gpus", "nodes", "pending", "cold_s", "warm_p50_s", "warm_p99_s", "layers", "gaps", "stage", "rss_mb", "columns",
+    "rows", "nonzeros", "placed_tasks_per_s", "checker_violations",
+}  # fmt: skip
 TIMES = ("cold_s", "solve_s", "check_s", "warm_p50_s", "warm_p99_s", "rss_mb", "placed_tasks_per_s")
 
 
@@ -19,6 +32,49 @@ def ran(*arguments: str) -> dict[str, object]:
     (found,) = json.loads(done.stdout)
     assert isinstance(found, dict)
     return found
+
+
+def write_repository(folder: Path, world: World) -> None:
+    """The policy of a seeded cluster as somebody would have written it, with its pools."""
+    policy = world.policy
+    specs: dict[tuple[str, str], dict[str, object]] = {
+        ("SchedulingPolicy", "default"): {"defaultPriorityClass": "middle"},
+        **{("Queue", known.name): queue_spec(known) for known in policy.queues},
+        **{("PriorityClass", known.name): class_spec(known) for known in policy.priority_classes},
+        **{("SharingPolicy", known.name): {"pools": [*known.pools], "mode": known.mode} for known in policy.sharing},
+        **{("MigGeometry", known.name): geometry_spec(known) for known in policy.mig},
+    }
+    pools: dict[tuple[str, str], int] = {}
+    for node in world.snapshot.nodes:
+        pools[node.pool, node.gpu_type] = pools.get((node.pool, node.gpu_type), 0) + 1
+    for (pool, gpu_type), count in pools.items():
+        nodes = {"prefix": f"{pool}-", "count": count}
+        specs["NodePool", pool] = {"gpuType": gpu_type, "gpusPerNode": 8, "cpu": 128, "memory": "1Ti", "nodes": nodes}
+    for (kind, name), spec in specs.items():
+        file = folder / ("cluster-state" if kind == "NodePool" else "policies") / f"{kind}-{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        document = {"apiVersion": "quorate.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        file.write_text(yaml.safe_dump(document))
+
+
+def queue_spec(queue: Queue) -> dict[str, object]:
+    quota = [
+        {"gpuType": entry.gpu_type, "guaranteed": (entry.guaranteed or 0) // MILLI_PER_GPU}
+        | ({} if entry.max is None else {"max": entry.max // MILLI_PER_GPU})
+        for entry in queue.quota
+    ]
+    return {"quota": quota} | ({"parent": queue.parent} if queue.parent else {})
+
+
+def class_spec(known: PriorityClass) -> dict[str, object]:
+    return {"value": known.value, "sloClass": known.slo_class, "preemptible": known.preemptible}
+
+
+def geometry_spec(known: MigGeometry) -> dict[str, object]:
+    assert known.changes is not None
+    changes = {"perPoolPerHour": known.changes.per_pool_per_hour}
+    spec: dict[str, object] = {"pool": known.pool, "mode": known.mode, "changes": changes}
+    return spec | ({"layouts": [*known.layouts]} if known.layouts else {})
 
 
 def test_a_seed_decides_everything_but_the_time() -> None:
@@ -36,6 +92,27 @@ def test_no_round_breaks_a_rule(case: str) -> None:
     steps = found["steps"]
     assert isinstance(steps, dict)
     assert {"evict", "nominate"} <= set(steps)
+
+
+def assert_complete(found: dict[str, object]) -> None:
+    """All fields are there, and layers as others read them; which of them a gap is of."""
+    assert set(found) >= FIELDS
+    layers, gaps = found["layers"], found["gaps"]
+    assert isinstance(layers, list)
+    assert isinstance(gaps, dict)
+    assert layers
+    assert all(set(layer) == {"name", "value", "bound"} for layer in layers)
+    assert set(gaps["layers"]) <= {layer["name"] for layer in layers}
+    assert gaps["gpus_in_use"] <= gaps["gpus_in_use_bound"]
+    assert found["checker_violations"] == 0
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case_says_all(case: str) -> None:
+    found = ran("--case", case, "--smaller", "200")
+    assert_complete(found)
+    assert (found["case"], found["warm_p50_s"] is not None) == (case, CASES[case].rounds > 0)
+    assert (found["warm_gaps"] is None) == (found["warm_p99_s"] is None)
 
 
 def test_who_cannot_wait_is_decided_while_others_come() -> None:
@@ -58,7 +135,29 @@ def test_with_a_program_its_size_is_reported() -> None:
 
 def test_a_snapshot_of_ones_own_is_timed_under_its_policy() -> None:
     found = ran("--snapshot", str(EXAMPLE), "--policy", str(REPOSITORY))
-    assert (found["case"], found["checker_violations"]) == ("file", 0)
+    assert_complete(found)
+    assert found["case"] == "file"
+
+
+def test_a_snapshot_and_a_policy_in_files_are_decided_as_they_are_in_memory(tmp_path: Path) -> None:
+    world = World(1024, pending=100, seed=3)
+    snapshot = tmp_path / "snapshot.json"
+    snapshot.write_bytes(encode(world.snapshot))
+    write_repository(tmp_path / "repository", world)
+    found = ran("--snapshot", str(snapshot), "--policy", str(tmp_path / "repository"), "--program-s", "5")
+    assert_complete(found)
+    there = msgspec.to_builtins(of_snapshot(world.snapshot, world.policy, 1, 5))
+    assert [there[name] for name in ("steps", "gaps", "columns")] == [
+        found[name] for name in ("steps", "gaps", "columns")
+    ]
+    assert found["columns"] != 0
+
+
+def test_a_snapshot_that_is_none_is_refused_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "snapshot.json").write_text("{]")
+    refused = CliRunner().invoke(main, ["--snapshot", str(tmp_path / "snapshot.json"), "--policy", str(REPOSITORY)])
+    assert refused.exit_code == 1
+    assert "snapshot.json:1:2" in refused.stderr
 
 
 def test_a_snapshot_without_its_policy_is_refused() -> None:
