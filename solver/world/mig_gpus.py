@@ -51,7 +51,7 @@ class MigGpu(NamedTuple):
     @property
     def is_changed(self) -> bool:
         """It has to be partitioned anew to have what it holds."""
-        return bool(self.held) and not set(self.held) <= set(self.before or ())
+        return any(placed not in (self.before or ()) for placed in self.held)
 
     def with_held(self, *more: Placed) -> MigGpu:
         """The GPU with more of it in use. Who leaves an instance and whom it is promised may both have it."""
@@ -64,8 +64,7 @@ class MigGpu(NamedTuple):
 
 def there_are(gpu: MigGpu, profile: MigProfile) -> tuple[Placed, ...]:
     """Instances of a profile that are there and that nobody uses."""
-    unused = set(gpu.before or ()) - set(gpu.held)
-    return tuple(sorted((placed for placed in unused if placed.profile == profile), key=_by_start))
+    return tuple(placed for placed in gpu.before or () if placed.profile == profile and placed not in gpu.held)
 
 
 def tasks_as_it_is(rule: MigRule, gpu: MigGpu, profile: MigProfile) -> int:

@@ -107,9 +107,9 @@ class Partitions:
             if profile is None or not (within is None or within[node]):
                 continue
             for gpu in self._with_whole(node, whole[node]) if fresh else self.gpus[node]:
-                slots[node] += tasks_as_it_is(rule, gpu, profile)
-                gain = tasks_after_change(rule, gpu, profile) - tasks_as_it_is(rule, gpu, profile)
-                if fresh and gain:
+                as_it_is = tasks_as_it_is(rule, gpu, profile)
+                slots[node] += as_it_is
+                if fresh and (gain := tasks_after_change(rule, gpu, profile) - as_it_is):
                     gains[rule.pool].append((-gain, node))
         for pool, ranked in gains.items():
             for gain, node in sorted(ranked)[: None if within is None else max(0, self.changes_left[pool])]:
@@ -285,11 +285,10 @@ def _spread(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], tasks: i
 
 
 def _geometry(gpu: Gpu, rule: MigRule) -> Geometry:
-    """Its instances; those that its model does not have are left out, and used by nobody."""
+    """Its instances, each once; those that its model does not have are left out, and used by nobody."""
     known = ((rule.profile(instance.profile), instance.start) for instance in gpu.instances or ())
-    return tuple(
-        sorted((Placed(start, profile) for profile, start in known if profile), key=lambda placed: placed.start)
-    )
+    there = dict.fromkeys(Placed(start, profile) for profile, start in known if profile)
+    return tuple(sorted(there, key=lambda placed: placed.start))
 
 
 def _profile(rule: MigRule, shape: MigShape) -> MigProfile | None:
