@@ -11,7 +11,7 @@ import msgspec
 from rich import box
 from rich.console import Console
 from rich.progress import Progress, track
-from rich.table import Table
+from rich.table import Column, Table
 
 from hack.rounds.cases import CASES, measure, of_snapshot, smaller
 from hack.rounds.curve import Along, Point, PointFailedError, fits, measured, name_of, series
@@ -143,7 +143,7 @@ def _watched(points: list[Point]) -> Iterator[Point]:
 
 def _show(found: list[Figures]) -> None:
     headings = ("case", "GPUs", "jobs", "solve, check", "later p50, p99", "memory", "less than the bound", "decided")
-    table = Table(*headings, box=box.SIMPLE)
+    table = Table(*(Column(heading, overflow="fold") for heading in headings), box=box.SIMPLE)
     for known in found:
         jobs, times = f"{known.running} + {known.pending}", f"{known.solve_s:.2f} s\n{known.check_s:.2f} s"
         warm = "" if known.warm_p50_s is None else f"{known.warm_p50_s:.2f} s\n{known.warm_p99_s:.2f} s"
