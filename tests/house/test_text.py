@@ -22,6 +22,7 @@ PUBLIC = {
     "keepachangelog.com",
     "semver.org",
     "www.apache.org",
+    "www.w3.org",
 }
 """Hosts of the world's own documentation. No package index: which one to ask is the user's to say."""
 
