@@ -14,7 +14,7 @@ from rich.progress import Progress, track
 from rich.table import Column, Table
 
 from hack.rounds.cases import CASES, measure, of_snapshot, smaller
-from hack.rounds.curve import Along, Point, PointFailedError, fits, measured, name_of, series
+from hack.rounds.curve import Along, KeptPointsError, Point, PointFailedError, fits, measured, name_of, series
 from hack.rounds.plots import draw
 from hack.rounds.timing import Figures
 from reconciler.documents.files import read_folder
@@ -108,7 +108,7 @@ def _curve(along: Along, plots: Path, afresh: bool, point_s: float, output: str)
     points = list(dict.fromkeys(point for axis in along.values() for point in axis))
     try:
         found = measured(_watched(points), plots / "curve.json", point_s, afresh=afresh)
-    except PointFailedError as error:
+    except (PointFailedError, KeptPointsError) as error:
         raise click.ClickException(str(error)) from error
     exponents = fits(found, along)
     drawn = [str(file) for file in draw(plots, found, along)]

@@ -60,6 +60,10 @@ class PointFailedError(Exception):
     """A round ended without an answer."""
 
 
+class KeptPointsError(Exception):
+    """What is kept of earlier points can't be read."""
+
+
 Ask = Callable[[Point, float], Figures | None]
 """Measures a point, for at most so many seconds; None: it takes longer."""
 
@@ -103,10 +107,14 @@ def _measure(answer: Connection, point: Point) -> None:
 
 
 def kept_in(file: Path) -> dict[Point, Measured]:
-    """What was measured before; nothing where there is no such file. Raises msgspec.DecodeError where it is another."""
+    """What was measured before; nothing where there is no such file. Raises KeptPointsError where it is another."""
     if not file.exists():
         return {}
-    return {known.point: known for known in msgspec.json.decode(file.read_bytes(), type=list[Measured])}
+    try:
+        known = msgspec.json.decode(file.read_bytes(), type=list[Measured])
+    except msgspec.DecodeError as error:
+        raise KeptPointsError(f"{file}: {error}. Delete it, and all points are measured anew.") from error
+    return {each.point: each for each in known}
 
 
 def measured(

@@ -16,8 +16,6 @@ SIZE_NAMES: Final[dict[Axis, str]] = {"gpus": "GPUs", "pending": "gangs that wai
 FIGURE_NAMES: Final[dict[Figure, str]] = {"cold_s": "first round", "warm_p50_s": "later rounds", "rss_mb": "memory"}
 TOGETHER: Final[dict[str, tuple[Figure, ...]]] = {"time": ("cold_s", "warm_p50_s"), "memory": ("rss_mb",)}
 UNITS: Final = {"time": "s", "memory": "MB"}
-
-
 HEIGHT: Final = 360.0
 BESIDE: Final = 1.3
 """How much further than the sizes the frame reaches, as a factor."""

@@ -114,6 +114,14 @@ def test_points_before_one_that_fails_are_kept(tmp_path: Path) -> None:
     assert kept.figures == at(kept.point)
 
 
+def test_a_file_of_points_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "curve.json").write_text('[{"point": 1}]')
+    refused = CliRunner().invoke(main, ["--curve", "--smaller", "400", "--plots", str(tmp_path)])
+    assert refused.exit_code == 1
+    assert "curve.json: Expected `object`, got `int`" in refused.stderr
+    assert "Delete it" in refused.stderr
+
+
 def test_a_point_that_takes_too_long_is_given_up() -> None:
     assert measured_apart(Point(AT_GPUS, AT_PENDING), 0.1) is None
 
