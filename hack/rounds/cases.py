@@ -70,7 +70,7 @@ def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
     if case.largest:
         snapshot = _with_largest(snapshot, policy)
     optimiser = None if limit_s is None else Counted()
-    workload, chance = Workload(random.Random(seed + 2), case.gpus // 8, "later"), random.Random(seed + 3)
+    workload, chance = world.workload(random.Random(seed + 2), "later"), random.Random(seed + 3)
     rounds, more = [timed(snapshot, policy, optimiser)], dict[str, float]()
     if case.arrivals:
         more = arrivals(case, snapshot, policy, workload, rounds, optimiser)

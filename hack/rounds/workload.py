@@ -46,16 +46,22 @@ FRACTIONS: Final = (MilliGpu(250), MilliGpu(500))
 NOTEBOOKS: Final = 0.3
 """Which part of the jobs on instances are notebooks; the others are services."""
 LARGEST_SERVICE: Final = 256
+BY_SHARE: Final = 0.6
+"""Which part of the jobs is of queues as their guarantees are large; all others are of any queue."""
 ON_INSTANCES, ON_FRACTIONS = 0.05, 0.01
 """Which part of the jobs that wait is so."""
 
 
 @dataclass(slots=True)
 class Workload:
-    """Draws jobs. Equal seeds draw equal ones. `called`: what the names of those that wait begin with."""
+    """Draws jobs. Equal seeds draw equal ones.
+
+    `shares`: what is guaranteed to the leaves, in their order; `called`: what the names of those that wait begin with.
+    """
 
     chance: random.Random
     largest: int
+    shares: tuple[float, ...]
     called: str = "waits"
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -123,8 +129,9 @@ class Workload:
         return JobSpec(self._queue(), (TaskGroup("server", 1000 // part, shape),), "low", type="service")
 
     def _queue(self) -> QueueName:
-        queue = int(self.chance.paretovariate(0.6)) - 1
-        _, name = tuple(leaves())[queue % (ORGANISATIONS * TEAMS * LEAVES)]
+        """Most ask for about what they are guaranteed, some for much more and some for less."""
+        by_share = self.chance.random() < BY_SHARE
+        _, name = self.chance.choices(tuple(leaves()), self.shares if by_share else None)[0]
         return name
 
     def _topology(self, tasks: int) -> TopologyRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from hack.rounds.nodes import GPUS_PER_NODE, MIG, POOLS_IN_PARTS, SHARES, SHARIN
 from hack.rounds.parts import in_parts
 from hack.rounds.workload import CLASSES, NOW, ORGANISATIONS, TEAMS, Workload, leaves
 from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.world.cluster import Node
+from solver.world.cluster import GpuType, Node
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, QueueName
@@ -28,16 +29,20 @@ class World:
     largest: int = 4096
 
     @property
-    def policy(self) -> Policy:
-        """Three levels of queues, 100 leaves; guarantees of each type add up to what there is, and a third has a ceiling."""
+    def shares(self) -> tuple[float, ...]:
+        """Which part of all is guaranteed to each leaf."""
         chance = random.Random(self.seed)
         weights = [chance.paretovariate(1.2) for _ in leaves()]
-        total = sum(weights)
-        queues = list(_inner_queues())
-        for (parent, name), weight in zip(leaves(), weights, strict=True):
+        return tuple(weight / sum(weights) for weight in weights)
+
+    @property
+    def policy(self) -> Policy:
+        """Three levels of queues, 100 leaves; guarantees of each type add up to what there is, and a third has a ceiling."""
+        chance, queues = random.Random(self.seed + 4), list(_inner_queues())
+        for (parent, name), part in zip(leaves(), self.shares, strict=True):
             quota = []
             for gpu_type, share in SHARES.items():
-                guaranteed = int(self.gpus * share * weight / total)
+                guaranteed = int(self.gpus * share * part)
                 most = max(GPUS_PER_NODE, 3 * guaranteed) if chance.random() < 1 / 3 else None
                 quota.append(Quota(gpu_type, MilliGpu.gpus(guaranteed), None if most is None else MilliGpu.gpus(most)))
             queues.append(Queue(name, parent, tuple(quota)))
@@ -48,14 +53,18 @@ class World:
         """The cluster at one moment."""
         chance = random.Random(self.seed + 1)
         nodes = list(nodes_of(self.gpus))
-        workload = Workload(chance, min(self.largest, self.gpus // 8))
+        workload = self.workload(chance)
         running = self._running(nodes, workload, chance)
         return snapshot_of(NOW, nodes, [*running, *(workload.waiting() for _ in range(self.pending))])
+
+    def workload(self, chance: random.Random, called: str = "waits") -> Workload:
+        """Draws this cluster's jobs."""
+        return Workload(chance, min(self.largest, self.gpus // 8), self.shares, called)
 
     def _running(self, nodes: Sequence[Node], workload: Workload, chance: random.Random) -> list[Job]:
         """Filled to the brim, and then some leave: what is free lies scattered."""
         whole = [node for node in nodes if node.pool not in POOLS_IN_PARTS.values()]
-        jobs = [*in_parts(nodes, workload), *_filling(Floor(whole), workload)]
+        jobs = [*in_parts(nodes, workload), *_filling(Floor(whole), workload, self.policy)]
         chance.shuffle(jobs)
         held, stays = sum(map(_held, jobs)), list[Job]()
         for job in jobs:
@@ -70,14 +79,20 @@ def _held(job: Job) -> int:
     return sum(task.gpus for task in job.placement)
 
 
-def _filling(floor: Floor, workload: Workload) -> Iterator[Job]:
-    """Gangs on nearly all there is, the largest first."""
+def _filling(floor: Floor, workload: Workload, policy: Policy) -> Iterator[Job]:
+    """Gangs on nearly all there is, the largest first, none of them above its queue's ceiling."""
+    ceilings = {(queue.name, quota.gpu_type): quota.max for queue in policy.queues for quota in queue.quota}
+    used: dict[tuple[QueueName, GpuType], int] = defaultdict(int)
     for gpu_type in SHARES:
         left, drawn = floor.free_gpus(gpu_type), list[Job]()
         while left > 0:
             job = workload.drawn(gpu_type, most=left)
-            drawn.append(job)
-            left -= job.spec.gpus // 1000
+            line = job.spec.queue, gpu_type
+            ceiling = ceilings[line]
+            if ceiling is None or used[line] + job.spec.gpus <= ceiling:
+                used[line] += job.spec.gpus
+                drawn.append(job)
+                left -= job.spec.gpus // 1000
         drawn.sort(key=lambda job: (-job.spec.gpus, job.name))
         yield from filter(None, (floor.placed(job, gpu_type) for job in drawn))
 

@@ -9,7 +9,6 @@ import pytest
 
 from hack.rounds.gaps import gaps_of, worse
 from hack.rounds.onward import Onward
-from hack.rounds.workload import Workload
 from hack.rounds.world import World
 from solver.plan.plan import Certificate, LayerResult, Plan
 from solver.solve import solve
@@ -32,7 +31,7 @@ def layers(*results: LayerResult) -> Certificate:
 def test_in_use_is_what_the_next_round_finds_held(decided: tuple[Snapshot, Plan]) -> None:
     snapshot, plan = decided
     chance = random.Random(1)
-    then = Onward(Workload(chance, 128), chance, churn=0.0).after(snapshot, plan)
+    then = Onward(WORLD.workload(chance), chance, churn=0.0).after(snapshot, plan)
     held = sum(task.gpus for job in then.jobs for task in job.placement)
     found = gaps_of(snapshot, plan)
     assert found.gpus_in_use == pytest.approx(held / MILLI_PER_GPU)

@@ -9,7 +9,6 @@ import pytest
 
 from hack.rounds.nodes import IN_PARTS, POOLS_IN_PARTS
 from hack.rounds.onward import Onward
-from hack.rounds.workload import Workload
 from hack.rounds.world import World
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Inadmissible, Nominate, Repartition
@@ -63,7 +62,7 @@ def test_as_much_is_held_as_was_asked_for_and_few_nodes_are_in_parts() -> None:
 
 def test_clusters_stay_possible_from_round_to_round() -> None:
     chance = random.Random(7)
-    onward, snapshot, policy = Onward(Workload(chance, 128, "later"), chance, churn=0.05), WORLD.snapshot, WORLD.policy
+    onward, snapshot, policy = Onward(WORLD.workload(chance, "later"), chance, churn=0.05), WORLD.snapshot, WORLD.policy
     started, changed = Counter[str](), 0
     for _ in range(4):
         plan = solve(snapshot, policy, None)
@@ -78,3 +77,12 @@ def test_clusters_stay_possible_from_round_to_round() -> None:
         assert objections(snapshot) == []
     assert set(started) == set(KINDS)
     assert changed > 0
+
+
+def test_no_queue_runs_above_its_ceiling() -> None:
+    most = {(str(queue.name), str(quota.gpu_type)): quota.max for queue in WORLD.policy.queues for quota in queue.quota}
+    types, held = WORLD.snapshot.gpu_types, Counter[tuple[str, str]]()
+    for job in WORLD.snapshot.jobs:
+        for task in job.placement if kind(job) == "whole" else ():
+            held[job.spec.queue, types[task.node]] += task.gpus
+    assert [line for line, milli in held.items() if milli > (most[line] or milli)] == []
