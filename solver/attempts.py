@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from solver.counting import could_fit, says_it_all
@@ -10,19 +10,16 @@ from solver.freed import Freeing
 from solver.givers import charges_of
 from solver.placement import place
 from solver.promise import Tier
-from solver.rules.entitlement import Charge, Headroom, Inside
+from solver.rules.entitlement import Headroom
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
+from solver.rules.vacated import Leaving, allows, lies_inside
 from solver.rules.victims import Law, Victim
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
 from solver.world.held import seen
 from solver.world.pledges import NOTHING, Pledged
 from solver.world.room import Room
-from solver.world.workload import QueueName
-
-Charges = Mapping[QueueName, Charge]
-"""What is charged less to queues once some have left."""
 
 
 @dataclass(slots=True)
@@ -61,25 +58,24 @@ class Attempts:
         pledged = NOTHING if free else placed.pledged(self.soon, narrowed)
         return Trial(wish, victims, placed, headroom, pledged=pledged) if wish.drains or not pledged else None
 
-    def allowed(self, wish: Wish, leaving: Charges) -> Headroom | None:
+    def allowed(self, wish: Wish, leaving: Leaving) -> Headroom | None:
         """What is left for the taker once this is charged less; None where it would not be inside its share, or above a limit."""
         if not self.may(wish, leaving):
             return None
         return self._headroom_without(leaving)
 
-    def may(self, wish: Wish, leaving: Charges) -> bool:
+    def may(self, wish: Wish, leaving: Leaving) -> bool:
         """Whether the taker would be inside its share, and below all limits."""
         candidate, option = wish.candidate, wish.option
         queue, charge = candidate.job.spec.queue, option.charge
         if wish.tier == "fair" and candidate.is_inside_only(option):
             return False
         # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
-        own = self._headroom_without({queue: leaving[queue]} if queue in leaving else {})
-        if _inside(own, wish.tier).part(queue, charge) < sum(charge.values()):
+        if not lies_inside(self.headroom, wish.tier, queue, charge, leaving.get(queue, {})):
             return False
         if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
             return False
-        return own.allows(queue, charge) or self._headroom_without(leaving).allows(queue, charge)
+        return allows(self.headroom, queue, charge, leaving)
 
     def frees_quota(self, victim: Victim, wish: Wish) -> bool:
         """Whether a limit binds both: that of their own queue, or a max above them."""
@@ -101,9 +97,5 @@ class Attempts:
         self.users.take(start.candidate.job, start.charge)
         self.lines.start(start.candidate)
 
-    def _headroom_without(self, leaving: Charges) -> Headroom:
+    def _headroom_without(self, leaving: Leaving) -> Headroom:
         return self.headroom.under(self.headroom.shares.without(leaving.items())) if leaving else self.headroom
-
-
-def _inside(headroom: Headroom, tier: Tier) -> Inside:
-    return headroom.entitled if tier == "entitled" else headroom.fair

@@ -208,7 +208,11 @@ class Inside:
 
     def left(self, line: Line) -> int:
         """What is left of one line."""
-        return max(0, self.room(line) - self._taken.get(line, 0))
+        return self.left_of(self.room(line), line)
+
+    def left_of(self, room: int, line: Line) -> int:
+        """What would be left of one line if there had been this room."""
+        return max(0, room - self._taken.get(line, 0))
 
     def _part(self, queue: QueueName, gpu_type: GpuType, milli: int) -> int:
         rooms = [self.left(line) for line in self.tree.lines(queue, gpu_type)]

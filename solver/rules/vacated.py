@@ -1,0 +1,63 @@
+"""What limits and shares would allow once others have left: as under `Shares.without`, but worked out on one queue's path alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from solver.rules.entitlement import Charge, Headroom
+from solver.rules.tree import Line
+from solver.world.cluster import GpuType
+from solver.world.workload import QueueName
+
+Leaving = Mapping[QueueName, Charge]
+"""What is charged less to queues once some have left."""
+
+
+def lies_inside(
+    headroom: Headroom, tier: Literal["entitled", "fair"], queue: QueueName, charge: Charge, leaving: Charge
+) -> bool:
+    """Whether a charge would lie inside a queue's guarantees, or fair shares, once its own work has left that is charged this."""
+    return all(
+        milli <= _left(headroom, tier, queue, gpu_type, leaving.get(gpu_type, 0)) for gpu_type, milli in charge.items()
+    )
+
+
+def _left(headroom: Headroom, tier: Literal["entitled", "fair"], queue: QueueName, gpu_type: GpuType, less: int) -> int:
+    shares, tree = headroom.shares, headroom.shares.tree
+    limits, inside, lines = shares.guaranteed, shares.inside, headroom.entitled
+    if tier == "fair":
+        limits, inside, lines = shares.fair, shares.inside_fair, headroom.fair
+    found = list[int]()
+    for line in tree.lines(queue, gpu_type):
+        limit, before = limits.get(line, 0), inside.get(line, 0)
+        now = before
+        if less:
+            children = tree.lines_below(line)
+            held = sum(inside.get(child, 0) for child in children) if children else shares.used.get(line, 0)
+            now = min(limit, held - less)
+            less = before - now
+        found.append(lines.left_of(max(0, limit - now), line))
+    return min(found, default=0)
+
+
+def allows(headroom: Headroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:
+    """Whether neither a ceiling nor what is kept back for others would forbid the charge."""
+    if headroom.allows(queue, charge):
+        return True
+    if not leaving:
+        return False
+    if headroom.shares.lending.kept:
+        return headroom.under(headroom.shares.without(leaving.items())).allows(queue, charge)
+    taken, ceiling, used = headroom.taken, headroom.shares.ceiling, headroom.shares.used
+    return all(
+        charge[line.gpu_type]
+        <= max(0, ceiling[line] - used.get(line, 0) + _gone(headroom, line, leaving)) - taken.get(line, 0)
+        for line in headroom.blocking(queue, charge)
+    )
+
+
+def _gone(headroom: Headroom, line: Line, leaving: Leaving) -> int:
+    """What those charge less that leave a line's queue, and all below it."""
+    below = sum(_gone(headroom, child, leaving) for child in headroom.shares.tree.lines_below(line))
+    return below + leaving.get(line.queue, {}).get(line.gpu_type, 0)
