@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from solver.counting import could_fit, says_it_all
-from solver.freed import Freeing
 from solver.givers import charges_of
 from solver.placement import place
-from solver.promise import Tier
 from solver.rules.entitlement import Headroom
+from solver.rules.lawful import Lawful
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.rules.vacated import Leaving, allows, lies_inside
-from solver.rules.victims import Law, Victim
+from solver.rules.victims import Victim
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
 from solver.world.held import seen
@@ -26,20 +25,16 @@ from solver.world.room import Room
 class Attempts:
     """Tries takers on what a round has left. `room` is free now; `soon` will be once everybody who was asked to leave has left."""
 
-    law: Law
+    lawful: Lawful
     room: Room
     soon: Room
     headroom: Headroom
     users: UserRoom
     lines: Lines
-    freeing: Freeing = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.freeing = Freeing(self.law, self.soon)
 
     def attempt(self, wish: Wish, victims: Collection[Victim], free: Room | None = None) -> Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
-        victims = self.law.with_all_parts(tuple(victims))
+        victims = self.lawful.law.with_all_parts(tuple(victims))
         headroom = self.allowed(wish, charges_of(victims))
         if headroom is None:
             return None
@@ -67,24 +62,27 @@ class Attempts:
     def may(self, wish: Wish, leaving: Leaving) -> bool:
         """Whether the taker would be inside its share, and below all limits."""
         candidate, option = wish.candidate, wish.option
-        queue, charge = candidate.job.spec.queue, option.charge
-        if wish.tier == "fair" and candidate.is_inside_only(option):
+        if not self.lies_inside(wish, leaving):
             return False
-        # Only the queue's own work makes room inside its share; that of others at most below a ceiling above both.
-        if not lies_inside(self.headroom, wish.tier, queue, charge, leaving.get(queue, {})):
+        if self.users.blocking(candidate.job, option.charge) or self.lines.blocker(candidate, option):
             return False
-        if self.users.blocking(candidate.job, charge) or self.lines.blocker(candidate, option):
+        return allows(self.headroom, candidate.job.spec.queue, option.charge, leaving)
+
+    def lies_inside(self, wish: Wish, leaving: Leaving) -> bool:
+        """Whether the taker would be inside its share. Only its queue's own work makes room there; that of others below a max."""
+        queue, option = wish.candidate.job.spec.queue, wish.option
+        if wish.tier == "fair" and wish.candidate.is_inside_only(option):
             return False
-        return allows(self.headroom, queue, charge, leaving)
+        return lies_inside(self.headroom, wish.tier, queue, option.charge, leaving.get(queue, {}))
 
     def frees_quota(self, victim: Victim, wish: Wish) -> bool:
         """Whether a limit binds both: that of their own queue, or a max above them."""
         mine, theirs = wish.candidate.job.spec.queue, victim.holder.job.spec.queue
-        above, shares = set(self.law.tree.path(theirs)), self.headroom.shares
+        above, shares = set(self.lawful.law.tree.path(theirs)), self.headroom.shares
         return mine == theirs or any(
             line in shares.ceiling
             for gpu_type in victim.holder.charge
-            for line in self.law.tree.lines(mine, gpu_type)
+            for line in self.lawful.law.tree.lines(mine, gpu_type)
             if line.queue in above
         )
 

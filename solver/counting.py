@@ -6,23 +6,14 @@ it all: it fits where as many tasks do as it needs, in one domain where it requi
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-
 import numpy as np
 
-from solver.freed import Freed, FreedNodes, Freeing
-from solver.givers import add_charge
-from solver.rules.victims import Holder
+from solver.rules.holdings import Charges, Ints
+from solver.rules.lawful import Lawful
 from solver.trial import Wish
-from solver.world.cluster import GpuType
+from solver.world.masks import Mask
 from solver.world.room import Room
-from solver.world.shape import MigShape, SharedShape
-from solver.world.workload import Job, JobName, QueueName
-
-UNLIMITED = 1_000_000
-"""Tasks that fit a node by what they do not ask for."""
+from solver.world.shape import MigShape, Shape, SharedShape
 
 
 def says_it_all(wish: Wish, room: Room) -> bool:
@@ -39,102 +30,184 @@ def says_it_all(wish: Wish, room: Room) -> bool:
 def could_fit(wish: Wish, room: Room) -> bool:
     """Whether a taker of whom counting says it all fits as it is."""
     spec, (shape, *_) = wish.candidate.job.spec, wish.option.shapes
-    slots = room.slots(shape, wish.option.gpu_types[0])
+    nodes = np.flatnonzero(room.usable(shape, wish.option.gpu_types[0]) & (room.free_gpus >= shape.gpus))
+    slots = _fitting(shape, room.free_gpus[nodes], room.free_cpu[nodes], room.free_memory[nodes])
     level, needed = spec.effective_topology.required, spec.task_groups[0].least
     if level is None:
         return int(slots.sum()) >= needed
-    return bool(np.bincount(room.topology[level].of_node, weights=slots).max(initial=0) >= needed)
-
-
-def would_fit(wish: Wish, room: Room, freed: Sequence[FreedNodes]) -> bool:
-    """Whether it would if nodes got back all this."""
-    gpus, cpu, memory = room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy()
-    for each in freed:
-        gpus[each.nodes] += each.gpus
-        cpu[each.nodes] += each.cpu
-        memory[each.nodes] += each.memory
-    return could_fit(wish, replace(room, free_gpus=gpus, free_cpu=cpu, free_memory=memory))
+    return bool(_added_up(room.topology[level].of_node[nodes], slots).max(initial=0) >= needed)
 
 
 class Counting:
-    """How many tasks of a taker fit while holders leave, and come back. `charges`: what those who left are charged."""
+    """How many tasks of a taker fit once holders have left, and while some of them come back."""
 
-    def __init__(self, wish: Wish, room: Room, freeing: Freeing) -> None:
+    def __init__(self, wish: Wish, room: Room, lawful: Lawful) -> None:
         spec = wish.candidate.job.spec
-        self._room, self._freeing = room, freeing
+        self._room, self._holdings, self._freeing = room, lawful.holdings, lawful.freeing(room)
         self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
         self._needed = spec.task_groups[0].least
         self._usable = room.usable(self._shape, gpu_type)
-        slots = room.slots(self._shape, gpu_type)
+        self._at_first = room.slots(self._shape, gpu_type)
         level = spec.effective_topology.required
-        self._domain_of = room.topology[level].of_node if level else np.zeros(len(slots), dtype=np.int64)
-        # What fits where nobody asked is all that is read of these: as lists they are read faster.
-        self._in_domain: list[int] = np.bincount(self._domain_of, weights=slots).astype(np.int64).tolist()
-        self._able: int = sum(fitting >= self._needed for fitting in self._in_domain)
-        self._free: dict[int, Freed] = {}
+        self._domain_at = room.topology[level].of_node if level else np.zeros(len(room.nodes), dtype=np.int64)
+        self._in_domain: list[int] = _added_up(self._domain_at, self._at_first).tolist()
+        self._able = sum(fitting >= self._needed for fitting in self._in_domain)
+        self._free: dict[int, tuple[int, int, int]] = {}
         self._slots: dict[int, int] = {}
         self._slots_at_first: dict[int, int] = {}
-        self._leaving: Counter[JobName] = Counter()
-        self.charges: dict[QueueName, dict[GpuType, int]] = {}
+        self._domain_of: dict[int, int] = {}
+        self._gone: Mask = np.zeros(len(lawful.holdings.holders), dtype=bool)
+        self._reasons: Ints = self._gone.astype(np.int64)
+
+    @property
+    def charges(self) -> Charges:
+        """What those are charged who are gone."""
+        return Charges(self._holdings, self._gone)
 
     @property
     def fits(self) -> bool:
         """Whether the taker does now."""
-        return self._able > 0
+        return bool(self._able)
 
-    def leave(self, holder: Holder) -> None:
-        """The holder leaves, with what can't be without it."""
-        for part in self._freeing.leaving_with(holder):
-            self._leaving[part.job.name] += 1
-            if self._leaving[part.job.name] == 1:
-                self._change(part.job, 1)
-                add_charge(self.charges.setdefault(part.job.spec.queue, {}), part.charge, 1)
-
-    def come_back(self, holder: Holder) -> None:
-        """It stays after all, and so does what would have left for its sake alone."""
-        for part in self._freeing.leaving_with(holder):
-            self._leaving[part.job.name] -= 1
-            if not self._leaving[part.job.name]:
-                self._change(part.job, -1)
-                add_charge(self.charges[part.job.spec.queue], part.charge, -1)
-
-    def helps(self, holder: Holder) -> bool:
-        """Whether more of the taker fits where these left, in a domain that takes all of it; else they could stay, all at once."""
-        return any(
-            self._slots.get(each.node, 0) > self._slots_at_first.get(each.node, 0)
-            and self._in_domain[int(self._domain_of[each.node])] >= self._needed
-            for part in self._freeing.leaving_with(holder)
-            for each in self._freeing.of(part.job) or ()
-        )
-
-    def _change(self, job: Job, sign: int) -> None:
-        for node, gpus, cpu, memory in self._freeing.of(job) or ():
-            if not self._usable[node]:
-                continue
-            free = self._free.get(node) or self._first(node)
-            now = Freed(node, free.gpus + sign * gpus, free.cpu + sign * cpu, free.memory + sign * memory)
-            self._free[node] = now
-            self._recount(int(self._domain_of[node]), node, self._fitting(now))
-
-    def _recount(self, domain: int, node: int, fitting: int) -> None:
-        before = self._in_domain[domain]
-        after = self._in_domain[domain] = before + fitting - self._slots[node]
-        self._slots[node] = fitting
-        self._able += (after >= self._needed) - (before >= self._needed)
-
-    def _first(self, node: int) -> Freed:
+    def fewest(self, holders: Ints) -> int | None:
+        """How many of the holders have to leave, the first of them first, until the taker fits; None where all do not suffice."""
+        if self.fits:
+            return 0
+        when = self._when_they_leave(holders)[self._freeing.holder]
+        leaves = (when < len(holders)) & self._usable[self._freeing.node]
+        when, node = when[leaves], self._freeing.node[leaves]
+        order = np.lexsort((when, node))
+        when, node = when[order], node[order]
+        first = np.ones(len(node), dtype=bool)
+        first[1:] = node[1:] != node[:-1]
+        freed = (self._freeing.gpus, self._freeing.cpu, self._freeing.memory)
+        gpus, cpu, memory = (_along(first, of[leaves][order]) for of in freed)
         room = self._room
-        free = Freed(node, int(room.free_gpus[node]), int(room.free_cpu[node]), int(room.free_memory[node]))
-        self._slots[node] = self._slots_at_first[node] = self._fitting(free)
-        return free
-
-    def _fitting(self, free: Freed) -> int:
-        shape = self._shape
-        return max(
-            0,
-            min(
-                free.gpus // shape.gpus,
-                free.cpu // shape.cpu if shape.cpu else UNLIMITED,
-                free.memory // shape.memory if shape.memory else UNLIMITED,
-            ),
+        fitting = _fitting(
+            self._shape, room.free_gpus[node] + gpus, room.free_cpu[node] + cpu, room.free_memory[node] + memory
         )
+        before = np.empty_like(fitting)
+        before[1:] = fitting[:-1]
+        before[first] = self._at_first[node[first]]
+        more = fitting - before
+        return self._first_that_suffices(when[more > 0], self._domain_at[node[more > 0]], more[more > 0])
+
+    def _first_that_suffices(self, when: Ints, domain: Ints, more: Ints) -> int | None:
+        """`more` slots in these domains, each `when` so many have left already."""
+        order = np.lexsort((when, domain))
+        when, domain = when[order], domain[order]
+        first = np.ones(len(domain), dtype=bool)
+        first[1:] = domain[1:] != domain[:-1]
+        enough = np.array(self._in_domain)[domain] + _along(first, more[order]) >= self._needed
+        return int(when[enough].min()) + 1 if enough.any() else None
+
+    def _when_they_leave(self, holders: Ints) -> Ints:
+        """By number, after how many of these each leaves, by itself or with what it can't be without; `len(holders)`: it stays."""
+        base = self._holdings.base
+        when = np.full(len(base), len(holders), dtype=np.int64)
+        when[holders] = np.arange(len(holders))
+        return np.minimum(when, when[base])
+
+    def leave(self, holders: Ints) -> None:
+        """All of these have left, and what can't be without them; nobody has before."""
+        freeing, room = self._freeing, self._room
+        self._gone[holders] = True
+        base = self._holdings.base
+        self._reasons = self._gone.astype(np.int64) + (self._gone[base] & (base != np.arange(len(base))))
+        self._gone = self._reasons > 0
+        leaves = self._gone[freeing.holder] & self._usable[freeing.node]
+        node, free = freeing.node[leaves], (room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy())
+        for of, freed in zip(free, (freeing.gpus, freeing.cpu, freeing.memory), strict=True):
+            np.add.at(of, node, freed[leaves])
+        touched = np.unique(node)
+        left = [of[touched] for of in free]
+        fitting = _fitting(self._shape, *left)
+        numbers = touched.tolist()
+        self._slots = dict(zip(numbers, fitting.tolist(), strict=True))
+        self._slots_at_first = dict(zip(numbers, self._at_first[touched].tolist(), strict=True))
+        self._domain_of = dict(zip(numbers, self._domain_at[touched].tolist(), strict=True))
+        self._free = dict(zip(numbers, zip(*(of.tolist() for of in left), strict=True), strict=True))
+        more = _added_up(self._domain_at[touched], fitting - self._at_first[touched])
+        for domain, slots in enumerate(more.tolist()):
+            self._in_domain[domain] += slots
+        self._able = sum(fitting >= self._needed for fitting in self._in_domain)
+
+    def helpful(self) -> Mask:
+        """By number, whom of those that left `helps` speaks of; later they are no more."""
+        freeing, able = self._freeing, np.array(self._in_domain) >= self._needed
+        now = self._at_first.copy()
+        now[list(self._slots)] = list(self._slots.values())
+        gained: Mask = (now > self._at_first) & able[self._domain_at]
+        helping = np.zeros(len(self._holdings.holders), dtype=bool)
+        holders = freeing.holder[gained[freeing.node]]
+        helping[holders] = helping[self._holdings.base[holders]] = True
+        return helping
+
+    def helps(self, number: int) -> bool:
+        """Whether more of the taker fits where these left, in a domain that takes all of it; else they could stay, all at once."""
+        slots, needed = self._slots, self._needed
+        return any(
+            node in slots
+            and slots[node] > self._slots_at_first[node]
+            and self._in_domain[self._domain_of[node]] >= needed
+            for part in self._holdings.leaving_with(number)
+            for node, *_ in self._freeing.of[part]
+        )
+
+    def come_back(self, number: int) -> None:
+        """A holder stays after all, and so does what would have left for its sake alone."""
+        for part in self._holdings.leaving_with(number):
+            self._reasons[part] -= 1
+            if not self._reasons[part]:
+                self._gone[part] = False
+                self._change(part, -1)
+
+    def leave_again(self, number: int) -> None:
+        """It can't be spared."""
+        for part in self._holdings.leaving_with(number):
+            self._reasons[part] += 1
+            if self._reasons[part] == 1:
+                self._gone[part] = True
+                self._change(part, 1)
+
+    def _change(self, number: int, sign: int) -> None:
+        shape, slots, in_domain = self._shape, self._slots, self._in_domain
+        for node, gpus, cpu, memory in self._freeing.of[number]:
+            if node not in slots:
+                continue
+            free = self._free[node]
+            now = self._free[node] = (free[0] + sign * gpus, free[1] + sign * cpu, free[2] + sign * memory)
+            fitting = now[0] // shape.gpus
+            if shape.cpu:
+                fitting = min(fitting, now[1] // shape.cpu)
+            if shape.memory:
+                fitting = min(fitting, now[2] // shape.memory)
+            fitting = max(0, fitting)
+            if fitting != slots[node]:
+                domain = self._domain_of[node]
+                before = in_domain[domain]
+                after = in_domain[domain] = before + fitting - slots[node]
+                slots[node] = fitting
+                self._able += (after >= self._needed) - (before >= self._needed)
+
+
+def _fitting(shape: Shape, gpus: Ints, cpu: Ints, memory: Ints) -> Ints:
+    """How many tasks fit where this is free."""
+    fitting = gpus // shape.gpus
+    for free, need in ((cpu, shape.cpu), (memory, shape.memory)):
+        if need:
+            fitting = np.minimum(fitting, free // int(need))
+    return np.maximum(fitting, 0)
+
+
+def _along(first: Mask, more: Ints) -> Ints:
+    """Sums of what comes so far, begun anew at each `first`."""
+    total = np.cumsum(more)
+    before = (total - more)[first]
+    return total - np.repeat(before, np.diff(np.append(np.flatnonzero(first), len(more))))
+
+
+def _added_up(domain_of: Ints, slots: Ints) -> Ints:
+    """Slots by domain."""
+    found: Ints = np.bincount(domain_of, weights=slots).astype(np.int64)
+    return found

@@ -6,20 +6,18 @@ the least harm up. A taker is nominated for the devices it will have; it is boun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from solver.attempts import Attempts
 from solver.fewest import Fewest
-from solver.givers import Givers
+from solver.givers import Givers, Side
 from solver.moving import Move, Moving
 from solver.placement import Placed, least_tasks
 from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate
 from solver.rules.fairshare import fairer
 from solver.rules.harm import Evictions
-from solver.rules.lawful import Lawful, Ranked
 from solver.rules.policy import Policy
 from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.victims import Taker
@@ -27,7 +25,7 @@ from solver.starts import Start
 from solver.trial import Trial, Wish, leave
 from solver.world.parts import owner_of
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.world.workload import JobName
 
 
 @dataclass(slots=True)
@@ -39,15 +37,17 @@ class MakingRoom:
 
     snapshot: Snapshot
     policy: Policy
-    lawful: Lawful
     attempts: Attempts
     gone: set[JobName]
     moving: Moving
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
-    _known: dict[object, Givers] = field(default_factory=dict)
-    _asked: list[JobName] = field(default_factory=list)
+    givers: Givers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.givers = Givers(self.attempts.lawful)
+        self.givers.ask(self.gone)
 
     def serve_all(self, candidates: Sequence[Candidate], tier: Tier) -> None:
         """Serve them in order; again while somebody was promised something, since a victim may have freed more than was used."""
@@ -65,13 +65,11 @@ class MakingRoom:
         taker = self._taker(candidate, tier)
         alike = (candidate.likeness, tier, taker.overdue)
         # Room and lawful victims only become fewer: what one could not have, none of its like can have later.
-        takes_gpus = any(sum(option.charge.values()) for option in candidate.options)
-        barred = not takes_gpus or (candidate.inside_only and tier == "fair")
-        if barred or alike in self._without:
+        if alike in self._without or (candidate.inside_only and tier == "fair"):
             return
-        wishes = [Wish(candidate, option, tier) for option in candidate.options]
+        wishes = self._within_limits(candidate, tier, taker)
         now = next(filter(None, (self.attempts.attempt(wish, (), self.attempts.room) for wish in wishes)), None)
-        found = now or next(self._ways(candidate, tier, taker), None)
+        found = now or next(self._ways(wishes, tier, taker), None)
         if found is None:
             self._without.add(alike)
             return
@@ -81,6 +79,19 @@ class MakingRoom:
         else:
             self.starts.append(start)
         self._keep(start, found)
+
+    def _within_limits(self, candidate: Candidate, tier: Tier, taker: Taker) -> list[Wish]:
+        """The ways in which it could be served for all that shares and limits say, if everybody left who may have to.
+
+        Most takers have none, and no place need be sought for them.
+        """
+        if not any(sum(option.charge.values()) for option in candidate.options):
+            return []
+        wishes, own = [Wish(candidate, option, tier) for option in candidate.options], self.givers.own(taker).charges
+        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, own)]
+        return [
+            wish for wish in inside if any(self.attempts.may(wish, side.charges) for side in self._sides(taker, tier))
+        ]
 
     def keep(self, start: Start) -> bool:
         """Hold on to a start that was decided before, if nobody has been given its room since."""
@@ -92,9 +103,8 @@ class MakingRoom:
         self.attempts.hold(start)
         return True
 
-    def _ways(self, candidate: Candidate, tier: Tier, taker: Taker) -> Iterator[Trial]:
+    def _ways(self, wishes: Sequence[Wish], tier: Tier, taker: Taker) -> Iterator[Trial]:
         """How it could be served, the least harmful first; by partitioning what others leave only where nothing else does."""
-        wishes = [Wish(candidate, option, tier) for option in candidate.options]
         yield from filter(None, (self.attempts.attempt(wish, ()) for wish in wishes))
         yield from self._by_moving(wishes)
         yield from self._by_evicting(wishes, taker, tier)
@@ -104,13 +114,22 @@ class MakingRoom:
             yield from self._by_evicting(drains, taker, tier)
 
     def _by_evicting(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> Iterator[Trial]:
-        own, others = self._own_givers(taker), self._other_givers(taker, tier)
         # Where taking from others would not be fair, its own queue may still make room.
-        for sides in ((own, *others), (own,)) if others else ((own,),):
+        for side in self._sides(taker, tier):
             for wish in wishes:
-                found = Fewest(self.attempts).find(wish, sides)
+                found = Fewest(self.attempts).find(wish, side)
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
+
+    def _sides(self, taker: Taker, tier: Tier) -> Iterator[Side]:
+        """Everybody who may have to give way for a taker, then those of its own queue alone."""
+        if self._may_reclaim(taker, tier):
+            yield self.givers.everybody(taker, straddling=tier == "entitled")
+        yield self.givers.own(taker)
+
+    def _may_reclaim(self, taker: Taker, tier: Tier) -> bool:
+        tree = self.attempts.lawful.law.tree
+        return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, taker.job.spec.queue)
 
     def _by_moving(self, wishes: Sequence[Wish]) -> Iterator[Trial]:
         """Who moves keeps what it has: that takes from nobody."""
@@ -127,37 +146,9 @@ class MakingRoom:
     def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
         job = candidate.job
         known = self.policy.priority_class(job)
-        within = reclaim_within(self.policy, self.lawful.law.tree, job.spec.queue)
+        within = reclaim_within(self.policy, self.attempts.lawful.law.tree, job.spec.queue)
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
         return Taker(job, known.value if known else 0, overdue)
-
-    def _own_givers(self, taker: Taker) -> Givers:
-        """Who may have to give way for a taker in its own queue."""
-        # Where jobs take turns, who gives way depends on who comes.
-        in_turn = taker.job.name if taker.job.name in self.lawful.law.precedence.in_turn else None
-        key = (taker.job.spec.queue, taker.base_priority, taker.overdue, in_turn)
-        return self._givers(key, partial(self.lawful.of_its_own, taker))
-
-    def _other_givers(self, taker: Taker, tier: Tier) -> list[Givers]:
-        """Who may have to give way for it in all others, by how far they stand apart; nobody where its queue may not reclaim."""
-        queue, tree = taker.job.spec.queue, self.lawful.law.tree
-        if tier == "fair" and not may_reclaim_fair_share(self.policy, tree, queue):
-            return []
-
-        def beside(branch: QueueName) -> list[Ranked]:
-            ranked = self.lawful.beside(branch, taker)
-            return [known for known in ranked if tier == "entitled" or known[1].means != "straddle"]
-
-        return [self._givers((branch, taker.overdue, tier), partial(beside, branch)) for branch in tree.path(queue)]
-
-    def _givers(self, key: tuple[object, ...], found: Callable[[], list[Ranked]]) -> Givers:
-        """Those whom takers that are alike may have, without those who were asked to leave meanwhile."""
-        if key not in self._known:
-            ranked = [known for known in found() if owner_of(known[1].name) not in self.gone]
-            self._known[key] = Givers.of(ranked, self.lawful.law, self.attempts.freeing, len(self._asked))
-        givers = self._known[key]
-        givers.pass_over(self._asked)
-        return givers
 
     def _keeps_to_limits(self, found: Trial, taker: Taker) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
@@ -190,4 +181,4 @@ class MakingRoom:
 
     def _ask(self, name: JobName) -> None:
         self.gone.add(name)
-        self._asked.append(name)
+        self.givers.ask((name,))

@@ -9,11 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
+import numpy as np
+
 from solver.attempts import Attempts
-from solver.counting import Counting, says_it_all, would_fit
-from solver.givers import Givers, charges_of, in_order
+from solver.counting import Counting, says_it_all
+from solver.givers import Side, charges_of
+from solver.rules.holdings import Ints
 from solver.rules.victims import Victim, gangs_first
 from solver.trial import Trial, Wish
+from solver.world.masks import Mask
 
 ALL_SPARED_MAX = 64
 """Victims of which each is tried without; of more, where each trial seeks a place, first those on nodes that it would not use."""
@@ -25,48 +29,72 @@ class Fewest:
 
     attempts: Attempts
 
-    def find(self, wish: Wish, sides: Sequence[Givers]) -> Trial | None:
-        """The taker with its victims, of these givers; None where all of them do not suffice."""
-        charges = {queue: charge for side in sides for queue, charge in side.charges.items()}
-        if not self.attempts.may(wish, charges):
+    def find(self, wish: Wish, side: Side) -> Trial | None:
+        """The taker with its victims, of those on this side; None where all of them do not suffice."""
+        attempts, lawful = self.attempts, self.attempts.lawful
+        if not attempts.may(wish, side.charges):
             return None
-        gpu_types = wish.option.charge.keys()
-        if says_it_all(wish, self.attempts.soon) and all(side.divided.isdisjoint(gpu_types) for side in sides):
-            return self._by_counting(wish, sides)
-        useful = in_order(sides, gpu_types)
-        found = self.attempts.attempt(wish, useful) if useful else None
-        return found and self._spare(self._shortest(found, useful)[1])
+        useful = lawful.holdings.with_any(wish.option.charge)
+        places = side.places[useful[lawful.holders_of(side.places)]]
+        countable = lawful.freeing(attempts.soon).countable
+        if says_it_all(wish, attempts.soon) and countable[side.leaving & useful].all():
+            return self._by_counting(wish, places)
+        victims = [lawful.victim(place) for place in places.tolist()]
+        found = attempts.attempt(wish, victims) if victims else None
+        return found and self._spare(self._shortest(found, victims)[1])
 
-    def _by_counting(self, wish: Wish, sides: Sequence[Givers]) -> Trial | None:
-        if not would_fit(wish, self.attempts.soon, [side.freed for side in sides]):
+    def _by_counting(self, wish: Wish, places: Ints) -> Trial | None:
+        lawful, counting = self.attempts.lawful, Counting(wish, self.attempts.soon, self.attempts.lawful)
+        holders = lawful.holders_of(places)
+        to_fit = counting.fewest(holders)
+        allowed = None if to_fit is None else self._fewest_allowed(wish, holders)
+        if to_fit is None or allowed is None:
             return None
-        counting = Counting(wish, self.attempts.soon, self.attempts.freeing)
-        leaving, allowed = list[Victim](), self.attempts.may(wish, {})
-        for victim in in_order(sides, wish.option.charge):
-            if counting.fits and allowed:
-                break
-            counting.leave(victim.holder)
-            leaving.append(victim)
-            allowed = allowed or (self._bears_on_quota(victim, wish) and self.attempts.may(wish, counting.charges))
-        return self.attempts.attempt(wish, self._needed(wish, leaving, counting))
+        first = max(to_fit, allowed)
+        needed = set(self._needed(wish, holders[:first], counting))
+        victims = [
+            lawful.victim(place)
+            for place, number in zip(places[:first].tolist(), holders[:first].tolist(), strict=True)
+            if number in needed
+        ]
+        return self.attempts.attempt(wish, victims)
 
-    def _needed(self, wish: Wish, first: Sequence[Victim], counting: Counting) -> list[Victim]:
+    def _fewest_allowed(self, wish: Wish, holders: Ints) -> int | None:
+        """How many of the holders have to leave until the taker may have what it asks for; None where all do not suffice."""
+
+        def allowed(count: int) -> bool:
+            return self.attempts.may(wish, self.attempts.lawful.holdings.charged(holders[:count]))
+
+        if allowed(0):
+            return 0
+        return _fewest_that(allowed, len(holders)) if allowed(len(holders)) else None
+
+    def _needed(self, wish: Wish, first: Ints, counting: Counting) -> set[int]:
         """Without who can be spared, the most harmful asked first."""
-        needed = list[Victim]()
-        for victim in reversed(first):
-            bears_on_quota = self._bears_on_quota(victim, wish)
-            if not bears_on_quota and not counting.helps(victim.holder):
-                continue
-            counting.come_back(victim.holder)
-            allowed = not bears_on_quota or self.attempts.may(wish, counting.charges)
-            if not (counting.fits and allowed):
-                counting.leave(victim.holder)
-                needed.append(victim)
-        return needed[::-1]
+        needed, bears = set[int](), self._bearing_on_quota(wish)
+        counting.leave(first)
+        may_be_needed = counting.helpful() | bears
+        for number in first[may_be_needed[first]][::-1].tolist():
+            bearing = bool(bears[number])
+            if bearing or counting.helps(number):
+                counting.come_back(number)
+                if not counting.fits or (bearing and not self.attempts.may(wish, counting.charges)):
+                    counting.leave_again(number)
+                    needed.add(number)
+        return needed
 
-    def _bears_on_quota(self, victim: Victim, wish: Wish) -> bool:
-        """Whether it could depend on this one that the taker may have what it asks for."""
-        return bool(self.attempts.headroom.shares.lending.kept) or self.attempts.frees_quota(victim, wish)
+    def _bearing_on_quota(self, wish: Wish) -> Mask:
+        """By number, on whom it could depend that the taker may have what it asks for; as `Attempts.frees_quota`."""
+        holdings, shares = self.attempts.lawful.holdings, self.attempts.headroom.shares
+        if shares.lending.kept:
+            return np.ones(len(holdings.holders), dtype=bool)
+        bears, queue = np.zeros(len(holdings.holders), dtype=bool), wish.candidate.job.spec.queue
+        bears[holdings.own[queue]] = True
+        for number, gpu_type in enumerate(holdings.gpu_types):
+            for line in shares.tree.lines(queue, gpu_type):
+                if line in shares.ceiling:
+                    bears[holdings.below[line.queue]] |= holdings.has[holdings.below[line.queue], number]
+        return bears
 
     def _shortest(self, found: Trial, rest: list[Victim], needed: Sequence[Victim] = ()) -> tuple[list[Victim], Trial]:
         """The shortest prefix that suffices beside those that are needed; all of it does, as `found` says."""
@@ -99,7 +127,7 @@ class Fewest:
             for victim, near in zip(found.victims, is_near, strict=True)
         ]
         for kept in (list(compress(found.victims, is_near)), list(compress(found.victims, of_use))):
-            victims = attempts.law.with_all_parts(kept)
+            victims = attempts.lawful.law.with_all_parts(kept)
             headroom = attempts.allowed(found.wish, charges_of(victims))
             if headroom:
                 found = replace(found, victims=victims, headroom=headroom)
@@ -107,7 +135,7 @@ class Fewest:
         for victim in gangs_first(found.victims):
             if found.uses_nodes_of(victim):
                 continue
-            others = attempts.law.with_all_parts([other for other in found.victims if other is not victim])
+            others = attempts.lawful.law.with_all_parts([other for other in found.victims if other is not victim])
             if headroom := attempts.allowed(found.wish, charges_of(others)):
                 found = replace(found, victims=others, headroom=headroom)
         return found

@@ -1,21 +1,19 @@
-"""Who may have to give way for takers that are alike, from the least harm up, and what all of them together would leave.
-
-Kept up to date as some are asked to leave for others, so that who can't be served costs little to find out.
-"""
+"""Who may still have to give way for a taker in this round: those whom the law names, without whoever was asked already."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from solver.freed import FreedNodes, Freeing
+import numpy as np
+
 from solver.rules.entitlement import Charge
-from solver.rules.lawful import Ranked
-from solver.rules.victims import Law, Victim
+from solver.rules.holdings import Charges, Ints
+from solver.rules.lawful import Lawful
+from solver.rules.victims import Taker, Victim
 from solver.world.cluster import GpuType
-from solver.world.parts import owner_of
+from solver.world.masks import Mask
 from solver.world.workload import JobName, QueueName
 
 
@@ -34,45 +32,57 @@ def add_charge(charges: dict[GpuType, int], charge: Charge, sign: int) -> None:
         charges[gpu_type] = charges.get(gpu_type, 0) + sign * milli
 
 
-@dataclass(slots=True)
-class Givers:
-    """`ranked` by name, from the least harm; with what leaves with them, they are charged `charges`, and nodes get back `freed`.
+class Side(NamedTuple):
+    """Some who may give way, by their places in the order of harm, ascending.
 
-    `divided`: of these types they hold parts of GPUs, of which counting says nothing.
+    `leaving`: they and what leaves with them, by number; `charges`: what these are charged.
     """
 
-    ranked: dict[JobName, Ranked]
-    charges: dict[QueueName, dict[GpuType, int]]
-    freed: FreedNodes
-    divided: frozenset[GpuType]
-    _freeing: Freeing
-    _owned: dict[JobName, list[Victim]]
-    _gone: int
-
-    @classmethod
-    def of(cls, ranked: Sequence[Ranked], law: Law, freeing: Freeing, gone: int) -> Givers:
-        """All of these; `gone`: how many had been asked to leave before."""
-        leaving = law.with_all_parts([victim for _, victim in ranked])
-        owned: dict[JobName, list[Victim]] = defaultdict(list)
-        for victim in leaving:
-            owned[owner_of(victim.name)].append(victim)
-        holders = [victim.holder for victim in leaving]
-        freed = FreedNodes([one for holder in holders for one in freeing.of(holder.job) or ()])
-        divided = {gpu_type for holder in holders if freeing.of(holder.job) is None for gpu_type in holder.charge}
-        by_name = {victim.name: (harm, victim) for harm, victim in ranked}
-        return cls(by_name, charges_of(leaving), freed, frozenset(divided), freeing, owned, gone)
-
-    def pass_over(self, gone: Sequence[JobName]) -> None:
-        """Those who were asked to leave, in the order in which they were, are not asked again."""
-        for name in gone[self._gone :]:
-            for victim in self._owned.pop(name, ()):
-                self.ranked.pop(victim.name, None)
-                add_charge(self.charges[victim.holder.job.spec.queue], victim.holder.charge, -1)
-                self.freed.add(self._freeing.of(victim.holder.job) or (), -1)
-        self._gone = len(gone)
+    places: Ints
+    leaving: Mask
+    charges: Charges
 
 
-def in_order(sides: Iterable[Givers], gpu_types: Collection[GpuType]) -> list[Victim]:
-    """Those of several sides who hold GPUs of these types, from the least harm up."""
-    ranked = sorted(chain.from_iterable(side.ranked.values() for side in sides))
-    return [victim for _, victim in ranked if not victim.holder.charge.keys().isdisjoint(gpu_types)]
+@dataclass(slots=True)
+class Givers:
+    """Of everybody who holds anything, who is left to be asked."""
+
+    lawful: Lawful
+    _stays: Mask = field(init=False)
+    _asked: int = 0
+    _known: dict[object, tuple[int, Side]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._stays = np.ones(len(self.lawful.holdings.holders), dtype=bool)
+
+    def ask(self, names: Iterable[JobName]) -> None:
+        """These jobs are not asked again, whatever part of them was."""
+        for name in names:
+            self._stays[list(self.lawful.holdings.of_gang.get(name, ()))] = False
+            self._asked += 1
+
+    def own(self, taker: Taker) -> Side:
+        """Those of the taker's own queue."""
+        return self._left((self.lawful.likeness(taker),), lambda: self.lawful.of_its_own(taker))
+
+    def everybody(self, taker: Taker, *, straddling: bool) -> Side:
+        """Those of all other queues, too."""
+
+        def found() -> Ints:
+            branches = self.lawful.law.tree.path(taker.job.spec.queue)
+            others = [self.lawful.beside(branch, overdue=taker.overdue, straddling=straddling) for branch in branches]
+            return np.sort(np.concatenate([self.lawful.of_its_own(taker), *others]))
+
+        return self._left((self.lawful.likeness(taker), straddling), found)
+
+    def _left(self, key: object, found: Callable[[], Ints]) -> Side:
+        known = self._known.get(key)
+        if known is None or known[0] < self._asked:
+            places = found() if known is None else known[1].places
+            numbers = self.lawful.holders_of(places)
+            left = self._stays[numbers]
+            leaving = np.zeros(len(self._stays), dtype=bool)
+            leaving[numbers[left]] = True
+            leaving = self.lawful.holdings.with_all_parts(leaving)
+            known = self._known[key] = self._asked, Side(places[left], leaving, Charges(self.lawful.holdings, leaving))
+        return known[1]

@@ -117,8 +117,8 @@ class _Round:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
         gone = set(self.departing).union(*(promise.asked for promise in self.promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
-        attempts = Attempts(lawful.law, *rooms, headroom, users, lines)
-        return MakingRoom(self.snapshot, self.policy, lawful, attempts, gone, self.moving)
+        attempts = Attempts(lawful, *rooms, headroom, users, lines)
+        return MakingRoom(self.snapshot, self.policy, attempts, gone, self.moving)
 
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts

@@ -1,64 +1,169 @@
-"""Who may be evicted for each taker, from the least harm: what is the same for many takers is found out once.
+"""Who may be evicted for each taker, from the least harm: judged for all holders at once, and once for takers that are alike.
 
-Whether work of another queue may be taken back depends on the two queues alone, and of these only on how far they stand apart in
-the tree; so it is asked per queue and distance, not per taker.
+A victim is written as one number, its place in the order of harm among all holders by all means; so victims sort, merge and
+are passed over as arrays.
+
+Whether work of another queue may be taken back depends on the two queues alone, and of these only on where their paths meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 
-from solver.rules.victims import Law, Taker, Victim
+import numpy as np
+
+from solver.rules.freed import Freeing
+from solver.rules.holdings import Holdings, Ints
+from solver.rules.victims import MEANS, STANDINGS, Law, Taker, Victim, protected
+from solver.world.masks import Mask
+from solver.world.parts import owner_of, place_in_gang
+from solver.world.room import Room
 from solver.world.workload import QueueName
 
-Ranked = tuple[tuple[object, ...], Victim]
-"""A victim behind its harm, which no other one has: lists of such sort without asking for it again."""
+RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
+BORROWED, STRADDLES = (STANDINGS.index(standing) for standing in ("borrowed", "straddles"))
 
 
 @dataclass(slots=True)
 class Lawful:
-    """The victims that a law allows, by taker."""
+    """The victims that a law allows, by taker: their places in the order of harm, ascending."""
 
     law: Law
-    _apart: dict[tuple[QueueName, int, bool], list[Ranked]] = field(default_factory=dict)
-    _beside: dict[tuple[QueueName, bool], list[Ranked]] = field(default_factory=dict)
+    holdings: Holdings = field(init=False)
+    _priority: Ints = field(init=False)
+    _lost_gpu_s: list[float] = field(init=False)
+    _preemptible: Mask = field(init=False)
+    _evictable: Mask = field(init=False)
+    _protected: Mask = field(init=False)
+    _standing: Ints = field(init=False)
+    _place: Ints = field(init=False)
+    _in_order: Ints = field(init=False)
+    _known: dict[object, Ints] = field(default_factory=dict)
+    _freeing: Freeing | None = None
+
+    def __post_init__(self) -> None:
+        law = self.law
+        self.holdings = Holdings.of(law.holders, law.tree)
+        holders = self.holdings.holders
+        leaves = np.array([holder.job.leaves != "not" for holder in holders], dtype=bool)
+        self._priority = np.array([holder.base_priority for holder in holders], dtype=np.int64)
+        self._preemptible = leaves & np.array([holder.priority_class.preemptible for holder in holders], dtype=bool)
+        self._evictable = leaves & np.array([holder.evictable for holder in holders], dtype=bool)
+        self._protected = np.array(
+            [protected(holder.job, holder.priority_class.protection, law.now) for holder in holders], dtype=bool
+        )
+        self._standing = self._standings()
+        self._lost_gpu_s = [law.lost_gpu_s(holder) for holder in holders]
+        ranks = [law.ranks[holder.job.spec.queue, holder.base_priority] for holder in holders]
+        by_harm, places = self._by_harm(ranks), law.precedence.places
+        costs = [places[name].cost if (name := owner_of(holder.job.name)) in places else inf for holder in holders]
+        by_turn = self._by_harm([-cost for cost in costs]) if places else by_harm
+        self._in_order = np.concatenate([by_turn if means == TURN else by_harm for means in range(len(MEANS))])
+        self._place = np.empty((len(MEANS), len(holders)), dtype=np.int64)
+        for means in range(len(MEANS)):
+            first = means * len(holders)
+            self._place[means, by_turn if means == TURN else by_harm] = np.arange(first, first + len(holders))
+
+    def _standings(self) -> Ints:
+        """By holder and depth: how protected it is on the lines of its path from its queue up to that depth (roots: 0)."""
+        tree, holders = self.law.tree, self.holdings.holders
+        levels = max((len(tree.path(queue)) for queue in tree.by_name), default=1)
+        found = np.zeros((len(holders), levels), dtype=np.int64)
+        for number, holder in enumerate(holders):
+            path = tree.path(holder.job.spec.queue)
+            standing = BORROWED
+            for place, queue in enumerate(path):
+                standing = max(standing, STANDINGS.index(self.law.standing_on(holder, (queue,))))
+                found[number, len(path) - 1 - place] = standing
+        return found
+
+    def _by_harm(self, ranks: Iterable[float]) -> Ints:
+        """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
+        holders = self.holdings.holders
+        names = [holder.job.name for holder in holders]
+        by_name = np.empty(len(names), dtype=np.int64)
+        by_name[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        last_first = np.array([-place_in_gang(name) for name in names], dtype=np.int64)
+        gpus = np.array([holder.gpus for holder in holders], dtype=np.int64)
+        lost = np.array(self._lost_gpu_s, dtype=float)
+        order: Ints = np.lexsort((by_name, last_first, gpus, lost, np.array(list(ranks), dtype=float)))
+        return order
+
+    def freeing(self, room: Room) -> Freeing:
+        """What nodes get back from whom; the same for all rooms of a round."""
+        if self._freeing is None:
+            self._freeing = Freeing(self.holdings.holders, room)
+        return self._freeing
+
+    def holders_of(self, places: Ints) -> Ints:
+        """The numbers of the holders that are meant."""
+        numbers: Ints = self._in_order[places]
+        return numbers
+
+    def victim(self, place: int) -> Victim:
+        """The victim at a place in the order of harm."""
+        number = int(self._in_order[place])
+        holder, means = self.holdings.holders[number], MEANS[place // len(self.holdings.holders)]
+        rank: float = self.law.ranks[holder.job.spec.queue, holder.base_priority]
+        if means == "turn":
+            rank = -self.law.precedence.places[owner_of(holder.job.name)].cost
+        return Victim(holder, means, rank, self._lost_gpu_s[number])
 
     def victims(self, taker: Taker) -> list[Victim]:
         """Everybody who may have to leave for a taker, from the least harm."""
         branches = self.law.tree.path(taker.job.spec.queue)
-        others = (ranked for branch in branches for ranked in self.beside(branch, taker))
-        return [victim for _, victim in sorted([*others, *self.of_its_own(taker)])]
+        found = [self.of_its_own(taker), *(self.beside(branch, overdue=taker.overdue) for branch in branches)]
+        return [self.victim(place) for place in sorted(np.concatenate(found).tolist())]
 
-    def of_its_own(self, taker: Taker) -> list[Ranked]:
-        """Work of the taker's queue, from the least harm."""
-        return sorted(self._victims_in(taker.job.spec.queue, taker))
+    def of_its_own(self, taker: Taker) -> Ints:
+        """Work of the taker's queue. Where jobs take turns, who gives way depends on who comes."""
+        key, precedence = self.likeness(taker), self.law.precedence
+        if key not in self._known:
+            own = self._numbers(taker.job.spec.queue)
+            below = own[self._preemptible[own] & (self._priority[own] < taker.base_priority)]
+            found = [self._place[PREEMPT, below if taker.overdue else below[~self._protected[below]]]]
+            if self._takes_turn(taker):
+                # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
+                others = own[self._preemptible[own] & (self._priority[own] >= taker.base_priority)]
+                name, holders = taker.job.name, self.holdings.holders
+                later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
+                turns = np.array(later, dtype=np.int64)
+                found.append(self._place[TURN, turns[~self._protected[turns]]])
+            self._known[key] = np.sort(np.concatenate(found))
+        return self._known[key]
 
-    def beside(self, branch: QueueName, taker: Taker) -> list[Ranked]:
-        """Work of other queues, from the least harm: of those below the parent of a branch on the taker's path, but not in it.
+    def likeness(self, taker: Taker) -> object:
+        """The same for takers for whom the same may have to leave."""
+        turn = taker.job.name if self._takes_turn(taker) else None
+        return taker.job.spec.queue, taker.base_priority, taker.overdue, turn
+
+    def _takes_turn(self, taker: Taker) -> bool:
+        return taker.job.name in self.law.precedence.in_turn
+
+    def _numbers(self, queue: QueueName) -> Ints:
+        own = self.holdings.own[queue]
+        return np.arange(own.start, own.stop)
+
+    def beside(self, branch: QueueName, *, overdue: bool, straddling: bool = True) -> Ints:
+        """Work of other queues: of those below the parent of a branch on the taker's path, but not in it.
 
         So whoever comes from that branch may have the same; all branches of a path together have all other queues beside them.
+        `straddling` False: nobody who is in part inside a guarantee.
         """
-        key = (branch, taker.overdue)
-        if key not in self._beside:
-            path = self.law.tree.path
-            above = next(iter(path(branch)[1:]), None)
-            found = list[Ranked]()
-            for queue in self.law.holders_of_queue:
-                if branch not in path(queue) and (above is None or above in path(queue)):
-                    apart = len(path(queue)) if above is None else path(queue).index(above)
-                    found += self._taken_from(queue, apart, taker)
-            self._beside[key] = sorted(found)
-        return self._beside[key]
-
-    def _taken_from(self, queue: QueueName, apart: int, taker: Taker) -> list[Ranked]:
-        key = (queue, apart, taker.overdue)
-        if key not in self._apart:
-            self._apart[key] = list(self._victims_in(queue, taker))
-        return self._apart[key]
-
-    def _victims_in(self, queue: QueueName, taker: Taker) -> Iterator[Ranked]:
-        for holder in self.law.holders_of_queue.get(queue, ()):
-            victim = self.law.victim_for(holder, taker)
-            if victim is not None:
-                yield victim.harm, victim
+        key = (branch, overdue, straddling)
+        if key not in self._known:
+            path, below = self.law.tree.path(branch), self.holdings.below
+            around = below[path[1]] if len(path) > 1 else slice(0, len(self.holdings.holders))
+            numbers = np.concatenate(
+                [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
+            )
+            may = self._evictable[numbers] if overdue else (self._evictable & ~self._protected)[numbers]
+            numbers = numbers[may]
+            standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
+            found = [self._place[RECLAIM, numbers[standing == BORROWED]]]
+            if straddling:
+                found.append(self._place[STRADDLE, numbers[(standing == STRADDLES) & self._preemptible[numbers]]])
+            self._known[key] = np.sort(np.concatenate(found))
+        return self._known[key]

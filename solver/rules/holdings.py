@@ -1,0 +1,128 @@
+"""Who holds what, as arrays: in the order of the quota tree, so that holders of a queue and all below it are neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.rules.entitlement import Charge
+from solver.rules.tree import QueueTree
+from solver.rules.victims import Holder
+from solver.world.cluster import GpuType
+from solver.world.masks import Mask
+from solver.world.parts import owner_of
+from solver.world.workload import JobName, QueueName
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
+
+    `base`: what a holder can't be without; of a gang's part that is the gang's, of all others they themselves. `of_gang`: all
+    that a gang holds, whatever part of it; `whole`: the same by what it can't be without, which stands first. `own` and
+    `below`: the holders of a queue, and these with all further down.
+    """
+
+    holders: tuple[Holder, ...]
+    gpu_types: tuple[GpuType, ...]
+    charge: Ints
+    has: npt.NDArray[np.bool_]
+    base: Ints
+    of_gang: Mapping[JobName, Sequence[int]]
+    whole: Mapping[int, Sequence[int]]
+    own: Mapping[QueueName, slice]
+    below: Mapping[QueueName, slice]
+
+    @classmethod
+    def of(cls, holders: Iterable[Holder], tree: QueueTree) -> Holdings:
+        """These holders; those of queues that do not exist stand last."""
+        of_queue: dict[QueueName, list[Holder]] = {}
+        for holder in holders:
+            of_queue.setdefault(holder.job.spec.queue, []).append(holder)
+        ordered, own, below = list[Holder](), dict[QueueName, slice](), dict[QueueName, slice]()
+
+        def enter(queue: QueueName) -> None:
+            first = len(ordered)
+            ordered.extend(of_queue.pop(queue, ()))
+            own[queue] = slice(first, len(ordered))
+            for child in tree.children.get(queue, ()):
+                enter(child.name)
+            below[queue] = slice(first, len(ordered))
+
+        for root in tree.children.get(None, ()):
+            enter(root.name)
+        for queue in sorted(of_queue):
+            enter(queue)
+        types = sorted({gpu_type for holder in ordered for gpu_type in holder.charge})
+        column = {gpu_type: number for number, gpu_type in enumerate(types)}
+        charge = np.zeros((len(ordered), len(types)), dtype=np.int64)
+        has = np.zeros((len(ordered), len(types)), dtype=bool)
+        of_gang: dict[JobName, list[int]] = {}
+        number = {holder.job.name: place for place, holder in enumerate(ordered)}
+        for place, holder in enumerate(ordered):
+            of_gang.setdefault(owner_of(holder.job.name), []).append(place)
+            for gpu_type, milli in holder.charge.items():
+                charge[place, column[gpu_type]] = milli
+                has[place, column[gpu_type]] = True
+        base = [number.get(owner_of(holder.job.name), place) for place, holder in enumerate(ordered)]
+        whole = {
+            number[gang]: (number[gang], *(part for part in parts if part != number[gang]))
+            for gang, parts in of_gang.items()
+            if len(parts) > 1 and gang in number
+        }
+        return cls(
+            tuple(ordered), tuple(types), charge, has, np.array(base, dtype=np.int64), of_gang, whole, own, below
+        )
+
+    def with_all_parts(self, leaving: Mask) -> Mask:
+        """Those that leave, and what leaves with them."""
+        whole: Mask = leaving | leaving[self.base]
+        return whole
+
+    def charged(self, leaving: Ints) -> Charges:
+        """What these holders are charged, and what leaves with them."""
+        mask = np.zeros(len(self.holders), dtype=bool)
+        mask[leaving] = True
+        return Charges(self, self.with_all_parts(mask))
+
+    def leaving_with(self, number: int) -> Sequence[int]:
+        """A holder, and what leaves with it."""
+        return self.whole.get(number) or (number,)
+
+    def with_any(self, gpu_types: Collection[GpuType]) -> Mask:
+        """Who is charged for one of these types."""
+        columns = [number for number, gpu_type in enumerate(self.gpu_types) if gpu_type in gpu_types]
+        return np.logical_or.reduce(self.has[:, columns], axis=1)
+
+
+class Charges(Mapping[QueueName, Charge]):
+    """What is charged, by queue, to some of the holders; added up when it is first asked for."""
+
+    def __init__(self, holdings: Holdings, of: Mask) -> None:
+        self._holdings, self._of = holdings, of
+        self._known: dict[QueueName, Charge] = {}
+
+    def __getitem__(self, queue: QueueName) -> Charge:
+        """To those of one queue."""
+        known = self._known.get(queue)
+        if known is None:
+            known = self._known[queue] = self._added_up(queue)
+        return known
+
+    def _added_up(self, queue: QueueName) -> Charge:
+        own = self._holdings.own[queue]
+        total = self._holdings.charge[own][self._of[own]].sum(axis=0).tolist()
+        return {gpu_type: milli for gpu_type, milli in zip(self._holdings.gpu_types, total, strict=True) if milli}
+
+    def __iter__(self) -> Iterator[QueueName]:
+        """The queues of which some hold anything."""
+        return (queue for queue, own in self._holdings.own.items() if self._of[own].any())
+
+    def __len__(self) -> int:
+        """Of how many queues."""
+        return sum(1 for _ in self)
