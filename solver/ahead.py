@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -249,9 +249,11 @@ class World:
         return GpuType("") if node is None else self.room.nodes[node].gpu_type
 
 
-def _except(tasks: Iterable[TaskPlacement], promised: Collection[DeviceId]) -> tuple[TaskPlacement, ...]:
+def _except(tasks: Iterable[TaskPlacement], promised: set[DeviceId]) -> tuple[TaskPlacement, ...]:
     return tuple(
-        msgspec.structs.replace(task, devices=tuple(device for device in task.devices if device not in promised))
+        task
+        if promised.isdisjoint(task.devices)
+        else msgspec.structs.replace(task, devices=tuple(device for device in task.devices if device not in promised))
         for task in tasks
     )
 

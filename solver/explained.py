@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from solver.admission import Admission
@@ -37,7 +37,7 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, TaskPlacement
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Explained:
     """A decided round, about to be put into words.
 
@@ -54,6 +54,15 @@ class Explained:
     decision: Decision
     leaving: Sequence[Concession]
     grown: Sequence[Growth]
+    _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
+    _begins: Mapping[JobName, Instant] = field(init=False)
+    _after: Room = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work out once what several verdicts, estimates and reservations are made of."""
+        self._waits_for = self._whom_they_wait_for()
+        self._begins = self._when_they_begin(self._waits_for)
+        self._after = self._room_after()
 
     @property
     def provided(self) -> frozenset[JobName]:
@@ -71,12 +80,12 @@ class Explained:
         return reservations_after(self._ahead(), self.policy, waiting, known, self.snapshot.time)
 
     def _ahead(self) -> World:
-        decision, begins, after = self.decision, self._begins(self._waits_for()), self._after()
-        world, shares = with_grown(self.asked, self.grown), decision.shares
+        world, shares = with_grown(self.asked, self.grown), self.decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
-        return World.after_round(world, self.policy, shares.beside(more), self._started(), begins, after)
+        shares = shares.beside(more)
+        return World.after_round(world, self.policy, shares, self._started(), self._begins, self._after)
 
-    def _after(self) -> Room:
+    def _room_after(self) -> Room:
         """The room without what this round gives to anybody."""
         after = self.decision.room.copy()
         self.decision.take(after)
@@ -92,12 +101,11 @@ class Explained:
 
     def verdicts(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
         """One for every live job, in the order of their names."""
-        waits_for = self._waits_for()
         said = {
             verdict.job: verdict
             for verdicts in (
                 self._leaving(),
-                self._promised(waits_for),
+                self._promised(),
                 self._starting(),
                 self._waiting(reservations),
             )
@@ -150,14 +158,13 @@ class Explained:
                     continue
                 yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)
 
-    def _promised(self, waits_for: Mapping[JobName, Collection[JobName]]) -> Iterator[Verdict]:
-        begins = self._begins(waits_for)
+    def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]
         known = [nomination.job for nomination in self.nominations.waiting if nomination.job.phase == "pending"]
         for job in (*promised, *known):
-            yield _awaits(job, waits_for[job.name], EarliestStart(begins[job.name]))
+            yield _awaits(job, self._waits_for[job.name], EarliestStart(self._begins[job.name]))
 
-    def _waits_for(self) -> dict[JobName, Collection[JobName]]:
+    def _whom_they_wait_for(self) -> dict[JobName, Collection[JobName]]:
         """Who must be gone before each of those can begin who were promised something."""
         promises = self.decision.promises
         nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
@@ -170,7 +177,7 @@ class Explained:
         waits_for |= {name: {name} for name in self._moves()}
         return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}
 
-    def _begins(self, waits_for: Mapping[JobName, Collection[JobName]]) -> dict[JobName, Instant]:
+    def _when_they_begin(self, waits_for: Mapping[JobName, Collection[JobName]]) -> dict[JobName, Instant]:
         """When those who were promised something can begin."""
         deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
         return {
@@ -206,7 +213,7 @@ class Explained:
             self.snapshot.time,
             self.decision.shares,
             self.decision.room,
-            self._after(),
+            self._after,
             starts,
             self.decision.certificate.stage,
             self.candidates,

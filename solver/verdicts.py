@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -54,18 +55,26 @@ class Waiting:
     stage: str
     candidates: Sequence[Candidate]
     reservations: Sequence[Reservation] = ()
+    _before: Headroom = field(init=False)
     _headroom: Headroom = field(init=False)
     _users: UserRoom = field(init=False)
     _lines: Lines = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
-    _rivals: dict[tuple[frozenset[GpuType], QueueName], list[JobName]] = field(default_factory=dict)
+    _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _fitted: dict[object, bool] = field(default_factory=dict)
+    _rivals: dict[tuple[frozenset[GpuType], QueueName], Outranked] = field(default_factory=dict)
+    _starts_of_type: dict[GpuType, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _starts_of_queue: dict[QueueName, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
-        self._headroom = Headroom(self.shares)
+        self._before, self._headroom = Headroom(self.shares), Headroom(self.shares)
         self._users = UserRoom(self.shares.users)
         self._lines = Lines(self.candidates)
-        for start in self.starts:
+        for number, start in enumerate(self.starts):
+            self._starts_of_queue[start.queue].add(number)
+            for gpu_type in start.charge:
+                self._starts_of_type[gpu_type].add(number)
             self._headroom.take(start.queue, start.charge)
             self._users.take(start.candidate.job, start.charge)
             self._lines.start(start.candidate)
@@ -134,8 +143,14 @@ class Waiting:
         yield from not_lent(job.spec.queue, option.charge, self._headroom)
         for user_line in self._users.blocking(job, option.charge):
             yield self._user_max(user_line, option.charge[user_line.gpu_type])
-        lack = list(lack_of_room(self.after, job.spec, option))
-        yield from lack or self._reserved(job.spec, option, against)
+        yield from self._lack(job.spec, option) or self._reserved(job.spec, option, against)
+
+    def _lack(self, spec: JobSpec, option: Option) -> tuple[AnyReason, ...]:
+        """What is missing on the nodes: the same for gangs of the same shape, whatever their queues."""
+        shape = _shape_of(spec, option)
+        if shape not in self._lacking:
+            self._lacking[shape] = tuple(lack_of_room(self.after, spec, option))
+        return self._lacking[shape]
 
     def _reserved(self, spec: JobSpec, option: Option, against: Against) -> Iterable[ReservedFor]:
         """The reservations that alone keep a gang from its room; all that hold it back where only several together do."""
@@ -188,22 +203,28 @@ class Waiting:
 
     def _would_have_fitted(self, candidate: Candidate, option: Option) -> bool:
         job = candidate.job
-        if not self.starts or not Headroom(self.shares).allows(job.spec.queue, option.charge):
+        if not self.starts or not self._before.allows(job.spec.queue, option.charge):
             return False
         if UserRoom(self.shares.users).blocking(job, option.charge):
             return False
-        if option.inside_only and not Headroom(self.shares).entitled.holds(job.spec.queue, option.charge):
+        if option.inside_only and not self._before.entitled.holds(job.spec.queue, option.charge):
             return False
-        return fits(self.before, candidate, option)
+        alike = (_shape_of(job.spec, option), candidate.against)
+        if alike not in self._fitted:
+            self._fitted[alike] = fits(self.before, candidate, option)
+        return self._fitted[alike]
 
     def _outranked(self, candidate: Candidate) -> Outranked:
         types = frozenset(gpu_type for option in candidate.options for gpu_type in option.charge)
         queue = candidate.job.spec.queue
         if (types, queue) not in self._rivals:
-            self._rivals[types, queue] = [
-                start.candidate.job.name
-                for start in self.starts
-                if not types or start.queue == queue or not types.isdisjoint(start.charge)
-            ]
-        rivals = self._rivals[types, queue]
-        return Outranked(tuple(rivals[:AHEAD_NAMED_MAX]), max(0, len(rivals) - AHEAD_NAMED_MAX))
+            of_types = (self._starts_of_type[gpu_type] for gpu_type in types)
+            rivals = sorted(self._starts_of_queue[queue].union(*of_types)) if types else range(len(self.starts))
+            named = tuple(self.starts[number].candidate.job.name for number in rivals[:AHEAD_NAMED_MAX])
+            self._rivals[types, queue] = Outranked(named, max(0, len(rivals) - AHEAD_NAMED_MAX))
+        return self._rivals[types, queue]
+
+
+def _shape_of(spec: JobSpec, option: Option) -> object:
+    """The same for gangs that find a place where the other does, served this way."""
+    return spec.task_groups, spec.topology, spec.data, option.gpu_types, option.shapes

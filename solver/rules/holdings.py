@@ -97,7 +97,8 @@ class Holdings:
     def with_any(self, gpu_types: Collection[GpuType]) -> Mask:
         """Who is charged for one of these types."""
         columns = [number for number, gpu_type in enumerate(self.gpu_types) if gpu_type in gpu_types]
-        return np.logical_or.reduce(self.has[:, columns], axis=1)
+        any_of: Mask = np.logical_or.reduce(self.has[:, columns], axis=1)
+        return any_of
 
 
 class Charges(Mapping[QueueName, Charge]):
