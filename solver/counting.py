@@ -6,9 +6,11 @@ it all: it fits where as many tasks do as it needs, in one domain where it requi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from solver.rules.holdings import Charges, Ints
+from solver.rules.holdings import Ints
 from solver.rules.lawful import Lawful
 from solver.trial import Wish
 from solver.world.masks import Mask
@@ -39,7 +41,7 @@ def could_fit(wish: Wish, room: Room) -> bool:
 
 
 class Counting:
-    """How many tasks of a taker fit once holders have left, and while some of them come back."""
+    """How many tasks of a taker fit that does not as it is, once holders have left, and while some of them come back."""
 
     def __init__(self, wish: Wish, room: Room, lawful: Lawful) -> None:
         spec = wish.candidate.job.spec
@@ -51,18 +53,11 @@ class Counting:
         level = spec.effective_topology.required
         self._domain_at = room.topology[level].of_node if level else np.zeros(len(room.nodes), dtype=np.int64)
         self._in_domain: list[int] = _added_up(self._domain_at, self._at_first).tolist()
-        self._able = sum(fitting >= self._needed for fitting in self._in_domain)
+        self._able = 0
         self._free: dict[int, tuple[int, int, int]] = {}
         self._slots: dict[int, int] = {}
         self._slots_at_first: dict[int, int] = {}
         self._domain_of: dict[int, int] = {}
-        self._gone: Mask = np.zeros(len(lawful.holdings.holders), dtype=bool)
-        self._reasons: Ints = self._gone.astype(np.int64)
-
-    @property
-    def charges(self) -> Charges:
-        """What those are charged who are gone."""
-        return Charges(self._holdings, self._gone)
 
     @property
     def fits(self) -> bool:
@@ -71,8 +66,6 @@ class Counting:
 
     def fewest(self, holders: Ints) -> int | None:
         """How many of the holders have to leave, the first of them first, until the taker fits; None where all do not suffice."""
-        if self.fits:
-            return 0
         when = self._when_they_leave(holders)[self._freeing.holder]
         leaves = (when < len(holders)) & self._usable[self._freeing.node]
         when, node = when[leaves], self._freeing.node[leaves]
@@ -108,14 +101,10 @@ class Counting:
         when[holders] = np.arange(len(holders))
         return np.minimum(when, when[base])
 
-    def leave(self, holders: Ints) -> None:
-        """All of these have left, and what can't be without them; nobody has before."""
+    def leave(self, gone: Mask) -> None:
+        """All of these have left; nobody has before."""
         freeing, room = self._freeing, self._room
-        self._gone[holders] = True
-        base = self._holdings.base
-        self._reasons = self._gone.astype(np.int64) + (self._gone[base] & (base != np.arange(len(base))))
-        self._gone = self._reasons > 0
-        leaves = self._gone[freeing.holder] & self._usable[freeing.node]
+        leaves = gone[freeing.holder] & self._usable[freeing.node]
         node, free = freeing.node[leaves], (room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy())
         for of, freed in zip(free, (freeing.gpus, freeing.cpu, freeing.memory), strict=True):
             np.add.at(of, node, freed[leaves])
@@ -154,21 +143,10 @@ class Counting:
             for node, *_ in self._freeing.of[part]
         )
 
-    def come_back(self, number: int) -> None:
-        """A holder stays after all, and so does what would have left for its sake alone."""
-        for part in self._holdings.leaving_with(number):
-            self._reasons[part] -= 1
-            if not self._reasons[part]:
-                self._gone[part] = False
-                self._change(part, -1)
-
-    def leave_again(self, number: int) -> None:
-        """It can't be spared."""
-        for part in self._holdings.leaving_with(number):
-            self._reasons[part] += 1
-            if self._reasons[part] == 1:
-                self._gone[part] = True
-                self._change(part, 1)
+    def change(self, holders: Sequence[int], sign: int) -> None:
+        """These leave (1), or come back (-1)."""
+        for number in holders:
+            self._change(number, sign)
 
     def _change(self, number: int, sign: int) -> None:
         shape, slots, in_domain = self._shape, self._slots, self._in_domain

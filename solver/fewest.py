@@ -12,9 +12,9 @@ from itertools import compress
 import numpy as np
 
 from solver.attempts import Attempts
-from solver.counting import Counting, says_it_all
+from solver.counting import Counting, could_fit, says_it_all
 from solver.givers import Side, charges_of
-from solver.rules.holdings import Ints
+from solver.rules.holdings import Ints, Leaving
 from solver.rules.victims import Victim, gangs_first
 from solver.trial import Trial, Wish
 from solver.world.masks import Mask
@@ -36,51 +36,68 @@ class Fewest:
             return None
         useful = lawful.holdings.with_any(wish.option.charge)
         places = side.places[useful[lawful.holders_of(side.places)]]
-        countable = lawful.freeing(attempts.soon).countable
-        if says_it_all(wish, attempts.soon) and countable[side.leaving & useful].all():
+        if says_it_all(wish, attempts.soon) and lawful.countable[side.leaving & useful].all():
             return self._by_counting(wish, places)
         victims = [lawful.victim(place) for place in places.tolist()]
         found = attempts.attempt(wish, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
 
     def _by_counting(self, wish: Wish, places: Ints) -> Trial | None:
-        lawful, counting = self.attempts.lawful, Counting(wish, self.attempts.soon, self.attempts.lawful)
-        holders = lawful.holders_of(places)
-        to_fit = counting.fewest(holders)
-        allowed = None if to_fit is None else self._fewest_allowed(wish, holders)
-        if to_fit is None or allowed is None:
+        lawful, bears = self.attempts.lawful, self._bearing_on_quota(wish)
+        if could_fit(wish, self.attempts.soon):
+            places = places[bears[lawful.holders_of(places)]]
+            needed = self._needed_for_quota(wish, lawful.holders_of(places))
+        else:
+            needed = self._needed(wish, lawful.holders_of(places), bears)
+        if needed is None:
             return None
-        first = max(to_fit, allowed)
-        needed = set(self._needed(wish, holders[:first], counting))
-        victims = [
-            lawful.victim(place)
-            for place, number in zip(places[:first].tolist(), holders[:first].tolist(), strict=True)
-            if number in needed
-        ]
-        return self.attempts.attempt(wish, victims)
+        numbers = lawful.holders_of(places).tolist()
+        chosen = [place for place, number in zip(places.tolist(), numbers, strict=True) if number in needed]
+        return self.attempts.attempt(wish, [lawful.victim(place) for place in chosen])
 
     def _fewest_allowed(self, wish: Wish, holders: Ints) -> int | None:
         """How many of the holders have to leave until the taker may have what it asks for; None where all do not suffice."""
+        holdings = self.attempts.lawful.holdings
 
         def allowed(count: int) -> bool:
-            return self.attempts.may(wish, self.attempts.lawful.holdings.charged(holders[:count]))
+            return self.attempts.may(wish, Leaving(holdings, holders[:count]).charges)
 
         if allowed(0):
             return 0
         return _fewest_that(allowed, len(holders)) if allowed(len(holders)) else None
 
-    def _needed(self, wish: Wish, first: Ints, counting: Counting) -> set[int]:
-        """Without who can be spared, the most harmful asked first."""
-        needed, bears = set[int](), self._bearing_on_quota(wish)
-        counting.leave(first)
-        may_be_needed = counting.helpful() | bears
+    def _needed_for_quota(self, wish: Wish, holders: Ints) -> set[int] | None:
+        """Who has to leave where there is room enough: without who can be spared, the most harmful asked first."""
+        allowed = self._fewest_allowed(wish, holders)
+        if allowed is None:
+            return None
+        needed, leaving = set[int](), Leaving(self.attempts.lawful.holdings, holders[:allowed])
+        for number in holders[:allowed][::-1].tolist():
+            leaving.come_back(number)
+            if not self.attempts.may(wish, leaving.charges):
+                leaving.leave_again(number)
+                needed.add(number)
+        return needed
+
+    def _needed(self, wish: Wish, holders: Ints, bears: Mask) -> set[int] | None:
+        """The same where room has to be made, too. `bears`: by number, who bears on the quota."""
+        attempts = self.attempts
+        counting = Counting(wish, attempts.soon, attempts.lawful)
+        to_fit = counting.fewest(holders)
+        allowed = None if to_fit is None else self._fewest_allowed(wish, holders)
+        if to_fit is None or allowed is None:
+            return None
+        first = holders[: max(to_fit, allowed)]
+        needed, leaving = set[int](), Leaving(attempts.lawful.holdings, first)
+        counting.leave(leaving.gone)
+        may_be_needed = bears | counting.helpful()
         for number in first[may_be_needed[first]][::-1].tolist():
-            bearing = bool(bears[number])
-            if bearing or counting.helps(number):
-                counting.come_back(number)
-                if not counting.fits or (bearing and not self.attempts.may(wish, counting.charges)):
-                    counting.leave_again(number)
-                    needed.add(number)
+            if not bears[number] and not counting.helps(number):
+                continue
+            counting.change(leaving.come_back(number), -1)
+            if not counting.fits or (bears[number] and not attempts.may(wish, leaving.charges)):
+                counting.change(leaving.leave_again(number), 1)
+                needed.add(number)
         return needed
 
     def _bearing_on_quota(self, wish: Wish) -> Mask:

@@ -10,7 +10,6 @@ import numpy as np
 
 from solver.rules.victims import Holder
 from solver.world.cluster import DeviceId
-from solver.world.masks import Mask
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.workload import Job
@@ -30,20 +29,21 @@ class Freed(NamedTuple):
 class Freeing:
     """What each holder gives back when it leaves, by its number; and all of that as arrays, sorted by node, with the `holder`.
 
-    `countable`: who holds no part of a GPU; of others nothing is known here.
+    Nothing is said of who holds parts of GPUs.
     """
 
     def __init__(self, holders: Sequence[Holder], room: Room) -> None:
         healthy = [{gpu.id for gpu in node.gpus if gpu.healthy} for node in room.nodes]
-        found = [tuple(_freed(holder.job, room, healthy)) for holder in holders]
-        self.countable: Mask = np.array([_is_countable(holder.job) for holder in holders], dtype=bool)
-        self.of = [freed if countable else () for freed, countable in zip(found, self.countable, strict=True)]
+        self.of = [
+            tuple(_freed(holder.job, room, healthy)) if holds_whole_gpus(holder.job) else () for holder in holders
+        ]
         rows = [(number, *one) for number, freed in enumerate(self.of) for one in freed]
         columns = np.array(sorted(rows, key=itemgetter(1)), dtype=np.int64).reshape(-1, 5).T.copy()
         self.holder, self.node, self.gpus, self.cpu, self.memory = columns
 
 
-def _is_countable(job: Job) -> bool:
+def holds_whole_gpus(job: Job) -> bool:
+    """Whether it has no part of a GPU."""
     return all(task.share is None and task.mig is None for task in job.placement)
 
 

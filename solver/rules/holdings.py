@@ -84,12 +84,6 @@ class Holdings:
         whole: Mask = leaving | leaving[self.base]
         return whole
 
-    def charged(self, leaving: Ints) -> Charges:
-        """What these holders are charged, and what leaves with them."""
-        mask = np.zeros(len(self.holders), dtype=bool)
-        mask[leaving] = True
-        return Charges(self, self.with_all_parts(mask))
-
     def leaving_with(self, number: int) -> Sequence[int]:
         """A holder, and what leaves with it."""
         return self.whole.get(number) or (number,)
@@ -127,3 +121,37 @@ class Charges(Mapping[QueueName, Charge]):
     def __len__(self) -> int:
         """Of how many queues."""
         return sum(1 for _ in self)
+
+
+class Leaving:
+    """Some holders leave, and come back one by one. `gone`: they, and what can't be without them."""
+
+    def __init__(self, holdings: Holdings, holders: Ints) -> None:
+        self._holdings, base = holdings, holdings.base
+        asked = np.zeros(len(holdings.holders), dtype=bool)
+        asked[holders] = True
+        self._reasons = asked.astype(np.int64) + (asked[base] & (base != np.arange(len(base))))
+        self.gone: Mask = self._reasons > 0
+
+    @property
+    def charges(self) -> Charges:
+        """What those are charged who are gone now."""
+        return Charges(self._holdings, self.gone)
+
+    def come_back(self, number: int) -> list[int]:
+        """A holder stays after all, and so does what would have left for its sake alone; returns who does."""
+        return self._count(number, -1)
+
+    def leave_again(self, number: int) -> list[int]:
+        """It can't be spared; returns who leaves."""
+        return self._count(number, 1)
+
+    def _count(self, number: int, sign: int) -> list[int]:
+        changed = list[int]()
+        for part in self._holdings.leaving_with(number):
+            self._reasons[part] += sign
+            gone = bool(self._reasons[part])
+            if gone != self.gone[part]:
+                self.gone[part] = gone
+                changed.append(part)
+        return changed

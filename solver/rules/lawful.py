@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from solver.rules.freed import Freeing
+from solver.rules.freed import Freeing, holds_whole_gpus
 from solver.rules.holdings import Holdings, Ints
 from solver.rules.victims import MEANS, STANDINGS, Law, Taker, Victim, protected
 from solver.world.masks import Mask
@@ -28,10 +28,14 @@ BORROWED, STRADDLES = (STANDINGS.index(standing) for standing in ("borrowed", "s
 
 @dataclass(slots=True)
 class Lawful:
-    """The victims that a law allows, by taker: their places in the order of harm, ascending."""
+    """The victims that a law allows, by taker: their places in the order of harm, ascending.
+
+    `countable`: by number, who holds no part of a GPU.
+    """
 
     law: Law
     holdings: Holdings = field(init=False)
+    countable: Mask = field(init=False)
     _priority: Ints = field(init=False)
     _lost_gpu_s: list[float] = field(init=False)
     _preemptible: Mask = field(init=False)
@@ -47,6 +51,7 @@ class Lawful:
         law = self.law
         self.holdings = Holdings.of(law.holders, law.tree)
         holders = self.holdings.holders
+        self.countable = np.array([holds_whole_gpus(holder.job) for holder in holders], dtype=bool)
         leaves = np.array([holder.job.leaves != "not" for holder in holders], dtype=bool)
         self._priority = np.array([holder.base_priority for holder in holders], dtype=np.int64)
         self._preemptible = leaves & np.array([holder.priority_class.preemptible for holder in holders], dtype=bool)
