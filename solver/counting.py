@@ -25,8 +25,8 @@ def says_it_all(wish: Wish, room: Room) -> bool:
     plain = not others and shape.gpus > 0 and not isinstance(shape, SharedShape | MigShape) and not wish.drains
     if not plain or wish.candidate.against or spec.bundle_of(group) or spec.topology.spread or group.topology.spread:
         return False
-    usable = room.usable(shape, wish.option.gpu_types[0])
-    return not bool(usable[list(room.partitions.rules)].any())
+    divisible = list(room.partitions.rules)
+    return not divisible or not bool(room.usable(shape, wish.option.gpu_types[0])[divisible].any())
 
 
 def could_fit(wish: Wish, room: Room) -> bool:

@@ -24,8 +24,9 @@ from solver.rules.victims import Taker
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
 from solver.world.parts import owner_of
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName
+from solver.world.workload import JobName, QueueName
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class MakingRoom:
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
+    _within: dict[QueueName, Duration] = field(default_factory=dict)
     givers: Givers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,8 +148,10 @@ class MakingRoom:
     def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
         job = candidate.job
         known = self.policy.priority_class(job)
-        within = reclaim_within(self.policy, self.attempts.lawful.law.tree, job.spec.queue)
-        overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
+        queue, tree = job.spec.queue, self.attempts.lawful.law.tree
+        if queue not in self._within:
+            self._within[queue] = reclaim_within(self.policy, tree, queue)
+        overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
         return Taker(job, known.value if known else 0, overdue)
 
     def _keeps_to_limits(self, found: Trial, taker: Taker) -> bool:

@@ -54,6 +54,8 @@ class Nominations:
 
 def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     """Judge every promise that is in flight."""
+    if not snapshot.in_flight.nominations:
+        return Nominations(snapshot, (), (), ())
     able = {job.name: job for job in snapshot.jobs if job.phase == "pending"} | _moving(snapshot)
     shares = shares_of(snapshot, QueueTree.of(policy))
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
@@ -90,9 +92,10 @@ def _moving(snapshot: Snapshot) -> dict[JobName, Job]:
 
 
 def _usable(snapshot: Snapshot) -> Iterator[tuple[DeviceId, NodeName]]:
-    """Whole GPUs and instances that are there and well, with their nodes."""
+    """Whole GPUs and instances that are there and well, with their nodes, where anything was promised."""
+    promised = {task.node for intent in snapshot.in_flight.nominations for task in intent.tasks}
     for node in snapshot.nodes:
-        for gpu in node.gpus if node.schedulable else ():
+        for gpu in node.gpus if node.schedulable and node.name in promised else ():
             if gpu.healthy and gpu.instances is None:
                 yield gpu.id, node.name
             elif gpu.healthy:
@@ -181,13 +184,19 @@ class _Sharers:
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, sharing: Sharing) -> _Sharers:
-        """Those who hold shares and stay, and those who were promised some."""
+        """Those who hold and stay on what is promised in shares, and those to whom it is."""
+        shared = {
+            device
+            for intent in snapshot.in_flight.nominations
+            for task in intent.tasks
+            for device in (task.devices if task.share is not None else ())
+        }
         leaving = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
         promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
         queues: dict[DeviceId, set[QueueName]] = defaultdict(set)
         for job in snapshot.jobs:
-            for task in promised.get(job.name, job.placement) if job.name not in leaving else ():
-                for device in task.devices:
+            for task in promised.get(job.name, job.placement) if shared and job.name not in leaving else ():
+                for device in shared.intersection(task.devices):
                     queues[device].add(job.spec.queue)
         return cls(policy, sharing, {node.name: node for node in snapshot.nodes}, queues)
 
