@@ -1,0 +1,118 @@
+"""Who may give way, judged for all holders at once as arrays, against judging each holder for each taker by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.rules.entitlement import Charge, Headroom, Shares, shares_of
+from solver.rules.fairshare import demand_of, with_fair_shares
+from solver.rules.holdings import Leaving
+from solver.rules.lawful import Lawful
+from solver.rules.lending import live_gpus
+from solver.rules.policy import Policy
+from solver.rules.rotation import with_precedence
+from solver.rules.tree import QueueTree
+from solver.rules.vacated import allows, lies_inside
+from solver.rules.victims import Law, Taker
+from solver.world.cluster import GpuType
+from solver.world.snapshot import Snapshot
+from solver.world.workload import Job, QueueName
+from tests.drawn import worlds
+from tests.solver.worlds import TYPES, comparing_across, policies, snapshots
+
+POLICIES = policies() | policies(keeping=True) | policies().map(comparing_across)
+
+
+def law_of(snapshot: Snapshot, policy: Policy) -> tuple[Shares, Lawful]:
+    """The shares of a world, fair ones included, and the law under them."""
+    shares = shares_of(snapshot, QueueTree.of(policy))
+    wanted = [(job, ()) for job in snapshot.pending]
+    fair = with_fair_shares(shares, live_gpus(snapshot), demand_of(wanted))
+    shares = with_precedence(fair, snapshot, policy, wanted)
+    return shares, Lawful(Law.of(snapshot, policy, shares))
+
+
+def taker(job: Job, policy: Policy, *, overdue: bool) -> Taker:
+    """A job that waits, as the law sees it."""
+    known = policy.priority_class(job)
+    return Taker(job, known.value if known else 0, overdue)
+
+
+@worlds(500)
+@given(snapshots(elastic=True, held_one_in=1), POLICIES, st.booleans())
+def test_the_same_may_leave_in_the_same_order_as_by_judging_each(
+    snapshot: Snapshot, policy: Policy, overdue: bool
+) -> None:
+    _, lawful = law_of(snapshot, policy)
+    for job in snapshot.jobs:
+        if job.spec.queue in lawful.law.tree.by_name:
+            comes = taker(job, policy, overdue=overdue)
+            judged = [lawful.law.victim_for(holder, comes) for holder in lawful.law.holders]
+            assert lawful.victims(comes) == sorted(filter(None, judged), key=lambda victim: victim.harm)
+
+
+@worlds(500)
+@given(snapshots(elastic=True, held_one_in=1), POLICIES, st.data())
+def test_what_limits_allow_once_some_have_left_is_what_they_allow_of_the_whole_tree_without_them(
+    snapshot: Snapshot, policy: Policy, data: st.DataObject
+) -> None:
+    shares, lawful = law_of(snapshot, policy)
+    headroom, queues = Headroom(shares), sorted(shares.tree.by_name)
+    charges = st.dictionaries(st.sampled_from(TYPES), st.sampled_from([0, 500, 1000, 2000, 4000, 8000]), min_size=1)
+    for _ in range(data.draw(st.integers(0, 2))):
+        headroom.take(data.draw(st.sampled_from(queues)), data.draw(charges))
+    leaving = Leaving(lawful.holdings, np.array(drawn(lawful, data), dtype=np.int64)).charges
+    for queue in queues:
+        charge = data.draw(charges)
+        own = headroom.under(shares.without([(queue, leaving.get(queue, {}))]))
+        assert lies_inside(headroom, "entitled", queue, charge, leaving.get(queue, {})) == own.entitled.holds(
+            queue, charge
+        )
+        assert lies_inside(headroom, "fair", queue, charge, leaving.get(queue, {})) == own.fair.holds(queue, charge)
+        without = headroom.under(shares.without(leaving.items()))
+        assert allows(headroom, queue, charge, leaving) == without.allows(queue, charge)
+
+
+@worlds(300)
+@given(snapshots(elastic=True, held_one_in=1), policies(), st.data())
+def test_who_leaves_takes_along_what_cant_be_without_it_and_brings_it_back(
+    snapshot: Snapshot, policy: Policy, data: st.DataObject
+) -> None:
+    _, lawful = law_of(snapshot, policy)
+    numbers = drawn(lawful, data)
+    leaving = Leaving(lawful.holdings, np.array(numbers, dtype=np.int64))
+    assert charged(leaving.charges) == of_those(lawful, numbers)
+    for number in list(numbers):
+        back = leaving.come_back(number)
+        if data.draw(st.booleans()):
+            assert leaving.leave_again(number) == back
+        else:
+            numbers.remove(number)
+        assert charged(leaving.charges) == of_those(lawful, numbers)
+
+
+def drawn(lawful: Lawful, data: st.DataObject) -> list[int]:
+    """Some holders, by number."""
+    count = len(lawful.holdings.holders)
+    return data.draw(st.lists(st.integers(0, count - 1), unique=True)) if count else []
+
+
+def of_those(lawful: Lawful, numbers: list[int]) -> dict[QueueName, dict[GpuType, int]]:
+    """What is charged to these holders, and to what leaves with them."""
+    whole = {part.job.name: part for number in numbers for part in lawful.law.whole(lawful.holdings.holders[number])}
+    found: dict[QueueName, dict[GpuType, int]] = {}
+    for part in whole.values():
+        known = found.setdefault(part.job.spec.queue, {})
+        for gpu_type, milli in part.charge.items():
+            known[gpu_type] = known.get(gpu_type, 0) + milli
+    return charged(found)
+
+
+def charged(charges: Mapping[QueueName, Charge]) -> dict[QueueName, dict[GpuType, int]]:
+    """Charges without what is 0."""
+    found = {queue: {gpu_type: milli for gpu_type, milli in of.items() if milli} for queue, of in charges.items()}
+    return {queue: of for queue, of in found.items() if of}
