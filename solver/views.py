@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from solver.best_place import place_best
 from solver.fit import Fit
-from solver.placement import Mask, Placed, grow, place, realised
+from solver.placement import Mask, Placed, grow, has_place, place, realised
 from solver.rules.demand import Candidate
 from solver.rules.options import Option
 from solver.starts import held_by
@@ -18,7 +18,7 @@ Chosen = tuple[Option, Placed]
 
 def fits(room: Room, candidate: Candidate, option: Option) -> bool:
     """Whether the gang would find its place, if nothing else started."""
-    return place(seen(room, candidate.against).copy(), candidate.job.spec, option) is not None
+    return has_place(seen(room, candidate.against), candidate.job.spec, option)
 
 
 def place_in_view(
