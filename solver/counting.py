@@ -39,11 +39,8 @@ def says_it_all(wish: Wish, room: Room) -> bool:
 def could_fit(wish: Wish, room: Room) -> bool:
     """Whether a taker of whom counting says it all fits as it is."""
     spec, (shape, *_) = wish.candidate.job.spec, wish.option.shapes
-    slots = room.slots(shape, wish.option.gpu_types[0])
-    level, needed = spec.effective_topology.required, spec.task_groups[0].least
-    if level is None:
-        return int(slots.sum()) >= needed
-    return bool(np.bincount(room.topology[level].of_node, weights=slots).max(initial=0) >= needed)
+    offer = room.offer(shape, wish.option.gpu_types[0])
+    return offer.most(spec.effective_topology.required) >= spec.task_groups[0].least
 
 
 def would_fit(wish: Wish, room: Room, freed: Sequence[FreedNodes]) -> bool:
