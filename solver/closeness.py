@@ -179,7 +179,7 @@ def _fill(room: Room, offer: Offer, tasks: int, limits: Limits, domain: Domain |
         nodes, closer = _closest(room.topology, offer, tasks, domain)
     nodes = nodes[offer.slots[nodes] > 0]
     # From the least to the most significant; where they all are equal, the first node is the first.
-    of_domain = (_rank(offer.in_domains(level), room.topology[level].of_node[nodes], tasks) for level in closer[::-1])
+    of_domain = (_rank(offer, level, room.topology[level].of_node[nodes], tasks) for level in closer[::-1])
     keys = [room.free_gpus[nodes], *of_domain]
     order = nodes[np.lexsort(keys)]
     chosen: Chosen = []
@@ -242,8 +242,9 @@ def _domains(room: Room, level: SpreadLevel) -> Ints:
     return of_node
 
 
-def _rank(sums: Ints, of_node: Ints, tasks: int) -> Ints:
+def _rank(offer: Offer, level: Level, of_node: Ints, tasks: int) -> Ints:
     """Sort key that puts the tightest domain that takes all tasks first, else the roomiest first, each kept together."""
+    sums = offer.in_domains(level)
     mine = sums[of_node]
-    unwanted = np.where(mine >= tasks, mine, 2 * int(sums.max(initial=0)) + tasks - mine)
+    unwanted = np.where(mine >= tasks, mine, 2 * offer.total + tasks - mine)
     return np.asarray(unwanted * len(sums) + of_node, dtype=np.int64)

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from solver import placement
 from solver.freed import Freed, FreedNodes, Freeing
 from solver.givers import add_charge
 from solver.rules.victims import Holder
 from solver.trial import Wish
 from solver.world.cluster import GpuType
 from solver.world.room import Room
-from solver.world.shape import MigShape, SharedShape
 from solver.world.workload import Job, JobName, QueueName
 
 UNLIMITED = 1_000_000
@@ -27,13 +27,9 @@ UNLIMITED = 1_000_000
 
 def says_it_all(wish: Wish, room: Room) -> bool:
     """Whether counting decides that a taker fits."""
-    spec = wish.candidate.job.spec
-    (shape, *others), (group, *_) = wish.option.shapes, spec.task_groups
-    plain = not others and shape.gpus > 0 and not isinstance(shape, SharedShape | MigShape) and not wish.drains
-    if not plain or wish.candidate.against or spec.bundle_of(group) or spec.topology.spread or group.topology.spread:
+    if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
         return False
-    usable = room.usable(shape, wish.option.gpu_types[0])
-    return not bool(usable[list(room.partitions.rules)].any())
+    return placement.says_it_all(room, wish.candidate.job.spec, wish.option)
 
 
 def could_fit(wish: Wish, room: Room) -> bool:

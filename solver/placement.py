@@ -64,7 +64,23 @@ def place(
 
 def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
     """Whether `place` finds one; takes nothing."""
-    return _found(room, spec, option, None, least_tasks(spec)) is not None
+    tasks = least_tasks(spec)
+    if says_it_all(room, spec, option):
+        return _has_room(room, spec, option, tasks)
+    return _found(room, spec, option, None, tasks) is not None
+
+
+def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
+    """Whether counting decides that a gang fits: one group that takes no parts of GPUs, and is neither bundled nor spread."""
+    (shape, *others), (group, *_) = option.shapes, spec.task_groups
+    if others or isinstance(shape, SharedShape | MigShape) or spec.topology.spread or group.topology.spread:
+        return False
+    return not spec.bundle_of(group) and not room.is_partitioned(shape, option.gpu_types[0])
+
+
+def _has_room(room: Room, spec: JobSpec, option: Option, tasks: Sequence[int]) -> bool:
+    """Whether the first group of a gang finds slots enough, together where it has to be together."""
+    return room.offer(option.shapes[0], option.gpu_types[0]).most(spec.effective_topology.required) >= tasks[0]
 
 
 def _near_data(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Mask | None:
@@ -86,8 +102,9 @@ def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
 
 
 def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
-    gangs = _gangs(room, spec, option, within, tasks)
-    able = [gang for gang in gangs if gang.fits_somewhere()]
+    if says_it_all(room, spec, option) and not _has_room(room, spec, option, tasks):
+        return None
+    able = [gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere()]
     for level in _levels(spec.effective_topology) if able else ():
         for gang in able:
             found = gang.place_in_one(level) if level else gang.place_among(None)

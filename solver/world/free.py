@@ -111,7 +111,7 @@ class Free:
         nodes take as many together; None: each node by itself, as if changes of partitions were not counted.
         Of what takes GPUs as a whole it is kept, and follows the room.
         """
-        in_parts = isinstance(shape, SharedShape | MigShape) or (fresh and self._is_partitioned(shape, gpu_type))
+        in_parts = isinstance(shape, SharedShape | MigShape) or (fresh and self.is_partitioned(shape, gpu_type))
         gpus = 0 if in_parts or not shape.uses_gpus else max(1, shape.gpus)
         need = Need(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape))
         whole = self._offers.known(need) or self._offers.count(need, self.usable(shape, gpu_type))
@@ -124,7 +124,7 @@ class Free:
         """How many tasks of this shape each node takes, as `offer` says: an array of one's own."""
         return self.offer(shape, gpu_type, fresh=fresh, within=within).slots.copy()
 
-    def _is_partitioned(self, shape: Shape, gpu_type: GpuType | None) -> bool:
+    def is_partitioned(self, shape: Shape, gpu_type: GpuType | None) -> bool:
         """Whether GPUs in MIG mode may be made whole for it."""
         if not (self.partitions and shape.uses_gpus):
             return False

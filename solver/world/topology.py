@@ -27,7 +27,7 @@ class Domains:
     """The domains of one level: their names, sorted, for each node the index of its domain, and for each domain its links.
 
     `bandwidth`: GB/s that each GPU of a domain has, at worst, towards the others of it. `by_domain`: the nodes, those of the
-    first domain first, those of the second from `begins[1]` on.
+    first domain first, those of the second from `begins[1]` on. `first`: the first node of each domain.
     """
 
     names: tuple[str, ...]
@@ -35,6 +35,7 @@ class Domains:
     bandwidth: Floats
     by_domain: Ints
     begins: Ints
+    first: Ints
 
     def nodes_of(self, domain: int) -> Ints:
         """The nodes of a domain, in their order."""
@@ -42,7 +43,7 @@ class Domains:
 
     def inside(self, wider: Domains, domain: int) -> Ints:
         """The domains of this level that lie in a domain of a wider one."""
-        return np.flatnonzero(wider.of_node[self.by_domain[self.begins[:-1]]] == domain)
+        return np.flatnonzero(wider.of_node[self.first] == domain)
 
 
 Topology = dict[Level, Domains]
@@ -71,7 +72,8 @@ def _domains(names: list[str], bandwidths: list[float]) -> Domains:
     slowest = np.full(len(ordered), np.inf)
     np.minimum.at(slowest, of_node, np.array(bandwidths, dtype=np.float64))
     begins = np.concatenate(([0], np.cumsum(np.bincount(of_node, minlength=len(ordered)))))
-    return Domains(ordered, of_node, slowest, np.argsort(of_node, kind="stable"), begins)
+    by_domain = np.argsort(of_node, kind="stable")
+    return Domains(ordered, of_node, slowest, by_domain, begins, by_domain[begins[:-1]])
 
 
 def _refuse_two_parents(paths: tuple[Path, ...]) -> None:
