@@ -49,13 +49,14 @@ def place_in_view(
 
 def place_at(room: Room, candidate: Candidate, option: Option, hosts: Sequence[Sequence[int]]) -> Placed | None:
     """Take room for a gang on exactly these nodes, one for each task of each group; None where its view has too little there."""
-    spec, view = candidate.job.spec, seen(room, candidate.against).copy()
-    for shape, nodes in zip(option.shapes, hosts, strict=True):
-        for node in nodes:
-            if view.free_gpus[node] < shape.gpus:
-                return None
-            view.take(node, shape, 1)
-    placed = realised(seen(room, candidate.against), spec, option, hosts)
+    spec, view = candidate.job.spec, seen(room, candidate.against)
+    with view.trying():
+        for shape, nodes in zip(option.shapes, hosts, strict=True):
+            for node in nodes:
+                if view.free_gpus[node] < shape.gpus:
+                    return None
+                view.take(node, shape, 1)
+    placed = realised(view, spec, option, hosts)
     if candidate.against:
         room.occupy(held_by(spec, option, placed.tasks))
     return placed

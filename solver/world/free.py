@@ -42,7 +42,8 @@ class Free:
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
     (`partitions`), or somebody's. Nodes that take no new work have no room. Mutable: `copy` first to try things out, or do it
     while `trying`. `reserved`: what is kept for each holder of a reservation from those whom it holds back
-    (`solver/world/held`). `sets`: which nodes are in each set that task groups may be limited to.
+    (`solver/world/held`). `sets`: which nodes are in each set that task groups may be limited to; `near`:
+    at which nodes data are, by their name.
     """
 
     nodes: tuple[Node, ...]
@@ -59,6 +60,7 @@ class Free:
     partitions: Partitions = field(default_factory=Partitions)
     reserved: Reserved = field(default_factory=dict)
     sets: Mapping[str, Mask] = field(default_factory=dict)
+    near: Mapping[str, Mask] = field(default_factory=dict)
     _offers: Offers = field(init=False)
     _before: dict[int, _Before] | None = field(init=False, default=None)
 

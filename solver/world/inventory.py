@@ -20,7 +20,7 @@ class Inventory:
     """Nodes in the order of the snapshot. Nobody may change any of it.
 
     `cpu` in milli-cores, `memory` in bytes. `whole`: the GPUs of each node that are not in MIG mode; of `healthy`, those alone
-    that are.
+    that are. `near`: by the name of data, the nodes at which they are.
     """
 
     nodes: tuple[Node, ...]
@@ -33,6 +33,7 @@ class Inventory:
     memory: Ints
     whole: tuple[list[DeviceId], ...]
     healthy: tuple[list[DeviceId], ...]
+    near: dict[str, Mask]
 
 
 class _Same:
@@ -60,6 +61,10 @@ def _inventory(same: _Same) -> Inventory:
     number = {gpu_type: number for number, gpu_type in enumerate(gpu_types)}
     whole = tuple([gpu.id for gpu in node.gpus if gpu.instances is None] for node in nodes)
     broken = {gpu.id for node in nodes for gpu in node.gpus if not gpu.healthy}
+    near = {name: np.zeros(len(nodes), dtype=bool) for node in nodes for name in node.data}
+    for place, node in enumerate(nodes):
+        for name in node.data:
+            near[name][place] = True
     return Inventory(
         nodes,
         {node.name: number for number, node in enumerate(nodes)},
@@ -71,4 +76,5 @@ def _inventory(same: _Same) -> Inventory:
         np.array([node.memory for node in nodes], dtype=np.int64),
         whole,
         tuple([device for device in devices if device not in broken] for devices in whole) if broken else whole,
+        near,
     )

@@ -90,6 +90,7 @@ class Room(Free):
             free_devices=list(devices),
             index=known.index,
             sets=masks_of(node_sets, known.nodes),
+            near=known.near,
         )
 
     def take(self, node: int, shape: Shape, tasks: int, first: Iterable[DeviceId] = ()) -> list[tuple[DeviceId, ...]]:
