@@ -32,7 +32,7 @@ class _Before(NamedTuple):
     cpu: int
     memory: int
     devices: list[DeviceId]
-    shared: SharedGpus
+    shared: SharedGpus | None
 
 
 @dataclass(slots=True)
@@ -42,8 +42,8 @@ class Free:
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
     (`partitions`), or somebody's. Nodes that take no new work have no room. Mutable: `copy` first to try things out, or do it
     while `trying`. `reserved`: what is kept for each holder of a reservation from those whom it holds back
-    (`solver/world/held`). `sets`: which nodes are in each set that task groups may be limited to; `near`:
-    at which nodes data are, by their name.
+    (`solver/world/held`). `sets`: which nodes are in each set that task groups may be limited to. `near`: at which nodes data
+    are, by their names.
     """
 
     nodes: tuple[Node, ...]
@@ -88,14 +88,13 @@ class Free:
         try:
             yield partitions
         finally:
-            for node, state in self._before.items():
-                self.free_gpus[node], self.free_cpu[node], self.free_memory[node], self.free_devices[node], shared = (
-                    state
-                )
-                if shared:
-                    self.shared[node] = shared
-                else:
+            for node, had in self._before.items():
+                self.free_gpus[node], self.free_cpu[node], self.free_memory[node] = had.gpus, had.cpu, had.memory
+                self.free_devices[node] = had.devices
+                if had.shared is None:
                     self.shared.pop(node, None)
+                else:
+                    self.shared[node] = had.shared
             self.partitions, self._before = partitions, before
             self._offers.back_to(mark)
 
@@ -104,7 +103,7 @@ class Free:
         self._offers.changes.append(node)
         if self._before is not None and node not in self._before:
             gpus, cpu, memory = int(self.free_gpus[node]), int(self.free_cpu[node]), int(self.free_memory[node])
-            self._before[node] = _Before(gpus, cpu, memory, self.free_devices[node], self.shared.get(node, ()))
+            self._before[node] = _Before(gpus, cpu, memory, self.free_devices[node], self.shared.get(node))
 
     def offer(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Offer:
         """How many tasks of this shape each node and each domain takes; `gpu_type` None accepts any node. Nobody may change it.

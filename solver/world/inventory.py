@@ -56,6 +56,7 @@ def inventory_of(nodes: tuple[Node, ...]) -> Inventory:
 
 @lru_cache(maxsize=1)
 def _inventory(same: _Same) -> Inventory:
+    # The rooms of a round are of one snapshot: no more than the last one is kept.
     nodes = same.nodes
     gpu_types = tuple(sorted({node.gpu_type for node in nodes}))
     number = {gpu_type: number for number, gpu_type in enumerate(gpu_types)}
