@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from solver.closeness import tasks_that_fit
-from solver.placement import place
+from solver.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
 from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
 from solver.plan.refusals import (
@@ -146,7 +146,7 @@ class Gate:
         """Whether it would find its place if nothing else ran; that does not depend on its queue or class."""
         key = (spec.task_groups, spec.topology, spec.data, option.gpu_types, option.shapes)
         if key not in self._fits:
-            self._fits[key] = place(self.empty.copy(), spec, option) is not None
+            self._fits[key] = has_place(self.empty, spec, option)
         return self._fits[key]
 
     def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
@@ -198,13 +198,11 @@ class Gate:
         )
 
     def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:
-        slots, least = self.empty.slots(option.shapes[number], option.gpu_types[number]), spec.task_groups[number].least
-        total = int(slots.sum())
-        if level is not None:
-            total = int(np.bincount(self.empty.topology[level].of_node, weights=slots).max(initial=0))
+        offer, least = self.empty.offer(option.shapes[number], option.gpu_types[number]), spec.task_groups[number].least
+        total = offer.most(level)
         if total < least:
             return total
-        apart = tasks_that_fit(self.empty, slots, spec, number)
+        apart = tasks_that_fit(self.empty, offer, spec, number)
         return apart if apart < least else total
 
 

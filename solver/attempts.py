@@ -41,16 +41,17 @@ class Attempts:
         room = free or self.soon
         if not victims and says_it_all(wish, room) and not could_fit(wish, room):
             return None
-        room = room.copy()
-        if wish.drains:
-            room.partitions = room.partitions.draining(self.room.partitions)
-        for victim in victims:
-            leave(room, victim.holder.job)
-        narrowed = seen(room, wish.candidate.against)
-        placed = place(narrowed, wish.candidate.job.spec, wish.option)
-        if placed is None:
-            return None
-        pledged = NOTHING if free else placed.pledged(self.soon, narrowed)
+        draining = room.partitions.draining(self.room.partitions) if wish.drains else None
+        with room.trying() as before:
+            if draining:
+                room.partitions = draining
+            for victim in victims:
+                leave(room, victim.holder.job)
+            narrowed = seen(room, wish.candidate.against)
+            placed = place(narrowed, wish.candidate.job.spec, wish.option)
+            if placed is None:
+                return None
+            pledged = NOTHING if free else placed.pledged(before, narrowed)
         return Trial(wish, victims, placed, headroom, pledged=pledged) if wish.drains or not pledged else None
 
     def allowed(self, wish: Wish, leaving: Leaving) -> Headroom | None:

@@ -8,13 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from solver.world.cluster import SpreadLevel
+from solver.world.cluster import Level, SpreadLevel, is_wider
+from solver.world.offers import Offer
 from solver.world.room import Room
+from solver.world.topology import Topology
 from solver.world.workload import Bundle, JobSpec, Spread, TaskPlacement
 
 Ints = npt.NDArray[np.int64]
 Chosen = list[tuple[int, int]]
 """Nodes with the number of tasks that each takes, in the order of the tasks' indexes."""
+
+
+Domain = tuple[Level, int]
+"""One of a level, by its number."""
+
+NESTED: tuple[Level, ...] = ("block", "rack", "island")
+"""The levels of which few domains are used, the widest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,11 @@ class Manner:
     limits: Limits = ()
     beside: Ints | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but room decides."""
+        return not self.limits and self.beside is None
+
 
 @dataclass(frozen=True, slots=True)
 class Manners:
@@ -78,28 +92,40 @@ class Manners:
         return Manner((*self.whole, *self.groups[number]), self.beside)
 
 
-def choose(room: Room, slots: Ints, tasks: int, bundle: Bundle | None, manner: Manner) -> Chosen | None:
-    """Nodes for all the tasks, or None. After None the manner may have been counted on: begin with a new one."""
-    chosen = more_tasks(room, slots, tasks, bundle, manner, ())
+def choose(
+    room: Room, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, domain: Domain | None = None
+) -> Chosen | None:
+    """Nodes for all the tasks, or None. After None the manner may have been counted on: begin with a new one.
+
+    `domain`: in this one alone.
+    """
+    if domain is None:
+        chosen = more_tasks(room, offer, tasks, bundle, manner, ())
+    elif bundle is None and manner.is_plain:
+        chosen = _fill(room, offer, tasks, (), domain)
+    else:
+        here = offer.within(room.topology[domain[0]].of_node == domain[1])
+        chosen = more_tasks(room, here, tasks, bundle, manner, ())
     return chosen if sum(count for _, count in chosen) == tasks else None
 
 
 def more_tasks(
-    room: Room, slots: Ints, tasks: int, bundle: Bundle | None, manner: Manner, before: Sequence[int]
+    room: Room, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, before: Sequence[int]
 ) -> Chosen:
     """Nodes for as many of the tasks as can be; `before` has the nodes of the group's earlier tasks, in order."""
     if bundle is None:
         if manner.beside is None:
-            return _fill(room, slots, tasks, manner.limits)
-        return _scatter(room, slots, tasks, manner.limits, manner.beside)
-    slots, of_node = slots.copy(), room.topology[bundle.within].of_node
+            return _fill(room, offer, tasks, manner.limits)
+        return _scatter(room, offer.slots, tasks, manner.limits, manner.beside)
+    slots, of_node = offer.slots.copy(), room.topology[bundle.within].of_node
     chosen: Chosen = []
     done = len(before)
     begun = of_node == of_node[before[-1]] if done % bundle.tasks else None
     while tasks:
         size = min(tasks, bundle.tasks - done % bundle.tasks)
-        here = _one_bundle(slots, of_node, size, manner) if begun is None else slots * begun
-        found = _fill(room, here, size, manner.limits)
+        left = Offer(slots, room.topology)
+        here = of_node == _best_for_bundle(left, bundle.within, of_node, size, manner) if begun is None else begun
+        found = _fill(room, left.within(here), size, manner.limits)
         for node, count in found:
             slots[node] -= count
             if manner.beside is not None:
@@ -111,60 +137,79 @@ def more_tasks(
     return chosen
 
 
-def tasks_that_fit(room: Room, slots: Ints, spec: JobSpec, number: int) -> int:
+def tasks_that_fit(room: Room, offer: Offer, spec: JobSpec, number: int) -> int:
     """How many of the tasks that one group needs to start its bundles and the spreads allow, were it alone; in whole bundles."""
     manner, group = Manners.of(room, spec).of_group(number), spec.task_groups[number]
     bundle = spec.bundle_of(group)
-    fit = sum(count for _, count in more_tasks(room, slots, group.least, bundle, manner, ()))
+    fit = sum(count for _, count in more_tasks(room, offer, group.least, bundle, manner, ()))
     return fit - fit % bundle.tasks if bundle and fit < group.least else fit
 
 
-def _one_bundle(slots: Ints, of_node: Ints, size: int, manner: Manner) -> Ints:
-    """The slots of the domain that such a bundle fills best; where none takes all of it, of the roomiest.
+def _best_for_bundle(offer: Offer, level: Level, of_node: Ints, size: int, manner: Manner) -> int:
+    """The domain that such a bundle fills best; where none takes all of it, the roomiest.
 
     Scattered bundles go first where fewest of the gang's tasks are.
     """
-    totals = room_in_domains(slots, of_node, manner.limits)
+    totals = room_in_domains(offer, level, of_node, manner.limits)
     able = np.flatnonzero(totals >= size)
     if manner.beside is not None and len(able):
         mine = np.bincount(of_node, weights=manner.beside, minlength=len(totals))[able]
         able = able[mine == mine.min()]
-    best = able[totals[able].argmin()] if len(able) else totals.argmax()
-    in_best: Ints = slots * (of_node == best)
-    return in_best
+    return int(able[totals[able].argmin()] if len(able) else totals.argmax())
 
 
-def room_in_domains(slots: Ints, of_node: Ints, limits: Limits) -> Ints:
-    """Tasks that each domain takes, as far as each limit alone says."""
-    count = int(of_node.max(initial=0)) + 1
-    totals: Ints = np.bincount(of_node, weights=slots, minlength=count).astype(np.int64)
+def room_in_domains(offer: Offer, level: Level, of_node: Ints, limits: Limits) -> Ints:
+    """Tasks that each domain of a level takes, as far as each limit alone says. `of_node`: the domain of each node."""
+    totals = offer.in_domains(level)
     for limit in limits:
         both, of_pair = np.unique(np.stack((of_node, limit.of_node)), axis=1, return_inverse=True)
-        each = np.bincount(of_pair.reshape(-1), weights=slots).astype(np.int64)
+        each = np.bincount(of_pair.reshape(-1), weights=offer.slots).astype(np.int64)
         clipped = np.minimum(each, limit.left[both[1]])
-        totals[:] = np.minimum(totals, np.bincount(both[0], weights=clipped, minlength=count).astype(np.int64))
+        of_limit = np.bincount(both[0], weights=clipped, minlength=len(totals)).astype(np.int64)
+        totals = np.minimum(totals, of_limit)
     return totals
 
 
-def _fill(room: Room, slots: Ints, tasks: int, limits: Limits) -> Chosen:
+def _fill(room: Room, offer: Offer, tasks: int, limits: Limits, domain: Domain | None = None) -> Chosen:
     """Take nodes until the tasks have one or nothing is left: few racks and islands, then the nodes that are left fullest."""
-    for limit in limits:
-        slots = np.minimum(slots, limit.left[limit.of_node])
-    nodes = np.flatnonzero(slots)
-    order = nodes[np.argsort(room.free_gpus[nodes], kind="stable")]
-    for level in ("island", "rack", "block"):  # stable sorts from the least to the most significant key
-        order = order[np.argsort(_domain_rank(room.topology[level].of_node, slots, order, tasks), kind="stable")]
+    if limits:
+        offer = Offer(np.minimum.reduce([offer.slots, *(limit.left[limit.of_node] for limit in limits)]), room.topology)
+        nodes, closer = np.arange(len(offer.slots)), list(NESTED)
+    else:
+        nodes, closer = _closest(room.topology, offer, tasks, domain)
+    nodes = nodes[offer.slots[nodes] > 0]
+    # From the least to the most significant; where they all are equal, the first node is the first.
+    of_domain = (_rank(offer, level, room.topology[level].of_node[nodes], tasks) for level in closer[::-1])
+    keys = [room.free_gpus[nodes], *of_domain]
+    order = nodes[np.lexsort(keys)]
     chosen: Chosen = []
-    for node in order:
+    for node, slots in zip(order.tolist(), offer.slots[order].tolist(), strict=True):
         if not tasks:
             break
-        count = min(tasks, int(slots[node]), *(int(limit.left[limit.of_node[node]]) for limit in limits))
+        count = min(tasks, slots, *(int(limit.left[limit.of_node[node]]) for limit in limits))
         if count:
             for limit in limits:
                 limit.left[limit.of_node[node]] -= count
-            chosen.append((int(node), count))
+            chosen.append((node, count))
             tasks -= count
     return chosen
+
+
+def _closest(topology: Topology, offer: Offer, tasks: int, domain: Domain | None) -> tuple[Ints, list[Level]]:
+    """The nodes of the tightest domain that takes all tasks, in the tightest wider one that does, down to a rack.
+
+    And the levels of which they may need several domains.
+    """
+    closer = [level for level in NESTED if domain is None or is_wider(domain[0], level)]
+    while closer and closer[0] != "island":
+        level = closer[0]
+        sums = offer.in_domains(level)
+        inside = topology[level].inside(topology[domain[0]], domain[1]) if domain else np.arange(len(sums))
+        able = inside[sums[inside] >= tasks]
+        if not len(able):
+            break
+        domain, closer = (level, int(able[sums[able].argmin()])), closer[1:]
+    return (topology[domain[0]].nodes_of(domain[1]) if domain else np.arange(len(offer.slots))), closer
 
 
 def _scatter(room: Room, slots: Ints, tasks: int, limits: Limits, beside: Ints) -> Chosen:
@@ -197,9 +242,9 @@ def _domains(room: Room, level: SpreadLevel) -> Ints:
     return of_node
 
 
-def _domain_rank(of_node: Ints, slots: Ints, order: Ints, tasks: int) -> Ints:
+def _rank(offer: Offer, level: Level, of_node: Ints, tasks: int) -> Ints:
     """Sort key that puts the tightest domain that takes all tasks first, else the roomiest first, each kept together."""
-    totals = np.bincount(of_node[order], weights=slots[order], minlength=int(of_node.max()) + 1).astype(np.int64)
-    mine = totals[of_node[order]]
-    unwanted = np.where(mine >= tasks, mine - tasks, 2 * int(totals.max()) + tasks - mine)
-    return np.asarray(unwanted * (int(of_node.max()) + 1) + of_node[order], dtype=np.int64)
+    sums = offer.in_domains(level)
+    mine = sums[of_node]
+    unwanted = np.where(mine >= tasks, mine, 2 * offer.total + tasks - mine)
+    return np.asarray(unwanted * len(sums) + of_node, dtype=np.int64)

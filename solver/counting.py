@@ -10,34 +10,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from solver import placement
 from solver.rules.holdings import Ints
 from solver.rules.lawful import Lawful
 from solver.trial import Wish
 from solver.world.masks import Mask
 from solver.world.room import Room
-from solver.world.shape import MigShape, Shape, SharedShape
+from solver.world.shape import Shape
 
 
 def says_it_all(wish: Wish, room: Room) -> bool:
     """Whether counting decides that a taker fits."""
-    spec = wish.candidate.job.spec
-    (shape, *others), (group, *_) = wish.option.shapes, spec.task_groups
-    plain = not others and shape.gpus > 0 and not isinstance(shape, SharedShape | MigShape) and not wish.drains
-    if not plain or wish.candidate.against or spec.bundle_of(group) or spec.topology.spread or group.topology.spread:
+    if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
         return False
-    divisible = list(room.partitions.rules)
-    return not divisible or not bool(room.usable(shape, wish.option.gpu_types[0])[divisible].any())
+    return placement.says_it_all(room, wish.candidate.job.spec, wish.option)
 
 
 def could_fit(wish: Wish, room: Room) -> bool:
     """Whether a taker of whom counting says it all fits as it is."""
     spec, (shape, *_) = wish.candidate.job.spec, wish.option.shapes
-    nodes = np.flatnonzero(room.usable(shape, wish.option.gpu_types[0]) & (room.free_gpus >= shape.gpus))
-    slots = _fitting(shape, room.free_gpus[nodes], room.free_cpu[nodes], room.free_memory[nodes])
-    level, needed = spec.effective_topology.required, spec.task_groups[0].least
-    if level is None:
-        return int(slots.sum()) >= needed
-    return bool(_added_up(room.topology[level].of_node[nodes], slots).max(initial=0) >= needed)
+    offer = room.offer(shape, wish.option.gpu_types[0])
+    return offer.most(spec.effective_topology.required) >= spec.task_groups[0].least
 
 
 class Counting:

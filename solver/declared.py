@@ -19,10 +19,11 @@ from solver.rules.policy import Policy
 from solver.rules.reservation import DeclaredReservation
 from solver.rules.tree import QueueTree
 from solver.world.cluster import DeviceId, Node, NodeName
+from solver.world.free import Reserved
 from solver.world.held import Against
 from solver.world.inflight import Reservation
 from solver.world.quantities import Cpu, Instant, Memory
-from solver.world.room import Reserved, Room
+from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement

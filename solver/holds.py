@@ -18,9 +18,10 @@ from solver.rules.loans import Loans, can_be_gone, has_nothing_inside
 from solver.rules.policy import Policy
 from solver.views import fits
 from solver.world.cluster import GpuType, NodeName
+from solver.world.free import Reserved
 from solver.world.inflight import Reservation
 from solver.world.quantities import Cpu, Instant, Memory
-from solver.world.room import Reserved, Room
+from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskPlacement

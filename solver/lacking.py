@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from solver.closeness import tasks_that_fit
-from solver.placement import place
+from solver.placement import has_place
 from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import AnyReason, Bundles, Capacity, HostResources, NoRoom, TooClose, Topology
 from solver.reach import limits_of, reach
@@ -22,7 +22,7 @@ from solver.world.workload import JobSpec, TaskGroup
 
 def lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
     """What is missing on the nodes; nothing where the gang would fit."""
-    if place(room.copy(), spec, option) is not None:
+    if has_place(room, spec, option):
         return
     milli_free = room.milli_free(option.shapes)
     short = [
@@ -50,8 +50,8 @@ def lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReaso
 def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
     """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
     for number, group in enumerate(spec.task_groups):
-        slots = room.slots(option.shapes[number], option.gpu_types[number])
-        bundle, fits = spec.bundle_of(group), tasks_that_fit(room, slots, spec, number)
+        offer = room.offer(option.shapes[number], option.gpu_types[number])
+        bundle, fits = spec.bundle_of(group), tasks_that_fit(room, offer, spec, number)
         if fits >= group.least:
             continue
         if bundle:
@@ -62,17 +62,17 @@ def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason
 
 
 def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
-    fits = int(room.slots(shape, gpu_type).sum())
+    fits = room.offer(shape, gpu_type).total
     if fits >= group.least:
         # What is wanted can be had, but perhaps not with the changes of partitions that are left.
-        if room.partitions and int(room.slots(shape, gpu_type, within=room.open_nodes).sum()) < group.least:
+        if room.partitions and room.offer(shape, gpu_type, within=room.open_nodes).total < group.least:
             yield _too_few_instances(room, group, shape, gpu_type)
         return
     name, limit = gpu_type or GpuType(""), (group.nodes, int(room.sets[group.nodes].sum()) if group.nodes else 0)
     gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
-    if isinstance(shape, MigShape) and int(room.slots(gpus_alone, gpu_type).sum()) < group.least:
+    if isinstance(shape, MigShape) and room.offer(gpus_alone, gpu_type).total < group.least:
         yield _too_few_instances(room, group, gpus_alone, gpu_type)
-    elif not shape.uses_gpus or int(room.slots(gpus_alone, gpu_type).sum()) >= group.least:
+    elif not shape.uses_gpus or room.offer(gpus_alone, gpu_type).total >= group.least:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
         yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit)
     else:

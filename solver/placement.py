@@ -10,19 +10,22 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.closeness import Manners, choose, more_tasks, room_in_domains
+from solver.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
 from solver.rails import rails_of
 from solver.rules.options import Option
 from solver.strain import near_data, strain_of, strains_at
 from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
+from solver.world.offers import Offer
+from solver.world.partitions import Partitions
 from solver.world.pledges import Pledged
 from solver.world.quantities import MilliGpu
 from solver.world.room import Room
 from solver.world.shape import MigShape, Shape, SharedShape, SharingMode
 from solver.world.workload import Bundle, JobSpec, MigSlot, TaskPlacement, TopologyRequest
 
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+ONE_GPU = Shape(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,14 @@ class Placed:
     tasks: tuple[TaskPlacement, ...]
     strain: float
 
-    def pledged(self, before: Room, after: Room) -> Pledged:
-        """The GPUs that have to be partitioned anew before it is all there, from the room before and after it was placed."""
+    def pledged(self, before: Partitions, after: Room) -> Pledged:
+        """The GPUs that have to be partitioned anew before it is all there: as they were, and in the room where it is placed."""
         instances = ((task.node, task.mig) for task in self.tasks if task.mig)
         wholes = ((task.node, device) for task in self.tasks if not task.mig for device in task.devices)
         return frozenset(
             (
                 *((at, slot.gpu) for at, slot in instances if not after.partitions.stays(after.index[at], slot)),
-                *((at, device) for at, device in wholes if before.partitions.is_divided(before.index[at], device)),
+                *((at, device) for at, device in wholes if before.is_divided(after.index[at], device)),
             )
         )
 
@@ -59,22 +62,54 @@ def place(
     return _place(room, spec, option, within, tasks)
 
 
+def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
+    """Whether `place` finds one; takes nothing."""
+    tasks = least_tasks(spec)
+    if says_it_all(room, spec, option):
+        return _has_room(room, spec, option, tasks)
+    return _found(room, spec, option, None, tasks) is not None
+
+
+def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
+    """Whether counting decides that a gang fits: one group that takes no parts of GPUs, and is neither bundled nor spread."""
+    (shape, *others), (group, *_) = option.shapes, spec.task_groups
+    if others or isinstance(shape, SharedShape | MigShape) or spec.topology.spread or group.topology.spread:
+        return False
+    return not spec.bundle_of(group) and not room.is_partitioned(shape, option.gpu_types[0])
+
+
+def _has_room(room: Room, spec: JobSpec, option: Option, tasks: Sequence[int]) -> bool:
+    """Whether the first group of a gang finds slots enough, together where it has to be together."""
+    return room.offer(option.shapes[0], option.gpu_types[0]).most(spec.effective_topology.required) >= tasks[0]
+
+
 def _near_data(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Mask | None:
     """The nodes near its data, if a gang finds place there and pays no more than it would elsewhere; else all it may use."""
     near = near_data(room, spec.data) & (True if within is None else within)
-    here = _place(room.copy(), spec, option, near, tasks)
-    elsewhere = _place(room.copy(), spec, option, within, tasks) if here and here.strain else None
+    with room.trying():
+        here = _place(room, spec, option, near, tasks)
+    with room.trying():
+        elsewhere = _place(room, spec, option, within, tasks) if here and here.strain else None
     return within if here is None or (elsewhere and elsewhere.strain < here.strain) else near
 
 
 def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Placed | None:
-    gangs = _gangs(room, spec, option, within, tasks)
-    able = [gang for gang in gangs if gang.fits_somewhere()]
+    found = _found(room, spec, option, within, tasks)
+    if found is None:
+        return None
+    placed = tuple(task for group, chosen in found for task in _realise(room, group, chosen))
+    return Placed(placed, strain_of(room, spec, placed))
+
+
+def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
+    if says_it_all(room, spec, option) and not _has_room(room, spec, option, tasks):
+        return None
+    able = [gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere()]
     for level in _levels(spec.effective_topology) if able else ():
         for gang in able:
-            placed = gang.place_in_one(level) if level else gang.place_among(gang.allowed)
-            if placed is not None:
-                return Placed(placed, strain_of(room, spec, placed))
+            found = gang.place_in_one(level) if level else gang.place_among(None)
+            if found is not None:
+                return found
     return None
 
 
@@ -101,8 +136,8 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
         near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
         numbers = {task.index for task in tasks if task.group == group.name}
         own = [room.index[task.node] for task in tasks if task.group == group.name]
-        slots = room.slots(group.shape, group.gpu_type, within=near & room.open_nodes) * near
-        chosen = more_tasks(room, slots, most + first - len(own), group.bundle, manners.of_group(number), own)
+        offer = room.offer(group.shape, group.gpu_type, within=near & room.open_nodes).within(near)
+        chosen = more_tasks(room, offer, most + first - len(own), group.bundle, manners.of_group(number), own)
         tasks += _realise(room, group, chosen, numbers)
     return Placed(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
@@ -149,80 +184,97 @@ class ServedGroup(NamedTuple):
         return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundle_of(group))
 
 
+Found = list[tuple[ServedGroup, Chosen]]
+"""How many tasks of each group go on which nodes."""
+
+
 @dataclass(slots=True)
 class _Gang:
-    """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes."""
+    """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes.
+
+    `within` None: on any node.
+    """
 
     room: Room
     spec: JobSpec
     groups: tuple[tuple[ServedGroup, int], ...]
-    slots: list[Ints]
-    allowed: Mask
+    offers: list[Offer]
+    within: Mask | None
     fresh: bool
 
     @classmethod
     def of(
         cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int], *, fresh: bool
     ) -> _Gang:
-        allowed = room.open_nodes if within is None else room.open_nodes & within
         # Groups with GPUs are harder to place and go first.
         order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)
         groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
-        slots = [room.slots(group.shape, group.gpu_type, fresh=fresh) * allowed for group, _ in groups]
-        return cls(room, spec, groups, slots, allowed, fresh)
+        offers = [room.offer(group.shape, group.gpu_type, fresh=fresh) for group, _ in groups]
+        if within is not None:
+            offers = [offer.within(within) for offer in offers]
+        return cls(room, spec, groups, offers, within, fresh)
 
     def fits_somewhere(self) -> bool:
         """Necessary, not sufficient: each group alone finds enough slots."""
-        return all(int(slots.sum()) >= tasks for (_, tasks), slots in zip(self.groups, self.slots, strict=True))
+        return all(offer.total >= tasks for (_, tasks), offer in zip(self.groups, self.offers, strict=True))
 
-    def place_in_one(self, level: Level) -> tuple[TaskPlacement, ...] | None:
+    def place_in_one(self, level: Level) -> Found | None:
         """All tasks in one domain of the level, the one left fullest."""
         domains = self.room.topology[level]
-        count = len(domains.names)
-        able = np.ones(count, dtype=bool)
+        able = np.ones(len(domains.names), dtype=bool)
         manners = Manners.of(self.room, self.spec)
-        for (group, tasks), slots in zip(self.groups, self.slots, strict=True):
-            able &= room_in_domains(slots, domains.of_node, manners.of_group(group.number).limits) >= tasks
+        for (group, tasks), offer in zip(self.groups, self.offers, strict=True):
+            able &= room_in_domains(offer, level, domains.of_node, manners.of_group(group.number).limits) >= tasks
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
-        free = np.bincount(domains.of_node, weights=self.room.free_gpus * self.allowed, minlength=count)
+        free = self._free_gpus().in_domains(level)
         strains = strains_at(self.room.topology, self.spec.effective_topology, level)
         for domain in candidates[np.lexsort((free[candidates], strains[candidates]))]:
-            placed = self.place_among(self.allowed & (domains.of_node == domain))
-            if placed is not None:
-                return placed
+            found = self.place_among((level, int(domain)))
+            if found is not None:
+                return found
         return None
 
-    def place_among(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
-        """All tasks on these nodes."""
-        if len(self.groups) == 1:
-            ((group, tasks),) = self.groups
-            manner = Manners.of(self.room, self.spec).of_group(group.number)
-            slots = self._together(self.room, group, self.slots[0], nodes)
-            chosen = choose(self.room, slots, tasks, group.bundle, manner)
-            return None if chosen is None else tuple(_realise(self.room, group, chosen))
-        return self._place_groups_together(nodes)
+    def _free_gpus(self) -> Offer:
+        free = self.room.offer(ONE_GPU, None, fresh=False)
+        return free if self.within is None else free.within(self.within)
 
-    def _place_groups_together(self, nodes: Mask) -> tuple[TaskPlacement, ...] | None:
-        # Groups compete for the same nodes: try on a copy, and take from the real room only when all of them found theirs.
-        trial, manners = self.room.copy(), Manners.of(self.room, self.spec)
-        decided: list[tuple[ServedGroup, list[tuple[int, int]]]] = []
-        for (group, tasks), before in zip(self.groups, self.slots, strict=True):
-            slots = self._together(trial, group, np.minimum(before, trial.slots(group.shape, None)), nodes)
-            chosen = choose(trial, slots, tasks, group.bundle, manners.of_group(group.number))
-            if chosen is None:
-                return None
-            for node, count in chosen:
-                _take(trial, node, group.shape, count)
-            decided.append((group, chosen))
-        return tuple(task for group, chosen in decided for task in _realise(self.room, group, chosen))
+    def place_among(self, domain: Domain | None) -> Found | None:
+        """All tasks in this domain; None: anywhere."""
+        manners = Manners.of(self.room, self.spec)
+        if len(self.groups) > 1:
+            return self._place_groups_together(domain, manners)
+        ((group, tasks),), (offer,) = self.groups, self.offers
+        offer = self._together(group, offer, domain)
+        chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
+        return None if chosen is None else [(group, chosen)]
 
-    def _together(self, room: Room, group: ServedGroup, slots: Ints, nodes: Mask) -> Ints:
-        """What these nodes take together, where the changes of partitions that are left do not do for each of them."""
+    def _place_groups_together(self, domain: Domain | None, manners: Manners) -> Found | None:
+        # Groups compete for the same nodes: what the first take is taken while the others are tried.
+        at_first, found = [offer.slots.copy() for offer in self.offers], Found()
+        with self.room.trying():
+            for (group, tasks), before in zip(self.groups, at_first, strict=True):
+                left = Offer(np.minimum(before, self.room.slots(group.shape, None)), self.room.topology)
+                offer = self._together(group, left, domain)
+                chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
+                if chosen is None:
+                    return None
+                for node, count in chosen:
+                    _take(self.room, node, group.shape, count)
+                found.append((group, chosen))
+        return found
+
+    def _together(self, group: ServedGroup, offer: Offer, domain: Domain | None) -> Offer:
+        """What the nodes take together, where the changes of partitions that are left do not do for each of them."""
+        room = self.room
         if not (room.partitions and self.fresh and group.shape.uses_gpus):
-            return slots * nodes
-        return np.minimum(slots, room.slots(group.shape, group.gpu_type, within=nodes)) * nodes
+            return offer
+        nodes = room.open_nodes if self.within is None else room.open_nodes & self.within
+        if domain:
+            nodes = nodes & (room.topology[domain[0]].of_node == domain[1])
+        together = room.slots(group.shape, group.gpu_type, within=nodes)
+        return Offer(np.minimum(offer.slots, together) * nodes, room.topology)
 
 
 def _realise(

@@ -30,8 +30,9 @@ from solver.rules.tree import QueueTree
 from solver.rules.type_weights import weights_of
 from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
+from solver.world.free import Reserved
 from solver.world.parts import shrinking_apart
-from solver.world.room import Reserved, Room
+from solver.world.room import Room
 from solver.world.snapshot import Snapshot, foreseen
 from solver.world.workload import Job, JobName
 

@@ -41,7 +41,9 @@ def strain_of(room: Room, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> fl
 
 def near_data(room: Room, names: Collection[str]) -> npt.NDArray[np.bool_]:
     """The nodes at which all of these data are near."""
-    return np.fromiter((set(names) <= set(node.data) for node in room.nodes), dtype=bool, count=len(room.nodes))
+    nowhere = np.zeros(len(room.nodes), dtype=bool)
+    near: npt.NDArray[np.bool_] = np.logical_and.reduce([room.near.get(name, nowhere) for name in names])
+    return near
 
 
 def strains_at(topology: Topology, asked: TopologyRequest, level: Level) -> Floats:

@@ -36,8 +36,9 @@ from solver.rules.users import UserRoom
 from solver.rules.victims import MEANS, Law, holders_of
 from solver.starts import Start, layer_values
 from solver.strain import strain_of
+from solver.world.free import Reserved
 from solver.world.pool_rules import PoolRules
-from solver.world.room import DomainOf, Reserved, Room
+from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
 

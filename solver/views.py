@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from solver.best_place import place_best
 from solver.fit import Fit
-from solver.placement import Mask, Placed, grow, place, realised
+from solver.placement import Mask, Placed, grow, has_place, place, realised
 from solver.rules.demand import Candidate
 from solver.rules.options import Option
 from solver.starts import held_by
@@ -18,7 +18,7 @@ Chosen = tuple[Option, Placed]
 
 def fits(room: Room, candidate: Candidate, option: Option) -> bool:
     """Whether the gang would find its place, if nothing else started."""
-    return place(seen(room, candidate.against).copy(), candidate.job.spec, option) is not None
+    return has_place(seen(room, candidate.against), candidate.job.spec, option)
 
 
 def place_in_view(
@@ -49,13 +49,14 @@ def place_in_view(
 
 def place_at(room: Room, candidate: Candidate, option: Option, hosts: Sequence[Sequence[int]]) -> Placed | None:
     """Take room for a gang on exactly these nodes, one for each task of each group; None where its view has too little there."""
-    spec, view = candidate.job.spec, seen(room, candidate.against).copy()
-    for shape, nodes in zip(option.shapes, hosts, strict=True):
-        for node in nodes:
-            if view.free_gpus[node] < shape.gpus:
-                return None
-            view.take(node, shape, 1)
-    placed = realised(seen(room, candidate.against), spec, option, hosts)
+    spec, view = candidate.job.spec, seen(room, candidate.against)
+    with view.trying():
+        for shape, nodes in zip(option.shapes, hosts, strict=True):
+            for node in nodes:
+                if view.free_gpus[node] < shape.gpus:
+                    return None
+                view.take(node, shape, 1)
+    placed = realised(view, spec, option, hosts)
     if candidate.against:
         room.occupy(held_by(spec, option, placed.tasks))
     return placed

@@ -89,12 +89,12 @@ class Node(Document, frozen=True):
         """New work may start here."""
         return self.ready and not self.cordoned
 
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of its domains, one for each of LEVELS; domains are named uniquely within their pool."""
+        pool, rack = self.pool, self.rack or self.name
+        return (f"{pool}/{self.island or self.name}", f"{pool}/{rack}", f"{pool}/{self.block or rack}", pool)
+
     def domain(self, level: Level) -> str:
-        """The name of this node's domain at a level; domains are named uniquely within their pool."""
-        if level == "pool":
-            return self.pool
-        island = self.island or f"{self.name}"
-        rack = self.rack or f"{self.name}"
-        block = self.block or rack
-        name = {"island": island, "rack": rack, "block": block}[level]
-        return f"{self.pool}/{name}"
+        """The name of its domain at a level."""
+        return self.path[LEVELS.index(level)]

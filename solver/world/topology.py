@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
@@ -25,12 +26,24 @@ class NotATreeError(ValueError):
 class Domains:
     """The domains of one level: their names, sorted, for each node the index of its domain, and for each domain its links.
 
-    `bandwidth`: GB/s that each GPU of a domain has, at worst, towards the others of it.
+    `bandwidth`: GB/s that each GPU of a domain has, at worst, towards the others of it. `by_domain`: the nodes, those of the
+    first domain first, those of the second from `begins[1]` on. `first`: the first node of each domain.
     """
 
     names: tuple[str, ...]
     of_node: Ints
     bandwidth: Floats
+    by_domain: Ints
+    begins: Ints
+    first: Ints
+
+    def nodes_of(self, domain: int) -> Ints:
+        """The nodes of a domain, in their order."""
+        return self.by_domain[self.begins[domain] : self.begins[domain + 1]]
+
+    def inside(self, wider: Domains, domain: int) -> Ints:
+        """The domains of this level that lie in a domain of a wider one."""
+        return np.flatnonzero(wider.of_node[self.first] == domain)
 
 
 Topology = dict[Level, Domains]
@@ -38,7 +51,7 @@ Topology = dict[Level, Domains]
 
 def topology_of(nodes: Sequence[Node]) -> Topology:
     """Index the domains of every level over `nodes`; raises NotATreeError."""
-    paths = tuple(tuple(node.domain(level) for level in LEVELS) for node in nodes)
+    paths = tuple(node.path for node in nodes)
     return _topology(paths, tuple(node.links for node in nodes))
 
 
@@ -58,15 +71,18 @@ def _domains(names: list[str], bandwidths: list[float]) -> Domains:
     of_node = np.array([index[name] for name in names], dtype=np.int64)
     slowest = np.full(len(ordered), np.inf)
     np.minimum.at(slowest, of_node, np.array(bandwidths, dtype=np.float64))
-    return Domains(ordered, of_node, slowest)
+    begins = np.concatenate(([0], np.cumsum(np.bincount(of_node, minlength=len(ordered)))))
+    by_domain = np.argsort(of_node, kind="stable")
+    return Domains(ordered, of_node, slowest, by_domain, begins, by_domain[begins[:-1]])
 
 
 def _refuse_two_parents(paths: tuple[Path, ...]) -> None:
-    tree: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
-    for path in set(paths):
-        nx.add_path(tree, reversed(list(zip(LEVELS, path, strict=True))))
-    for domain, parents in tree.in_degree():
-        if parents > 1:
-            level, name = domain
-            wider = " and ".join(sorted(f"{kind} {parent}" for kind, parent in tree.predecessors(domain)))
+    found = {(level, *link) for path in set(paths) for level, link in zip(LEVELS, pairwise(path), strict=False)}
+    parents = Counter((level, name) for level, name, _ in found)
+    for (level, name), count in parents.items():
+        if count > 1:
+            kind = LEVELS[LEVELS.index(level) + 1]
+            wider = " and ".join(
+                sorted(f"{kind} {parent}" for at, child, parent in found if (at, child) == (level, name))
+            )
             raise NotATreeError(f"{level} {name} lies in {wider}; give each {level} one place in the topology")

@@ -1,0 +1,150 @@
+"""How many tasks of a shape each node and each domain of a room takes: counted once, then kept up to date where nodes change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.world.cluster import GpuType, Level
+from solver.world.masks import Mask
+from solver.world.topology import Topology
+
+Ints = npt.NDArray[np.int64]
+
+SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
+"""A task without GPUs, CPU or memory fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""
+
+KEPT_MAX = 128
+"""Shapes of which a room keeps what it offers. Of more, the one that was asked for first is counted anew when it comes again."""
+
+ONE_BY_ONE_MAX = 8
+"""So many nodes are brought up to date one after the other; more, all at once."""
+
+
+class Need(NamedTuple):
+    """What one task takes of a node, and which nodes it may be on: of a type (None: any), and in a set ("": in any)."""
+
+    gpus: int
+    cpu: int
+    memory: int
+    gpu_type: GpuType | None
+    node_set: str
+
+
+class Offer:
+    """The tasks of one shape that each node takes by itself, and their sums. One that a room keeps changes when the room does."""
+
+    def __init__(self, slots: Ints, topology: Topology) -> None:
+        self.slots = slots
+        self.total = int(slots.sum())
+        self._topology = topology
+        self._in_domains: dict[Level, Ints] = {}
+
+    def in_domains(self, level: Level) -> Ints:
+        """By domain of a level, what its nodes take."""
+        if level not in self._in_domains:
+            domains = self._topology[level]
+            sums = np.bincount(domains.of_node, weights=self.slots, minlength=len(domains.names))
+            self._in_domains[level] = sums.astype(np.int64)
+        return self._in_domains[level]
+
+    def most(self, level: Level | None) -> int:
+        """What the domain of a level takes that takes most; None: all nodes together."""
+        return self.total if level is None else int(self.in_domains(level).max(initial=0))
+
+    def within(self, nodes: Mask) -> Offer:
+        """That of some of the nodes alone."""
+        return Offer(self.slots * nodes, self._topology)
+
+    def put(self, node: int, slots: int) -> None:
+        """A node takes so many now."""
+        more = slots - int(self.slots[node])
+        if more:
+            self.slots[node] = slots
+            self.total += more
+            for level, sums in self._in_domains.items():
+                sums[self._topology[level].of_node[node]] += more
+
+    def put_all(self, nodes: Ints, slots: Ints) -> None:
+        """Each of these nodes, none of them twice, takes so many now."""
+        more = slots - self.slots[nodes]
+        self.slots[nodes] = slots
+        self.total += int(more.sum())
+        for level, sums in self._in_domains.items():
+            np.add.at(sums, self._topology[level].of_node[nodes], more)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """`seen`: how many of the changes it knows."""
+
+    offer: Offer
+    usable: Mask
+    seen: int
+
+
+@dataclass(slots=True)
+class Offers:
+    """What a room offers of whole GPUs, CPU and memory; `gpus`, `cpu` and `memory` are the room's own arrays of what is free."""
+
+    topology: Topology
+    gpus: Ints
+    cpu: Ints
+    memory: Ints
+    changes: list[int] = field(default_factory=list)
+    """The nodes that changed, in order."""
+    _known: dict[Need, _Kept] = field(default_factory=dict)
+
+    def known(self, need: Need) -> Offer | None:
+        """What is kept, as it is now."""
+        kept = self._known.get(need)
+        if kept is None:
+            return None
+        if kept.seen < len(self.changes):
+            self._follow(kept, need, set(self.changes[kept.seen :]))
+            kept.seen = len(self.changes)
+        return kept.offer
+
+    def count(self, need: Need, usable: Mask) -> Offer:
+        """Count what the usable nodes offer, and keep it."""
+        if len(self._known) == KEPT_MAX:
+            del self._known[next(iter(self._known))]
+        offer = Offer(self._slots(need, slice(None)) * usable, self.topology)
+        self._known[need] = _Kept(offer, usable, len(self.changes))
+        return offer
+
+    def back_to(self, mark: int) -> None:
+        """All changes but the first so many have been undone."""
+        undone = set(self.changes[mark:])
+        del self.changes[mark:]
+        for need, kept in self._known.items():
+            if kept.seen > mark:
+                self._follow(kept, need, undone)
+                kept.seen = mark
+
+    def _follow(self, kept: _Kept, need: Need, changed: Collection[int]) -> None:
+        if len(changed) > ONE_BY_ONE_MAX:
+            nodes = np.fromiter(changed, dtype=np.int64, count=len(changed))
+            kept.offer.put_all(nodes, self._slots(need, nodes) * kept.usable[nodes])
+            return
+        for node in changed:
+            if kept.usable[node]:
+                kept.offer.put(node, self._slots_of(need, node))
+
+    def _slots(self, need: Need, nodes: Ints | slice) -> Ints:
+        count = np.full(len(self.gpus[nodes]), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
+        for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
+            if each:
+                np.minimum(count, np.maximum(free[nodes], 0) // each, out=count)
+        return count
+
+    def _slots_of(self, need: Need, node: int) -> int:
+        count = SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING
+        for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
+            if each:
+                count = min(count, max(0, int(free[node])) // each)
+        return count

@@ -1,0 +1,133 @@
+"""What a room keeps of what it offers is what a new count finds, whatever is placed, given back, tried and undone."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.placement import has_place, place
+from solver.rules.options import Option
+from solver.rules.partitioning import pool_rules
+from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
+from solver.solve import standing
+from solver.starts import held_by
+from solver.world import offers
+from solver.world.cluster import LEVELS
+from solver.world.room import Room
+from solver.world.shape import Shape
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobSpec, QueueName, TaskGroup, TaskPlacement
+from tests.drawn import worlds
+from tests.solver.test_mig import partitioned
+from tests.solver.worlds import node, policies, sharing_policies, snapshots, with_fractions, with_sets
+
+WORLDS = st.one_of(
+    st.tuples(snapshots(elastic=True, close=True).flatmap(with_sets), policies()),
+    st.tuples(snapshots().flatmap(with_fractions), policies().flatmap(sharing_policies)),
+    partitioned(),
+)
+Held = list[tuple[TaskPlacement, Shape]]
+
+
+def room_in(snapshot: Snapshot, policy: Policy) -> tuple[Room, list[tuple[JobSpec, Option]]]:
+    """What is free in a world, and the ways in which its pending jobs could be served."""
+    shares, admissions = standing(snapshot, policy)
+    domain_of = sharing_of(policy, shares.tree, snapshot.nodes).domain
+    ways = [(job.spec, option) for job in snapshot.pending for option in admissions[job.name].options]
+    return Room.of(snapshot, domain_of, pool_rules(policy, snapshot)), ways
+
+
+def offered(room: Room, ways: list[tuple[JobSpec, Option]]) -> list[object]:
+    """All that a room says it offers for these."""
+    found: list[object] = []
+    asked = {known for _, option in ways for known in zip(option.shapes, option.gpu_types, strict=True)}
+    for shape, gpu_type in sorted(asked, key=repr):
+        for fresh in (False, True):
+            offer = room.offer(shape, gpu_type, fresh=fresh)
+            found += [offer.slots.tolist(), offer.total, [offer.in_domains(level).tolist() for level in LEVELS]]
+    return found
+
+
+def state(room: Room) -> object:
+    """All that is free in a room."""
+    parts = room.partitions
+    free = [known.tolist() for known in (room.free_gpus, room.free_cpu, room.free_memory)]
+    return free, room.free_devices[:], dict(room.shared), dict(parts.gpus), dict(parts.changes_left), dict(parts.aside)
+
+
+def act(draw: st.DataObject, room: Room, ways: list[tuple[JobSpec, Option]], held: Held, depth: int = 0) -> None:
+    """Place something, give something back, or try some of that and undo it; each time all that is kept must be true."""
+    for _ in range(draw.draw(st.integers(1, 4))):
+        match draw.draw(st.sampled_from(["place", "place", "give back", "try"])):
+            case "place":
+                spec, option = draw.draw(st.sampled_from(ways))
+                could = has_place(room, spec, option)
+                placed = place(room, spec, option)
+                assert could == (placed is not None)
+                held += held_by(spec, option, placed.tasks) if placed else ()
+            case "give back" if held:
+                room.give_back(*held.pop(draw.draw(st.integers(0, len(held) - 1))))
+            case "try" if depth < 2:
+                before = state(room)
+                with room.trying():
+                    act(draw, room, ways, held.copy(), depth + 1)
+                assert state(room) == before
+        if draw.draw(st.booleans()):  # what is asked for seldom has more to catch up with
+            assert offered(room, ways) == offered(room.copy(), ways)
+
+
+@worlds(300)
+@given(WORLDS, st.data(), st.sampled_from([(0, 1), (0, 128), (8, 128)]))
+def test_what_is_kept_is_what_a_new_count_finds(
+    world: tuple[Snapshot, Policy], draw: st.DataObject, limits: tuple[int, int]
+) -> None:
+    room, ways = room_in(*world)
+    shapes = {(job.name, group.name): group.shape for job in world[0].jobs for group in job.spec.task_groups}
+    running = [(task, shapes[job.name, task.group]) for job in world[0].jobs for task in job.placement]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offers, "ONE_BY_ONE_MAX", limits[0])
+        patch.setattr(offers, "KEPT_MAX", limits[1])
+        if ways:
+            act(draw, room, ways, running)
+            assert offered(room, ways) == offered(room.copy(), ways)
+
+
+@worlds(300)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 8)), min_size=1, max_size=12
+    ),
+    st.sampled_from([1, 2, 3, 4, 8]),
+    st.integers(1, 9),
+)
+def test_nodes_are_taken_as_if_all_had_been_sorted(
+    where: list[tuple[int, int, int, int]], gpus: int, tasks: int
+) -> None:
+    """`where`: block, rack and island of each node, and how many of its GPUs are free."""
+    domains = [(f"{block}", f"{block}{rack}", f"{block}{rack}{island}") for block, rack, island, _ in where]
+    nodes = [
+        msgspec.structs.replace(node(f"n{number:02}", 8, block=block, rack=rack), island=island)
+        for number, (block, rack, island) in enumerate(domains)
+    ]
+    room = Room.empty(tuple(nodes))
+    for known, (*_, free) in zip(nodes, where, strict=True):
+        devices = tuple(gpu.id for gpu in known.gpus[free:])
+        room.occupy([(TaskPlacement("other", 0, known.name, devices), Shape(8 - free))])
+    slots = [free // gpus for *_, free in where]
+
+    def rank(of_node: list[str], number: int) -> tuple[bool, int, str]:
+        fits = sum(count for name, count in zip(of_node, slots, strict=True) if name == of_node[number])
+        return fits < tasks, fits if fits >= tasks else -fits, of_node[number]
+
+    levels = [list(names) for names in zip(*domains, strict=True)]
+    order = sorted(range(len(nodes)), key=lambda n: (*(rank(names, n) for names in levels), where[n][3], n))
+    wanted = [nodes[number].name for number in order for _ in range(slots[number])]
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", tasks, Shape(gpus)),))
+    placed = place(room, spec, Option((nodes[0].gpu_type,), 0, (0.0,), (Shape(gpus),), {}, {}))
+    if placed is None:
+        assert len(wanted) < tasks
+    else:
+        assert [task.node for task in placed.tasks] == wanted[:tasks]
