@@ -13,7 +13,6 @@ from solver.declared import declared_in, kept_by, kept_from
 from solver.greedy import greedy
 from solver.holds import Ends, Holder, held_back, is_live, kept_for
 from solver.plan.estimates import EarliestStart, EndUnknown
-from solver.reach import reach
 from solver.rules.demand import Candidate, in_order
 from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.durations import Expected, expected, expected_of
@@ -31,7 +30,7 @@ from solver.world.cluster import DeviceId, GpuType
 from solver.world.inflight import Reservation
 from solver.world.parts import leaving_part
 from solver.world.pledges import gpus_of
-from solver.world.quantities import MILLI_PER_GPU, Instant
+from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
@@ -144,6 +143,8 @@ class World:
 
     def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""
+        if not self._able(waiting):
+            return ()
         admitted = with_options(waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
         shares = with_fair_shares(self.shares_now(), self.capacity, wanted)
@@ -266,13 +267,10 @@ def with_options(candidates: Iterable[Candidate]) -> list[tuple[Job, tuple[Optio
 def has_gpus(candidate: Candidate, room: Room) -> bool:
     """Necessary, not sufficient, and much cheaper than to look for a place."""
 
+    groups = candidate.job.spec.task_groups
+
     def has(option: Option) -> bool:
-        return all(_milli_free(room, option, gpu_type) >= milli for gpu_type, milli in option.charge.items())
+        parts = zip(groups, option.shapes, option.gpu_types, strict=True)
+        return all(room.offer(shape, gpu_type).total >= group.least for group, shape, gpu_type in parts)
 
     return any(has(option) for option in candidate.options)
-
-
-def _milli_free(room: Room, option: Option, gpu_type: GpuType) -> int:
-    divided = room.shared or any(room.nodes[node].gpu_type == gpu_type for node in room.partitions.rules)
-    free = room.milli_free(option.shapes) if divided else room.free_gpus * MILLI_PER_GPU
-    return int(free[reach(room, option, gpu_type)].sum())

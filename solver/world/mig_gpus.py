@@ -6,6 +6,7 @@ which geometry allowed by its pool has everything that it holds; which of them i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -60,6 +61,13 @@ class MigGpu(NamedTuple):
     def without(self, placed: Placed) -> MigGpu:
         """The GPU with an instance that nobody uses any more."""
         return self._replace(held=tuple(other for other in self.held if other != placed))
+
+
+def with_whole(rule: MigRule, gpus: Iterable[MigGpu], whole: Iterable[DeviceId]) -> Iterator[MigGpu]:
+    """A node's GPUs in MIG mode first; then those that are whole, where they may be partitioned."""
+    yield from gpus
+    if rule.changes:
+        yield from (MigGpu(device, None) for device in whole)
 
 
 def there_are(gpu: MigGpu, profile: MigProfile) -> tuple[Placed, ...]:
@@ -159,3 +167,25 @@ def _destroyed(rule: MigRule, gpu: MigGpu) -> int:
 
 def _by_start(placed: Placed) -> tuple[int, int]:
     return placed.start, placed.profile.profile_id
+
+
+def spread(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], tasks: int) -> Iterator[tuple[MigGpu, int]]:
+    """How many tasks each GPU takes: as they are if that does, else changing those that gain most, the last one fitting best."""
+    gpus = sorted(gpus, key=lambda gpu: (not gpu.held, gpu.before is None))
+    counts = [tasks_as_it_is(rule, gpu, profile) for gpu in gpus]
+    gains = {
+        number: gain
+        for number, gpu in enumerate(gpus)
+        if (gain := tasks_after_change(rule, gpu, profile) - counts[number])
+    }
+    missing = tasks - sum(counts)
+    while missing > 0:
+        enough = [number for number, gain in gains.items() if gain >= missing]
+        number = min(enough, key=lambda n: (gains[n], n)) if enough else max(gains, key=lambda n: (gains[n], -n))
+        missing -= gains[number]
+        counts[number] += gains.pop(number)
+    for number in sorted(range(len(gpus)), key=lambda n: tasks_as_it_is(rule, gpus[n], profile) != counts[n]):
+        gpu, count = gpus[number], counts[number]
+        if tasks and count:
+            yield gpu, min(tasks, count)
+            tasks -= min(tasks, count)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -11,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.world.instance_counts import InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
-from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, tasks_after_change, tasks_as_it_is
+from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
 from solver.world.mig_table import MigProfile
 from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
@@ -44,6 +46,12 @@ class Partitions:
     gpus: dict[int, tuple[MigGpu, ...]] = field(default_factory=dict)
     changes_left: dict[str, int] = field(default_factory=dict)
     aside: dict[DeviceId, MigGpu] = field(default_factory=dict)
+    counts: InstanceCounts = field(default_factory=InstanceCounts, compare=False)
+    unused: dict[int, int] = field(init=False)
+    """By node, how many GPUs nobody uses anything of, where they may be made whole again."""
+
+    def __post_init__(self) -> None:
+        self.unused = {node: count for node in self.rules if (count := self._count_unused(node))}
 
     @classmethod
     def of(cls, nodes: Sequence[Node], pools: PoolRules, *, broken_too: bool) -> Self:
@@ -62,7 +70,10 @@ class Partitions:
 
     def copy(self) -> Self:
         """An independent one."""
-        return type(self)(self.rules, dict(self.gpus), dict(self.changes_left), dict(self.aside))
+        made = copy(self)
+        made.gpus, made.changes_left = dict(self.gpus), dict(self.changes_left)
+        made.aside, made.unused = dict(self.aside), dict(self.unused)
+        return made
 
     def draining(self, now: Self) -> Self:
         """The same as it may become for guarantees: with the changes that are left `now`, in pools where work may have to leave.
@@ -72,7 +83,7 @@ class Partitions:
         gpus = {node: tuple(gpu for gpu in known if not gpu.is_changed) for node, known in self.gpus.items()}
         left = dict.fromkeys(self.changes_left, 0)
         left |= {rule.pool: max(0, now.changes_left[rule.pool]) for rule in self.rules.values() if rule.drains}
-        return type(self)(self.rules, gpus, left, dict(self.aside))
+        return type(self)(self.rules, gpus, left, dict(self.aside), self.counts)
 
     @property
     def may_drain(self) -> bool:
@@ -111,28 +122,27 @@ class Partitions:
             profile = _profile(rule, shape)
             if profile is None or not (within is None or within[node]):
                 continue
-            for gpu in self._with_whole(node, whole[node]) if fresh else self.gpus[node]:
-                as_it_is = tasks_as_it_is(rule, gpu, profile)
-                slots[node] += as_it_is
-                if fresh and (gain := tasks_after_change(rule, gpu, profile) - as_it_is):
-                    gains[rule.pool].append((-gain, node))
+            counted = self.counts.of(node, rule, profile, self.gpus[node], whole[node] if fresh else None)
+            slots[node] = counted.as_it_is + (sum(counted.gains) if within is None else 0)
+            if within is not None:
+                gains[rule.pool] += ((-gain, node) for gain in counted.gains)
         for pool, ranked in gains.items():
-            for gain, node in sorted(ranked)[: None if within is None else max(0, self.changes_left[pool])]:
+            for gain, node in sorted(ranked)[: max(0, self.changes_left[pool])]:
                 slots[node] -= gain
         return slots
 
     def whole_slots(self, gpus: int, free: Ints, *, within: Mask | None) -> Ints:
         """Tasks of so many whole GPUs on each node, if GPUs that are partitioned for nobody may be made whole again."""
         most: Ints = np.maximum(free, 0)
-        inside = self.rules if within is None else [node for node in self.rules if within[node]]
-        reclaimable = {node: count for node in inside if (count := sum(1 for _ in self._unused(node)))}
         if within is None:
-            for node, count in reclaimable.items():
+            for node, count in self.unused.items():
                 most[node] += count
             return most // gpus
         slots: Ints = most // gpus
         costs: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        for node, count in reclaimable.items():
+        for node, count in sorted(self.unused.items()):
+            if not within[node]:
+                continue
             # The first task more takes what is free into account, each further one is made of partitioned GPUs alone.
             for more in range((int(most[node]) % gpus + count) // gpus):
                 costs[self.rules[node].pool].append((gpus - (int(most[node]) % gpus) * (more == 0), node, more))
@@ -150,7 +160,7 @@ class Partitions:
         if profile is None:
             raise AssertionError(f"GPUs of pool {rule.pool} have no {shape.mig}")
         slots: list[MigSlot] = []
-        for gpu, count in _spread(rule, profile, tuple(self._with_whole(node, whole)), tasks):
+        for gpu, count in spread(rule, profile, tuple(with_whole(rule, self.gpus[node], whole)), tasks):
             after = chosen(rule, gpu, profile, count)
             self._put(node, gpu, after)
             slots += (self._slot(after, placed, shape) for placed in after.held if placed not in gpu.held)
@@ -168,7 +178,7 @@ class Partitions:
         others = tuple(gpu for gpu in self.gpus.get(node, ()) if gpu.device != device)
         if node in self.rules and len(others) < len(self.gpus[node]):
             self.changes_left[self.rules[node].pool] -= counted
-            self.gpus[node] = others
+            self._have(node, others)
 
     def hold(self, node: int, slot: MigSlot) -> None:
         """Exactly this instance is somebody's, on a GPU that may have been whole."""
@@ -220,7 +230,7 @@ class Partitions:
         gpu = self._gpu(node, slot.gpu)
         after = gpu.without(Placed(slot.instance.start, profile))
         if after.before is None and not after.held:
-            self.gpus[node] = tuple(other for other in self.gpus[node] if other.device != slot.gpu)
+            self._have(node, tuple(other for other in self.gpus[node] if other.device != slot.gpu))
             return True
         self._put(node, gpu, after)
         return False
@@ -228,7 +238,7 @@ class Partitions:
     def milli_free(self, node: int, *, instances_too: bool) -> int:
         """Milli-GPU of the GPUs in MIG mode: what could be made whole; or, as instances count too, all that no task has."""
         if not instances_too:
-            return MilliGpu.gpus(len(tuple(self._unused(node))))
+            return MilliGpu.gpus(self.unused.get(node, 0))
         rule = self.rules[node]
         return sum(MILLI_PER_GPU - sum(_cost(rule, placed.profile) for placed in gpu.held) for gpu in self.gpus[node])
 
@@ -244,49 +254,33 @@ class Partitions:
                 elif gpu.is_changed:
                     yield Repartitioned(node, device, gpu.before, settled(rule, gpu))
 
+    def _have(self, node: int, gpus: tuple[MigGpu, ...]) -> None:
+        """These are the node's GPUs in MIG mode now."""
+        self.gpus[node] = gpus
+        count = self._count_unused(node)
+        if count:
+            self.unused[node] = count
+        else:
+            self.unused.pop(node, None)
+
+    def _count_unused(self, node: int) -> int:
+        return sum(1 for _ in self._unused(node))
+
     def _unused(self, node: int) -> Iterator[MigGpu]:
         if self.rules[node].changes:
             yield from (gpu for gpu in self.gpus[node] if not gpu.held)
-
-    def _with_whole(self, node: int, whole: Iterable[DeviceId]) -> Iterator[MigGpu]:
-        """The GPUs in MIG mode first; then those that are whole, where they may be partitioned."""
-        yield from self.gpus[node]
-        if self.rules[node].changes:
-            yield from (MigGpu(device, None) for device in whole)
 
     def _gpu(self, node: int, device: DeviceId) -> MigGpu:
         return next((gpu for gpu in self.gpus[node] if gpu.device == device), MigGpu(device, None))
 
     def _put(self, node: int, gpu: MigGpu, after: MigGpu, *, counted: bool = True) -> None:
         others = (other for other in self.gpus[node] if other.device != gpu.device)
-        self.gpus[node] = tuple(sorted((*others, after), key=lambda known: known.device))
+        self._have(node, tuple(sorted((*others, after), key=lambda known: known.device)))
         if counted:
             self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
 
     def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
-
-
-def _spread(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], tasks: int) -> Iterator[tuple[MigGpu, int]]:
-    """How many tasks each GPU takes: as they are if that does, else changing those that gain most, the last one fitting best."""
-    gpus = sorted(gpus, key=lambda gpu: (not gpu.held, gpu.before is None))
-    counts = [tasks_as_it_is(rule, gpu, profile) for gpu in gpus]
-    gains = {
-        number: gain
-        for number, gpu in enumerate(gpus)
-        if (gain := tasks_after_change(rule, gpu, profile) - counts[number])
-    }
-    missing = tasks - sum(counts)
-    while missing > 0:
-        enough = [number for number, gain in gains.items() if gain >= missing]
-        number = min(enough, key=lambda n: (gains[n], n)) if enough else max(gains, key=lambda n: (gains[n], -n))
-        missing -= gains[number]
-        counts[number] += gains.pop(number)
-    for number in sorted(range(len(gpus)), key=lambda n: tasks_as_it_is(rule, gpus[n], profile) != counts[n]):
-        gpu, count = gpus[number], counts[number]
-        if tasks and count:
-            yield gpu, min(tasks, count)
-            tasks -= min(tasks, count)
 
 
 def _geometry(gpu: Gpu, rule: MigRule) -> Geometry:

@@ -1,0 +1,49 @@
+"""Tasks that find a MIG instance on a node: counted anew only where its GPUs are others than the last time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from solver.world.cluster import DeviceId
+from solver.world.mig_gpus import MigGpu, MigRule, tasks_after_change, tasks_as_it_is, with_whole
+from solver.world.mig_table import MigProfile
+
+
+class Counted(NamedTuple):
+    """Tasks on a node as it is, and how many more each of its GPUs takes that gains by being changed."""
+
+    as_it_is: int
+    gains: tuple[int, ...]
+
+
+class InstanceCounts:
+    """What was counted last of each node and profile. Rooms share it: what a node has is never changed in place, but replaced."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str, bool], tuple[Sequence[MigGpu], Sequence[DeviceId] | None, Counted]] = {}
+
+    def of(
+        self,
+        node: int,
+        rule: MigRule,
+        profile: MigProfile,
+        gpus: Sequence[MigGpu],
+        whole: Sequence[DeviceId] | None,
+    ) -> Counted:
+        """Of a node with these GPUs in MIG mode and these devices free as a whole; None: no GPU may be changed."""
+        key = (node, profile.name, whole is None)
+        known = self._known.get(key)
+        if known is None or known[0] is not gpus or known[1] is not whole:
+            known = self._known[key] = (gpus, whole, _count(rule, profile, gpus, whole))
+        return known[2]
+
+
+def _count(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], whole: Sequence[DeviceId] | None) -> Counted:
+    if whole is None:
+        return Counted(sum(tasks_as_it_is(rule, gpu, profile) for gpu in gpus), ())
+    all_gpus = tuple(with_whole(rule, gpus, whole))
+    present = [tasks_as_it_is(rule, gpu, profile) for gpu in all_gpus]
+    changed = [tasks_after_change(rule, gpu, profile) for gpu in all_gpus]
+    gains = tuple(then - now for now, then in zip(present, changed, strict=True) if then > now)
+    return Counted(sum(present), gains)
