@@ -21,9 +21,14 @@ from solver.world.shape import Shape
 
 def says_it_all(wish: Wish, room: Room) -> bool:
     """Whether counting decides that a taker fits."""
+    return says_much(wish) and placement.says_it_all(room, wish.candidate.job.spec, wish.option)
+
+
+def says_much(wish: Wish) -> bool:
+    """Whether a taker fits for sure where counting finds room, on nodes none of whose GPUs is in parts."""
     if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
         return False
-    return placement.says_it_all(room, wish.candidate.job.spec, wish.option)
+    return placement.is_plain(wish.candidate.job.spec, wish.option)
 
 
 def could_fit(wish: Wish, room: Room) -> bool:
@@ -41,8 +46,9 @@ class Counting:
         self._room, self._holdings, self._freeing = room, lawful.holdings, lawful.freeing(room)
         self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
         self._needed = spec.task_groups[0].least
-        self._usable = room.usable(self._shape, gpu_type)
-        self._at_first = room.slots(self._shape, gpu_type)
+        self._usable = room.usable(self._shape, gpu_type).copy()
+        self._usable[room.partitions.nodes] = False
+        self._at_first = room.slots(self._shape, gpu_type) * self._usable
         level = spec.effective_topology.required
         self._domain_at = room.topology[level].of_node if level else np.zeros(len(room.nodes), dtype=np.int64)
         self._in_domain: list[int] = _added_up(self._domain_at, self._at_first).tolist()

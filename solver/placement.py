@@ -71,11 +71,16 @@ def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
 
 
 def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
-    """Whether counting decides that a gang fits: one group that takes no parts of GPUs, and is neither bundled nor spread."""
+    """Whether counting decides that a gang fits: it is plain, and no GPU need be made whole for it."""
+    return is_plain(spec, option) and not room.is_partitioned(option.shapes[0], option.gpu_types[0])
+
+
+def is_plain(spec: JobSpec, option: Option) -> bool:
+    """Whether a gang is one group that takes no parts of GPUs, and is neither bundled nor spread."""
     (shape, *others), (group, *_) = option.shapes, spec.task_groups
     if others or isinstance(shape, SharedShape | MigShape) or spec.topology.spread or group.topology.spread:
         return False
-    return not spec.bundle_of(group) and not room.is_partitioned(shape, option.gpu_types[0])
+    return not spec.bundle_of(group)
 
 
 def _has_room(room: Room, spec: JobSpec, option: Option, tasks: Sequence[int]) -> bool:
@@ -115,7 +120,11 @@ def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
 
 def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
     """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
-    if room.partitions or any(isinstance(shape, SharedShape) for shape in option.shapes):
+    in_parts = any(
+        isinstance(shape, SharedShape | MigShape) or room.is_partitioned(shape, gpu_type)
+        for shape, gpu_type in zip(option.shapes, option.gpu_types, strict=True)
+    )
+    if in_parts:
         yield _Gang.of(room, spec, option, within, tasks, fresh=False)
     yield _Gang.of(room, spec, option, within, tasks, fresh=True)
 

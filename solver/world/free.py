@@ -126,10 +126,10 @@ class Free:
         return self.offer(shape, gpu_type, fresh=fresh, within=within).slots.copy()
 
     def is_partitioned(self, shape: Shape, gpu_type: GpuType | None) -> bool:
-        """Whether GPUs in MIG mode may be made whole for it."""
-        if not (self.partitions and shape.uses_gpus):
+        """Whether GPUs in MIG mode may be made whole for it now."""
+        if not (self.partitions.unused and shape.uses_gpus):
             return False
-        return bool(self.usable(shape, gpu_type)[self.partitions.nodes].any())
+        return bool(self.usable(shape, gpu_type)[list(self.partitions.unused)].any())
 
     def _slots_in_parts(self, shape: Shape, fresh: bool, within: Mask | None) -> Ints:
         if isinstance(shape, SharedShape):
