@@ -129,7 +129,7 @@ class Free:
         """Whether GPUs in MIG mode may be made whole for it."""
         if not (self.partitions and shape.uses_gpus):
             return False
-        return bool(self.usable(shape, gpu_type)[self.partitions.nodes].any())
+        return bool(self.usable(shape, gpu_type)[list(self.partitions.rules)].any())
 
     def _slots_in_parts(self, shape: Shape, fresh: bool, within: Mask | None) -> Ints:
         if isinstance(shape, SharedShape):
