@@ -237,17 +237,14 @@ class _Gang:
         candidates = np.flatnonzero(able)
         if not len(candidates):
             return None
-        free = self._free_gpus().in_domains(level)
+        offered = self.room.offer(ONE_GPU, None, fresh=False)
+        free = (offered if self.within is None else offered.within(self.within)).in_domains(level)
         strains = strains_at(self.room.topology, self.spec.effective_topology, level)
         for domain in candidates[np.lexsort((free[candidates], strains[candidates]))]:
             found = self.place_among((level, int(domain)))
             if found is not None:
                 return found
         return None
-
-    def _free_gpus(self) -> Offer:
-        free = self.room.offer(ONE_GPU, None, fresh=False)
-        return free if self.within is None else free.within(self.within)
 
     def place_among(self, domain: Domain | None) -> Found | None:
         """All tasks in this domain; None: anywhere."""

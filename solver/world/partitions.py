@@ -100,11 +100,6 @@ class Partitions:
         """Whether a GPU is in MIG mode, or about to be."""
         return any(gpu.device == device for gpu in self.gpus.get(node, ()))
 
-    @property
-    def nodes(self) -> Ints:
-        """Those with rules."""
-        return np.fromiter(self.rules, dtype=np.int64, count=len(self.rules))
-
     def __bool__(self) -> bool:
         return bool(self.rules)
 

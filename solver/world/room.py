@@ -211,11 +211,9 @@ class Room(Free):
         nodes = np.array([node for node, _, _ in held], dtype=np.int64)
         np.subtract.at(self.free_cpu, nodes, np.array([shape.cpu for _, _, shape in held], dtype=np.int64))
         np.subtract.at(self.free_memory, nodes, np.array([shape.memory for _, _, shape in held], dtype=np.int64))
-        devices: dict[int, set[DeviceId]] = {}
         for node, task, _ in held:
-            devices.setdefault(node, set()).update(task.devices)
-        for node, taken in devices.items():
-            self.free_devices[node] = [device for device in self.free_devices[node] if device not in taken]
+            left, devices = self.free_devices[node], task.devices
+            self.free_devices[node] = [] if list(devices) == left else [own for own in left if own not in devices]
         self.free_gpus[:] = [len(left) for left in self.free_devices]
         self.free_gpus *= self.open_nodes
 
