@@ -23,8 +23,8 @@ from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.outcomes import GangOutcome, PodOutcome, failure_of, judged
 from reconciler.backends.kubernetes.refusals import KubernetesError, NotFoundError
 from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.sending import PODS_AT_ONCE_MAX, Line, Sending, Turn
 from reconciler.backends.kubernetes.together import worked_off
-from reconciler.backends.kubernetes.turns import Sending, Turn, Turns
 from reconciler.backends.kubernetes.unfinished import Again, Start, start_of
 from reconciler.clock import Clock
 from reconciler.store.protocols import NotLeaderError
@@ -36,8 +36,6 @@ Leads = Callable[[], Leadership]
 
 TRIES_MAX = 4
 """A pod that others write to (conditions, labels) while it is bound is read and bound again so often."""
-PODS_AT_ONCE_MAX = 4 * AT_ONCE_MAX
-"""Enough that no connection is idle while the first pods of gangs are under way."""
 
 
 class Binder:
@@ -45,7 +43,8 @@ class Binder:
 
     It raises nothing of the server's: what was not bound is told, and what was begun stands in the journal on the gang's
     first pod, so that finishing.py finds it in any later pass, also of another process. Gangs are begun in the order they
-    are given, and no more at once than have `at_once_max` pods: what is begun is soon whole.
+    are given, none while a pod of those that are begun waits, and no more at once than have `at_once_max` pods: what is begun
+    is soon whole.
     """
 
     def __init__(self, api: Api, leads: Leads, clock: Clock, at_once_max: int = PODS_AT_ONCE_MAX) -> None:
@@ -93,25 +92,25 @@ class Binder:
         # What is started once more is not what was begun before: its pods would be taken for bound by others.
         attempts = {one.of.job: one.of.attempt for one in sendings}
         self.forget([old for old in self._remembered if old.attempt < attempts.get(old.job, 0)])
-        turns = Turns(sendings, self._at_once_max)
+        line = Line(sendings, self._at_once_max)
         try:
-            await worked_off(turns.taken, partial(self._in_turn, turns), AT_ONCE_MAX)
+            await worked_off(line.taken, partial(self._in_turn, line), AT_ONCE_MAX)
         finally:
             self._underway.difference_update(start_of(one.of) for one in sendings if isinstance(one.of, Journal))
 
-    async def _in_turn(self, turns: Turns, turn: Turn) -> None:
+    async def _in_turn(self, line: Line, turn: Turn) -> None:
         sending, number = turn
         if number:
             pod = sending.pods[number]
             sending.tell(number, await self._bound(pod, held(pod, sending.of)))
         else:
-            await self._begun(sending, turns)
+            await self._begun(sending, line)
         if sending.is_over:
-            turns.over(sending)
+            line.over(sending)
             if isinstance(sending.of, Journal):
                 self._underway.discard(start_of(sending.of))
 
-    async def _begun(self, sending: Sending, turns: Turns) -> None:
+    async def _begun(self, sending: Sending, line: Line) -> None:
         """The first pod. The others wait for it where it has the journal."""
         head = sending.pods[0]
         try:
@@ -121,11 +120,11 @@ class Binder:
             return
         has_journal = names.GANG_PLAN in said
         if not has_journal:
-            turns.follow(sending)
+            line.follow(sending)
         first = await self._bound(head, said)
         sending.tell(0, first)
         if has_journal and first.answer == "bound":
-            turns.follow(sending)
+            line.follow(sending)
         elif has_journal:
             sending.tell_others("unsent", f"the gang's first pod {head.name}: {first.answer}")
 

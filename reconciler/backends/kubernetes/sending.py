@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
+from reconciler.backends.kubernetes.api import AT_ONCE_MAX
 from reconciler.backends.kubernetes.journal import GangBinding, Journal, PodBinding
 from reconciler.backends.kubernetes.outcomes import Answer, PodOutcome
+
+PODS_AT_ONCE_MAX: Final = 8 * AT_ONCE_MAX
+"""Of gangs that are begun. With half as many, in gangs of 8, 119 of 128 connections were in use on average, with these 124."""
+
+
+def pods_at_once(qps: float, roll_forward_s: float) -> int:
+    """How many pods begun gangs may have, so that at `qps` requests a second they are whole in half of the time they have."""
+    return max(1, min(PODS_AT_ONCE_MAX, int(qps * roll_forward_s / 2)))
 
 
 class Sending:
@@ -41,8 +51,11 @@ Turn = tuple[Sending, int]
 """The number of one of the pods; 0: its start is to be begun."""
 
 
-class Turns:
-    """Starts are begun in their order, each when those under way have no more than `pods_max` pods with it, or there are none."""
+class Line:
+    """Starts are begun in their order, each when nothing that is begun waits and there is room for it.
+
+    There is while those under way have no more than `pods_max` pods with it; one that is larger has it alone.
+    """
 
     def __init__(self, waiting: Iterable[Sending], pods_max: int) -> None:
         self._waiting = deque(waiting)
