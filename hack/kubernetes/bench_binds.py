@@ -36,6 +36,7 @@ from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.resource import PODS
+from reconciler.backends.kubernetes.young_collections import seldom
 from reconciler.clock import SystemClock
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.workload import JobName
@@ -210,6 +211,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-o", "--output", choices=["json", "text"], default="text")
     wished = parser.parse_args(arguments)
+    seldom()  # as `quorate run` does; for both
     with tempfile.TemporaryDirectory() as folder, running(found(place()), Path(folder), audited=False) as cluster:
         told = report(asyncio.run(measured(cluster, wished.pods, wished.sizes, wished.rounds)))
     if wished.output == "json":

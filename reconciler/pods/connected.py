@@ -20,6 +20,7 @@ from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import LEASES
 from reconciler.backends.kubernetes.saving import Hooks
+from reconciler.backends.kubernetes.sending import pods_at_once
 from reconciler.backends.kubernetes.telling.teller import Teller
 from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
 from reconciler.pods.devices import Devices
@@ -77,7 +78,8 @@ async def connected(where: Cluster, handed: Handed, beside: Sequence[Beside] = (
             wake = mirror.changed.set
             election = Election(of_lease, where.holder, clock, log, where.timing, path, leads=wake)
             teller = Teller(of_telling, election.leadership, clock, log, where.holder)
-            binder = Binder(api, election.leadership, clock)
+            at_once_max = pods_at_once(where.qps, where.roll_forward_s)
+            binder = Binder(api, election.leadership, clock, at_once_max)
             promises = Promises(api, election, clock, log, where.namespace)
             hands = Hands(
                 api,

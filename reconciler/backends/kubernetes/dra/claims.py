@@ -10,10 +10,11 @@ import msgspec
 
 from reconciler.backend import StaleEpochError
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Failure, Leads, failure_of, still
+from reconciler.backends.kubernetes.binding import Leads, still
 from reconciler.backends.kubernetes.dra.standing import Allotment, Key, Release
 from reconciler.backends.kubernetes.dra.wire import CLAIMS, FINALIZER, Allocation, Consumer, ResourceClaim
 from reconciler.backends.kubernetes.objects.wire import read
+from reconciler.backends.kubernetes.outcomes import Failure, failure_of
 from reconciler.backends.kubernetes.refusals import (
     KubernetesError,
     NotFoundError,
