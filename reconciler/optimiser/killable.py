@@ -1,8 +1,10 @@
 """The parent's side: asks a child process, and kills it when it overruns, crashes or answers nonsense.
 
 HiGHS overruns its time limit by seconds on large models, and native code can't be interrupted from within. The child
-is started when first needed, kept between rounds, and started anew at once after it had to be killed: no round waits
-for a new one longer than for an answer.
+is started when first needed, kept between rounds, and started anew at once after it had to be killed.
+
+One thread talks with the child, and whoever asks waits for that thread no longer than its time limit: on a busy machine a
+process that was killed takes a while to die, and a new one to begin.
 """
 
 from __future__ import annotations
@@ -11,13 +13,11 @@ import resource
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from threading import Lock, Timer
-from time import monotonic
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
-from typing import IO, Final, Self, cast
+from typing import IO, Final, NamedTuple, Self, cast
 
 from reconciler.optimiser.judge import complaint
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
@@ -32,27 +32,10 @@ _BYTES_PER_VALUE = 8
 _ANSWER_BYTES_BESIDE_VALUES = 1_000_000
 
 
-@dataclass(slots=True)
-class _Child:
+class _Child(NamedTuple):
     process: subprocess.Popen[bytes]
     questions: IO[bytes]
     answers: IO[bytes]
-    began_s: float
-    has_greeted: bool = False
-
-    def greets(self, within_s: float) -> bool:
-        """Whether it has imported its solver; waits for that. Raises WireError where it never will."""
-        if not self.has_greeted:
-            waiting = select.poll()
-            waiting.register(self.answers, select.POLLIN)
-            if not waiting.poll(1_000 * within_s):
-                if monotonic() - self.began_s > START_LIMIT_S:
-                    raise WireError(f"did not begin within {START_LIMIT_S:.1f} s")
-                return False
-            if read_frame(self.answers, bytes_max=len(READY)) != READY:
-                raise WireError("did not greet")
-            self.has_greeted = True
-        return True
 
 
 class KillableOptimiser:
@@ -71,34 +54,36 @@ class KillableOptimiser:
         self._command = command
         self._memory_bytes_max = memory_bytes_max
         self._report = report
-        self._one_at_a_time = Lock()
+        self._talking = ThreadPoolExecutor(1, "optimiser")
         self._child: _Child | None = None
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The child's answer where it is there within the time limit and satisfies the program, else None."""
-        with self._one_at_a_time:
-            due_s = monotonic() + effort.time_limit_s
-            try:
-                child = self._child or self._begin()
-                if child.greets(effort.time_limit_s):
-                    return _answer(child, Question(program, start, effort), due_s - monotonic())
-                self._report("the optimiser is still starting")
-            except (WireError, OSError) as failure:
-                self._report(f"the optimiser {failure}; it was ended and starts anew")
-                self._end()
-                with suppress(OSError):  # Whoever asks next is told.
-                    self._begin()
-            return None
+        begun = self._talking.submit(self._begin)
+        asked = self._talking.submit(self._ask, Question(program, start, effort), begun)
+        try:
+            return asked.result(effort.time_limit_s)
+        except TimeoutError:
+            if asked.cancel():
+                self._report("the optimiser is still starting, or answers another")
+                return None
+            self._kill()
+            failure = f"gave no answer within {effort.time_limit_s:.1f} s"
+        except (WireError, OSError) as found:
+            failure = str(found)
+        self._report(f"the optimiser {failure}; it was ended and starts anew")
+        self._talking.submit(self._renew)  # Should that fail, whoever asks next is told.
+        return None
 
     def warm_up(self) -> None:
         """Wait until the child can answer, so that the first round need not. A failure shows with the first round."""
-        with self._one_at_a_time, suppress(WireError, OSError):
-            (self._child or self._begin()).greets(START_LIMIT_S)
+        self._talking.submit(self._begin).exception()
 
     def close(self) -> None:
         """End the child."""
-        with self._one_at_a_time:
-            self._end()
+        self._kill()
+        self._talking.shutdown(cancel_futures=True)
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -108,13 +93,49 @@ class KillableOptimiser:
     ) -> None:
         self.close()
 
+    def _kill(self) -> None:
+        """What waits for the child then sees the end of its stream."""
+        child = self._child
+        if child is not None:
+            child.process.kill()
+
+    def _renew(self) -> None:
+        self._end()
+        self._begin()
+
     def _begin(self) -> _Child:
-        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        streams = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        self._child = child = _Child(process, *streams, monotonic())
+        """The child, once it has imported its solver. Raises WireError, OSError."""
+        if self._child is None:
+            process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            streams = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+            self._child = _Child(process, *streams)
+            try:
+                self._greet(self._child)
+            except (WireError, OSError):
+                self._end()
+                raise
+        return self._child
+
+    def _greet(self, child: _Child) -> None:
         if self._memory_bytes_max is not None:
-            resource.prlimit(process.pid, resource.RLIMIT_AS, (self._memory_bytes_max, self._memory_bytes_max))
-        return child
+            limits = (self._memory_bytes_max, self._memory_bytes_max)
+            resource.prlimit(child.process.pid, resource.RLIMIT_AS, limits)
+        heard = select.poll()
+        heard.register(child.answers, select.POLLIN)
+        if not heard.poll(1_000 * START_LIMIT_S):
+            raise WireError(f"did not begin within {START_LIMIT_S:.1f} s")
+        if read_frame(child.answers, bytes_max=len(READY)) != READY:
+            raise WireError("did not greet")
+
+    def _ask(self, question: Question, begun: Future[_Child]) -> Solution | None:
+        child = begun.result()
+        write_frame(child.questions, encode(question))
+        bytes_max = _BYTES_PER_VALUE * question.program.lower.size + _ANSWER_BYTES_BESIDE_VALUES
+        solution = decode(read_frame(child.answers, bytes_max), Answer).solution
+        wrong = complaint(question.program, solution) if solution else None
+        if wrong:
+            raise WireError(wrong)
+        return solution
 
     def _end(self) -> None:
         child, self._child = self._child, None
@@ -125,37 +146,3 @@ class KillableOptimiser:
         child.answers.close()
         with suppress(OSError):  # What was left to send has no reader.
             child.questions.close()
-
-
-def _answer(child: _Child, question: Question, within_s: float) -> Solution | None:
-    bytes_max = _BYTES_PER_VALUE * question.program.lower.size + _ANSWER_BYTES_BESIDE_VALUES
-    with _killed_after(within_s, child.process):
-        write_frame(child.questions, encode(question))
-        answer = decode(read_frame(child.answers, bytes_max), Answer)
-    wrong = complaint(question.program, answer.solution) if answer.solution else None
-    if wrong:
-        raise WireError(wrong)
-    return answer.solution
-
-
-@contextmanager
-def _killed_after(limit_s: float, child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill the child if the block takes longer; what waits for it then sees the end of its stream."""
-    overran = False
-
-    def kill() -> None:
-        nonlocal overran
-        overran = True
-        child.kill()
-
-    watchdog = Timer(limit_s, kill)
-    watchdog.daemon = True
-    watchdog.start()
-    try:
-        yield
-    except (WireError, OSError) as failure:
-        if overran:
-            raise WireError(f"gave no answer within {limit_s:.1f} s") from failure
-        raise
-    finally:
-        watchdog.cancel()
