@@ -2,8 +2,11 @@
 
 from solver.program.optimiser import Effort
 
-STOPS_AT = 0.9
-"""The part of its time limit that HiGHS may take, so that what it has found arrives before the kill at the limit."""
+STOPS_AT = 0.85
+"""The part of its time limit that HiGHS may take, so that what it has found arrives before nobody waits for it any more."""
+
+GIVEN_UP_AT = 0.95
+"""The part after which the child is killed: on a busy machine whoever waits is not woken at once."""
 
 
 def orphan_ends_after_s(effort: Effort) -> float:

@@ -1,4 +1,7 @@
-"""Decides a seeded round with the program and without, from input in a drawn order: `python -m tests.replay.decided SEED`."""
+"""Decides a round in a process of its own, from input in a drawn order: `python -m tests.replay.decided GPUS PENDING SEED`.
+
+The plan with the program is its first line, the one without its second.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,12 @@ from solver.solve import solve
 from solver.world.document import encode
 from solver.world.snapshot import Snapshot
 
-WORLD = World(512, pending=80, full=0.9)
 LIMIT_S = 600
+
+
+def world(gpus: int, pending: int) -> World:
+    """What is decided."""
+    return World(gpus, pending, full=0.9)
 
 
 def shuffled(snapshot: Snapshot, policy: Policy, chance: random.Random) -> tuple[Snapshot, Policy]:
@@ -30,8 +37,9 @@ def shuffled(snapshot: Snapshot, policy: Policy, chance: random.Random) -> tuple
 
 
 def main() -> None:
-    policy = with_limit(WORLD.policy, LIMIT_S)
-    snapshot, policy = shuffled(WORLD.snapshot, policy, random.Random(sys.argv[1]))
+    gpus, pending, seed = map(int, sys.argv[1:])
+    this = world(gpus, pending)
+    snapshot, policy = shuffled(this.snapshot, with_limit(this.policy, LIMIT_S), random.Random(seed))
     for optimiser in (optimise, None):
         sys.stdout.buffer.write(encode(solve(snapshot, policy, optimiser)) + b"\n")
 

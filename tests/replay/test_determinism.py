@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from hack.rounds.cases import with_limit
 from hack.rounds.load import busy
 from reconciler.optimiser import KillableOptimiser
@@ -14,17 +16,21 @@ from solver.plan.check import violations
 from solver.plan.plan import Bind, Evict, Nominate
 from solver.solve import solve
 from solver.world.document import encode
-from tests.replay.decided import LIMIT_S, WORLD
+from tests.replay.decided import LIMIT_S, world
 
 HASH_SEEDS = ("0", "4711")
 
 
-def test_the_same_plan_from_whatever_hash_seed_order_process_and_load() -> None:
-    snapshot, policy = WORLD.snapshot, with_limit(WORLD.policy, LIMIT_S)
+@pytest.mark.parametrize(
+    ("gpus", "pending"), [(512, 80), pytest.param(3072, 900, marks=pytest.mark.thorough, id="with a dive")]
+)
+def test_the_same_plan_from_whatever_hash_seed_order_process_and_load(gpus: int, pending: int) -> None:
+    this = world(gpus, pending)
+    snapshot, policy = this.snapshot, with_limit(this.policy, LIMIT_S)
     with busy(1):
         others = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.replay.decided", seed],
+                [sys.executable, "-m", "tests.replay.decided", str(gpus), str(pending), seed],
                 env={**os.environ, "PYTHONHASHSEED": seed},
                 stdout=subprocess.PIPE,
             )
