@@ -116,8 +116,8 @@ def figures(
         cold_s=round(first.total_s, 3),
         solve_s=round(first.solve_s, 3),
         check_s=round(first.check_s, 3),
-        warm_p50_s=_quantile(later, 0.5),
-        warm_p99_s=_quantile(later, 0.99),
+        warm_p50_s=quantile(later, 0.5),
+        warm_p99_s=quantile(later, 0.99),
         layers=tuple(Layer(layer.name, layer.value, layer.bound) for layer in certificate.layers),
         gaps=first.gaps,
         warm_gaps=reduce(worse, (known.gaps for known in others)) if others else None,
@@ -133,7 +133,7 @@ def figures(
     )
 
 
-def _quantile(ascending: Sequence[float], share: float) -> float | None:
+def quantile(ascending: Sequence[float], share: float) -> float | None:
     """The smallest value that at least this share of them does not exceed."""
     if not ascending:
         return None

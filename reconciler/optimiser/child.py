@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import IO
 
-from reconciler.optimiser.limits import answer_due_s
+from reconciler.optimiser.limits import STOPS_AT, orphan_ends_after_s
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
 from solver.program.optimiser import Optimiser
 
@@ -24,8 +25,9 @@ def serve(optimise: Optimiser, questions: IO[bytes], answers: IO[bytes]) -> None
             question = decode(read_frame(questions), Question)
         except WireError:
             return
-        signal.setitimer(signal.ITIMER_REAL, answer_due_s(question.effort))
-        solution = optimise(question.program, question.start, question.effort)
+        signal.setitimer(signal.ITIMER_REAL, orphan_ends_after_s(question.effort))
+        effort = replace(question.effort, time_limit_s=question.effort.time_limit_s * STOPS_AT)
+        solution = optimise(question.program, question.start, effort)
         signal.setitimer(signal.ITIMER_REAL, 0)
         write_frame(answers, encode(Answer(solution)))
 

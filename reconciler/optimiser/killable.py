@@ -1,29 +1,33 @@
 """The parent's side: asks a child process, and kills it when it overruns, crashes or answers nonsense.
 
 HiGHS overruns its time limit by seconds on large models, and native code can't be interrupted from within. The child
-is started when first needed, kept between rounds, and started anew after it had to be killed.
+is started when first needed, kept between rounds, and started anew at once after it had to be killed.
+
+One thread talks with the child, and whoever asks waits for that thread no longer than its time limit: on a busy machine a
+process that was killed takes a while to die, and a new one to begin.
 """
 
 from __future__ import annotations
 
 import resource
+import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from threading import Lock, Timer
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import IO, Final, NamedTuple, Self, cast
 
 from reconciler.optimiser.judge import complaint
-from reconciler.optimiser.limits import answer_due_s
+from reconciler.optimiser.limits import GIVEN_UP_AT
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
 from solver.program.optimiser import Effort, Floats, Program, Solution
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.optimiser.child")
 
 START_LIMIT_S: Final = 60.0
-"""For importing the solver from a cold disk. Outside any round's budget: the child outlives its rounds."""
+"""For importing the solver from a cold disk. A child that has not begun by then is given up."""
 
 _BYTES_PER_VALUE = 8
 _ANSWER_BYTES_BESIDE_VALUES = 1_000_000
@@ -51,29 +55,37 @@ class KillableOptimiser:
         self._command = command
         self._memory_bytes_max = memory_bytes_max
         self._report = report
-        self._one_at_a_time = Lock()
+        self._talking = ThreadPoolExecutor(1, "optimiser")
         self._child: _Child | None = None
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """The child's answer where it is in time and satisfies the program, else None."""
-        with self._one_at_a_time:
-            try:
-                solution = self._ask(encode(Question(program, start, effort)), program, effort)
-            except (WireError, OSError) as failure:
-                self._report(f"the optimiser {failure}; it was ended and starts anew with the next round")
-                self._end()
+        """The child's answer where it is there within the time limit and satisfies the program, else None."""
+        begun = self._talking.submit(self._begin)
+        asked = self._talking.submit(self._ask, Question(program, start, effort), begun)
+        within_s = effort.time_limit_s * GIVEN_UP_AT
+        try:
+            return asked.result(within_s)
+        except TimeoutError:
+            if asked.cancel():
+                self._report("the optimiser is still starting, or answers another")
                 return None
-            return solution
+            self._kill()
+            failure = f"gave no answer within {within_s:.2f} s"
+        except (WireError, OSError) as found:
+            failure = str(found)
+        self._report(f"the optimiser {failure}; it was ended and starts anew")
+        self._talking.submit(self._renew)  # Should that fail, whoever asks next is told.
+        return None
 
     def warm_up(self) -> None:
-        """Start the child now rather than with the first round. A failure shows with the first round."""
-        with self._one_at_a_time, suppress(WireError, OSError):
-            self._running()
+        """Wait until the child can answer, so that the first round need not. A failure shows with the first round."""
+        self._talking.submit(self._begin).exception()
 
     def close(self) -> None:
         """End the child."""
-        with self._one_at_a_time:
-            self._end()
+        self._kill()
+        self._talking.shutdown(cancel_futures=True)
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -83,28 +95,49 @@ class KillableOptimiser:
     ) -> None:
         self.close()
 
-    def _ask(self, question: bytes, program: Program, effort: Effort) -> Solution | None:
-        child = self._running()
-        bytes_max = _BYTES_PER_VALUE * program.lower.size + _ANSWER_BYTES_BESIDE_VALUES
-        with _killed_after(answer_due_s(effort), child.process):
-            write_frame(child.questions, question)
-            answer = decode(read_frame(child.answers, bytes_max), Answer)
-        wrong = complaint(program, answer.solution) if answer.solution else None
-        if wrong:
-            raise WireError(wrong)
-        return answer.solution
+    def _kill(self) -> None:
+        """What waits for the child then sees the end of its stream."""
+        child = self._child
+        if child is not None:
+            child.process.kill()
 
-    def _running(self) -> _Child:
+    def _renew(self) -> None:
+        self._end()
+        self._begin()
+
+    def _begin(self) -> _Child:
+        """The child, once it has imported its solver. Raises WireError, OSError."""
         if self._child is None:
             process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            self._child = child = _Child(process, cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout))
-            if self._memory_bytes_max is not None:
-                resource.prlimit(process.pid, resource.RLIMIT_AS, (self._memory_bytes_max, self._memory_bytes_max))
-            with _killed_after(START_LIMIT_S, process):
-                greeting = read_frame(child.answers, bytes_max=len(READY))
-            if greeting != READY:
-                raise WireError("did not greet")
+            streams = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+            self._child = _Child(process, *streams)
+            try:
+                self._greet(self._child)
+            except (WireError, OSError):
+                self._end()
+                raise
         return self._child
+
+    def _greet(self, child: _Child) -> None:
+        if self._memory_bytes_max is not None:
+            limits = (self._memory_bytes_max, self._memory_bytes_max)
+            resource.prlimit(child.process.pid, resource.RLIMIT_AS, limits)
+        heard = select.poll()
+        heard.register(child.answers, select.POLLIN)
+        if not heard.poll(1_000 * START_LIMIT_S):
+            raise WireError(f"did not begin within {START_LIMIT_S:.1f} s")
+        if read_frame(child.answers, bytes_max=len(READY)) != READY:
+            raise WireError("did not greet")
+
+    def _ask(self, question: Question, begun: Future[_Child]) -> Solution | None:
+        child = begun.result()
+        write_frame(child.questions, encode(question))
+        bytes_max = _BYTES_PER_VALUE * question.program.lower.size + _ANSWER_BYTES_BESIDE_VALUES
+        solution = decode(read_frame(child.answers, bytes_max), Answer).solution
+        wrong = complaint(question.program, solution) if solution else None
+        if wrong:
+            raise WireError(wrong)
+        return solution
 
     def _end(self) -> None:
         child, self._child = self._child, None
@@ -115,26 +148,3 @@ class KillableOptimiser:
         child.answers.close()
         with suppress(OSError):  # What was left to send has no reader.
             child.questions.close()
-
-
-@contextmanager
-def _killed_after(limit_s: float, child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill the child if the block takes longer; what waits for it then sees the end of its stream."""
-    overran = False
-
-    def kill() -> None:
-        nonlocal overran
-        overran = True
-        child.kill()
-
-    watchdog = Timer(limit_s, kill)
-    watchdog.daemon = True
-    watchdog.start()
-    try:
-        yield
-    except (WireError, OSError) as failure:
-        if overran:
-            raise WireError(f"gave no answer within {limit_s:.1f} s") from failure
-        raise
-    finally:
-        watchdog.cancel()

@@ -1,8 +1,14 @@
-"""When an answer is overdue: stated once, for the parent that kills and for the child that outlives its parent."""
+"""What a time limit means to the child that has to answer: stated once, for both sides."""
 
 from solver.program.optimiser import Effort
 
+STOPS_AT = 0.85
+"""The part of its time limit that HiGHS may take, so that what it has found arrives before nobody waits for it any more."""
 
-def answer_due_s(effort: Effort) -> float:
-    """Seconds from the question to the kill: the time limit, a tenth more, and 0.2 s to send arrays about."""
+GIVEN_UP_AT = 0.95
+"""The part after which the child is killed: on a busy machine whoever waits is not woken at once."""
+
+
+def orphan_ends_after_s(effort: Effort) -> float:
+    """Seconds from the question until a child ends itself, if nobody has killed it: later than any parent would."""
     return effort.time_limit_s * 1.1 + 0.2

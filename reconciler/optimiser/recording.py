@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import msgspec
 
+from reconciler.clock import Clock, SystemClock
 from reconciler.control import Solve, Solved
+from reconciler.optimiser.budget import RoundBudget
 from reconciler.optimiser.wire import Answer, WireError, decode, encode
 from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
 from solver.rules.policy import Policy
@@ -22,13 +24,13 @@ class BadRecordingError(Exception):
     """A recorded answer can't be read, or is not one to what the round asks."""
 
 
-def solver_with(optimiser: Optimiser | None) -> Solve:
-    """Rounds decided with an optimiser, and recorded so that `optimiser_of` can decide them again."""
+def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> Solve:
+    """Rounds decided with an optimiser, each within one time limit, and recorded so that `optimiser_of` can decide them again."""
 
     def solve_once(snapshot: Snapshot, policy: Policy) -> Solved:
         if optimiser is None:
             return Solved(solve(snapshot, policy, None))
-        recording = Recording(optimiser)
+        recording = Recording(RoundBudget(optimiser, clock))
         return Solved(solve(snapshot, policy, recording), recording.text)
 
     return solve_once

@@ -90,7 +90,7 @@ def parts_on_kubernetes(
     memory = Memory(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
-    of_git = git.standing, solver_with(optimiser), clock, SystemRandom(), partial(_stalled, git.standing)
+    of_git = git.standing, solver_with(optimiser, clock), clock, SystemRandom(), partial(_stalled, git.standing)
     handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:

@@ -159,6 +159,6 @@ def _plane(
         logs=backend,
         terminals=backend,
         policies=policies,
-        solve=solver_with(optimiser),
+        solve=solver_with(optimiser, clock),
         clock=clock,
     )

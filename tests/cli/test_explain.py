@@ -32,8 +32,8 @@ Fields:
       The relative distance from the proven bound at which a layer of the objective counts as
       solved. 0 asks for a proof of optimality. Entitled demand is always solved to 0.
   timeLimit  <duration>  default: "10s"
-      The longest a round may compute. It is a safety net: a round that meets it uses the best
-      answer so far and says so.
+      How long a round may wait for the integer program, all its questions to it together. It is a
+      safety net: a round that meets it uses the best answer so far.
   seed  <whole number>  default: 0
       The solver's random seed. Equal inputs and equal seeds give equal plans.
 """

@@ -1,0 +1,34 @@
+"""One time limit for all that a round asks: each question has what the earlier ones have left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.clock import Clock
+from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
+
+LEAST_S = 0.02
+"""A question with less time than it takes to send it and to state its program would only get the child killed."""
+
+
+class RoundBudget:
+    """An Optimiser for one round, which asks another: its questions' time limit is that of all of them together.
+
+    What comes when the time is over is answered None at once. Waiting counts, and not what the round does between questions.
+    """
+
+    def __init__(self, optimiser: Optimiser, clock: Clock) -> None:
+        self._optimiser = optimiser
+        self._clock = clock
+        self._waited_s = 0.0
+
+    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
+        """The other's answer within what is left."""
+        left_s = effort.time_limit_s - self._waited_s
+        if left_s < LEAST_S:
+            return None
+        asked_s = self._clock.monotonic_s()
+        try:
+            return self._optimiser(program, start, replace(effort, time_limit_s=left_s))
+        finally:
+            self._waited_s += self._clock.monotonic_s() - asked_s
