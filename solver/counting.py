@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from solver import placement
+from solver import plain
 from solver.rules.holdings import Ints
 from solver.rules.lawful import Lawful
 from solver.trial import Wish
@@ -21,14 +21,14 @@ from solver.world.shape import Shape
 
 def says_it_all(wish: Wish, room: Room) -> bool:
     """Whether counting decides that a taker fits."""
-    return says_much(wish) and placement.says_it_all(room, wish.candidate.job.spec, wish.option)
+    return says_much(wish) and plain.says_it_all(room, wish.candidate.job.spec, wish.option)
 
 
 def says_much(wish: Wish) -> bool:
     """Whether a taker fits for sure where counting finds room, on nodes none of whose GPUs is in parts."""
     if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
         return False
-    return placement.is_plain(wish.candidate.job.spec, wish.option)
+    return plain.is_plain(wish.candidate.job.spec, wish.option)
 
 
 def could_fit(wish: Wish, room: Room) -> bool:

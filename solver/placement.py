@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
+from solver.plain import has_room, says_it_all
 from solver.rails import rails_of
 from solver.rules.options import Option
 from solver.strain import near_data, strain_of, strains_at
@@ -66,26 +67,8 @@ def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
     """Whether `place` finds one; takes nothing."""
     tasks = least_tasks(spec)
     if says_it_all(room, spec, option):
-        return _has_room(room, spec, option, tasks)
+        return has_room(room, spec, option, tasks)
     return _found(room, spec, option, None, tasks) is not None
-
-
-def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
-    """Whether counting decides that a gang fits: it is plain, and no GPU need be made whole for it."""
-    return is_plain(spec, option) and not room.is_partitioned(option.shapes[0], option.gpu_types[0])
-
-
-def is_plain(spec: JobSpec, option: Option) -> bool:
-    """Whether a gang is one group that takes no parts of GPUs, and is neither bundled nor spread."""
-    (shape, *others), (group, *_) = option.shapes, spec.task_groups
-    if others or isinstance(shape, SharedShape | MigShape) or spec.topology.spread or group.topology.spread:
-        return False
-    return not spec.bundle_of(group)
-
-
-def _has_room(room: Room, spec: JobSpec, option: Option, tasks: Sequence[int]) -> bool:
-    """Whether the first group of a gang finds slots enough, together where it has to be together."""
-    return room.offer(option.shapes[0], option.gpu_types[0]).most(spec.effective_topology.required) >= tasks[0]
 
 
 def _near_data(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Mask | None:
@@ -107,7 +90,7 @@ def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
 
 
 def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
-    if says_it_all(room, spec, option) and not _has_room(room, spec, option, tasks):
+    if says_it_all(room, spec, option) and not has_room(room, spec, option, tasks):
         return None
     able = [gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere()]
     for level in _levels(spec.effective_topology) if able else ():

@@ -1,0 +1,28 @@
+"""Plain gangs, of which counting says all: they fit where as many tasks do as they need, in one domain where they require one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solver.rules.options import Option
+from solver.world.room import Room
+from solver.world.shape import MigShape, SharedShape
+from solver.world.workload import JobSpec
+
+
+def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
+    """Whether counting decides that a gang fits: it is plain, and no GPU need be made whole for it."""
+    return is_plain(spec, option) and not room.is_partitioned(option.shapes[0], option.gpu_types[0])
+
+
+def is_plain(spec: JobSpec, option: Option) -> bool:
+    """Whether a gang is one group that takes no parts of GPUs, and is neither bundled nor spread."""
+    (shape, *others), (group, *_) = option.shapes, spec.task_groups
+    if others or isinstance(shape, SharedShape | MigShape) or spec.topology.spread or group.topology.spread:
+        return False
+    return not spec.bundle_of(group)
+
+
+def has_room(room: Room, spec: JobSpec, option: Option, tasks: Sequence[int]) -> bool:
+    """Whether the first group of a gang finds slots enough, together where it has to be together."""
+    return room.offer(option.shapes[0], option.gpu_types[0]).most(spec.effective_topology.required) >= tasks[0]
