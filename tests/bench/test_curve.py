@@ -131,6 +131,7 @@ def test_a_process_that_dies_says_so() -> None:
         measured_apart(Point(0, 1), 600)
 
 
+@pytest.mark.thorough
 def test_the_script_measures_draws_and_goes_on(tmp_path: Path) -> None:
     arguments = ["--curve", "--smaller", "400", "--plots", str(tmp_path), "-o", "json"]
     first, second = (CliRunner().invoke(main, arguments, catch_exceptions=False) for _ in range(2))
