@@ -25,12 +25,15 @@ from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solutio
 
 
 class Waited(msgspec.Struct):
-    """What a round asked of the program, and the seconds for which it waited. `unanswered`: killed, or not there in time."""
+    """What a round asked of the program, and the seconds for which it waited. `unanswered`: killed, or not there in time.
+
+    `cut`: the clock had a say, be it that something was not asked any more.
+    """
 
     waited_s: float = 0.0
     questions: int = 0
     unanswered: int = 0
-    cut: int = 0
+    cut: bool = False
 
 
 class Overrun(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +69,6 @@ class Metered:
         found.waited_s += perf_counter() - asked
         found.questions += 1
         found.unanswered += solution is None
-        found.cut += solution is not None and solution.cut_by_clock
         return solution
 
 
@@ -82,10 +84,11 @@ def measure(world: World, rounds: int, budget_s: float, hogs: int) -> Overrun:
                 this = replace(world, seed=world.seed + number)
                 snapshot, policy = this.snapshot, with_limit(this.policy, budget_s)
                 metered.of_round = Waited()
-                plan, _ = solve_once(snapshot, policy)
+                plan, answers = solve_once(snapshot, policy)
+                metered.of_round.cut = bool(answers)
                 waited.append(metered.of_round)
                 broken += len(violations(snapshot, policy, plan))
-    cut = [known for known in waited if known.cut or known.unanswered]
+    cut = [known for known in waited if known.cut]
     parts = sorted(known.waited_s / budget_s for known in cut)
     return Overrun(
         gpus=world.gpus,

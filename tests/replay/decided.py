@@ -29,11 +29,11 @@ def world(gpus: int, pending: int) -> World:
 def shuffled(snapshot: Snapshot, policy: Policy, chance: random.Random) -> tuple[Snapshot, Policy]:
     """The same, read from documents whose parts stand in another order."""
     document = json.loads(encode(snapshot))
-    queues, classes = list(policy.queues), list(policy.priority_classes)
-    for part in (document["nodes"], document["jobs"], queues, classes):
+    queues, classes, geometries = list(policy.queues), list(policy.priority_classes), list(policy.mig)
+    for part in (document["nodes"], document["jobs"], queues, classes, geometries):
         chance.shuffle(part)
     again = read_snapshot(json.dumps(document).encode(), "shuffled")
-    return again, policy_of(tuple(queues), tuple(classes), policy.scheduling)
+    return again, policy_of(tuple(queues), tuple(classes), policy.scheduling, policy.sharing, tuple(geometries))
 
 
 def main() -> None:

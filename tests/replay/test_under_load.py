@@ -12,7 +12,7 @@ import pytest
 from hack.rounds.cases import with_limit
 from hack.rounds.load import busy
 from hack.rounds.onward import Onward
-from hack.rounds.world import Workload, World
+from hack.rounds.world import World
 from reconciler.optimiser.recording import solver_with
 from reconciler.replay import replay
 from reconciler.store.rounds import RoundRecord
@@ -47,7 +47,7 @@ def decided(rounds: int) -> Iterator[RoundRecord]:
     """Rounds of a cluster in which what was decided happens, jobs end and others come."""
     policy, snapshot = with_limit(WORLD.policy, LIMIT_S), WORLD.snapshot
     solve_once = solver_with(Hurried(random.Random(1)))
-    onward = Onward(Workload(random.Random(2), WORLD.gpus // 8, "later"), random.Random(3), CHURN)
+    onward = Onward(WORLD.workload(random.Random(2), "later"), random.Random(3), CHURN)
     for number in range(1, rounds + 1):
         plan, answers = solve_once(snapshot, policy)
         yield RoundRecord(number, snapshot.time, "revision", snapshot, policy, plan, {}, answers)

@@ -10,7 +10,7 @@ import pytest
 
 from hack.rounds.cases import CHURN
 from hack.rounds.onward import Onward
-from hack.rounds.world import Workload, World
+from hack.rounds.world import World
 from solver.plan.plan import Bind, Evict, Nominate
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Program, Solution
@@ -20,21 +20,21 @@ from tests.solver.test_check_at_scale import instructions
 from tests.solver.test_program import lp_by_arrays, lp_by_pulp
 
 SMALL = World(256, pending=63, largest=32)
-LARGE = World(1024, pending=250, largest=32)
+LARGE = World(512, pending=125, largest=32)
 
-COLUMNS_ROWS_NONZEROS = (445, 413, 1496)
+COLUMNS_ROWS_NONZEROS = (274, 251, 807)
 """Of the program of the large world's round. Another formulation has others: then say in the commit why."""
 
-LARGE_FOR_SMALL = 4.4
-"""How often as much a world of four times the size may take, 3.2 to 3.8 of four seeds; n squared would be 16."""
+LARGE_FOR_SMALL = 2.7
+"""How often as much a world of twice the size may take, 1.7 to 2.2 of three seeds; n squared would be 4."""
 
-WARM_FOR_COLD = 0.9
-"""What a round may take after one that has decided most of what there is, 0.5 to 0.7 of four seeds."""
+WARM_FOR_COLD = 0.95
+"""What a round may take after one that has decided most of what there is, 0.74 to 0.83 of three seeds."""
 
 
 @cache
 def first_program(world: World) -> Program:
-    """What the round asks first."""
+    """What the round asks first, but for prices, which are a linear program."""
     asked = list[Program]()
 
     def ask(program: Program, start: Floats, effort: Effort) -> Solution | None:
@@ -42,7 +42,7 @@ def first_program(world: World) -> Program:
         return None
 
     solve(world.snapshot, world.policy, ask)
-    return asked[0]
+    return next(program for program in asked if program.integer.any())
 
 
 @cache
@@ -75,12 +75,12 @@ def test_no_layer_of_a_round_is_above_its_bound() -> None:
     assert all(layer.value <= layer.bound for layer in plan.certificate.layers)
 
 
-def test_a_world_of_four_times_the_size_takes_about_four_times_as_much() -> None:
+def test_a_world_of_twice_the_size_takes_about_twice_as_much() -> None:
     assert cold(LARGE) < LARGE_FOR_SMALL * cold(SMALL)
 
 
 def test_a_round_after_another_takes_less() -> None:
     snapshot = LARGE.snapshot
-    onward = Onward(Workload(random.Random(2), LARGE.largest, "later"), random.Random(3), CHURN)
+    onward = Onward(LARGE.workload(random.Random(2), "later"), random.Random(3), CHURN)
     after = onward.after(snapshot, solve(snapshot, LARGE.policy, None))
     assert work(LARGE, after) < WARM_FOR_COLD * cold(LARGE)
