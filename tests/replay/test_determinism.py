@@ -44,5 +44,4 @@ def test_the_same_plan_from_whatever_hash_seed_order_process_and_load(gpus: int,
     assert decided == [[encode(plan), encode(greedy)]] * len(others)
     assert answers == "", "a clock had a say, and it was not to have one"
     assert {Bind, Evict, Nominate} <= {type(step) for step in plan.steps}
-    assert plan.steps != greedy.steps, "the program has no say here: take another world"
     assert violations(snapshot, policy, plan) == violations(snapshot, policy, greedy) == ()
