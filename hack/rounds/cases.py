@@ -11,7 +11,7 @@ import msgspec
 from hack.rounds.nodes import H100
 from hack.rounds.onward import Onward
 from hack.rounds.timing import NO_PROGRAM, Figures, Size, Timed, figures, timed
-from hack.rounds.workload import NOW, Workload
+from hack.rounds.workload import DAY_S, NOW, Workload, leaves
 from hack.rounds.world import World
 from solver.plan.plan import Bind, Nominate
 from solver.program.highs import optimise
@@ -139,10 +139,12 @@ def _storm(workload: Workload, from_s: float, until_s: float, number: int) -> It
 
 
 def _with_largest(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """Beside all others a gang of 512 nodes, in the queue that is guaranteed most of its type."""
-    queue = max(policy.queues, key=lambda known: (entry.guaranteed or 0) if (entry := known.quota_for(H100)) else 0)
-    gang = JobSpec(queue.name, (TaskGroup("worker", 512, Shape(8, (H100,))),), "high")
-    largest = Job(LARGEST, NOW, gang, "someone")
+    """Beside all others a gang of 512 nodes, in the queue that is guaranteed most of its type, that has waited longest."""
+    lowest = {name for _, name in leaves()}
+    guaranteed = {queue.name: quota.guaranteed or 0 for queue in policy.queues if (quota := queue.quota_for(H100))}
+    queue = max(lowest & guaranteed.keys(), key=lambda name: (guaranteed[name], name))
+    gang = JobSpec(queue, (TaskGroup("worker", 512, Shape(8, (H100,))),), "high")
+    largest = Job(LARGEST, Instant(NOW - DAY_S * 1000), gang, "someone")
     return snapshot_of(snapshot.time, snapshot.nodes, [*snapshot.jobs, largest])
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hack.rounds.floor import Floor
 from hack.rounds.nodes import GPUS_PER_NODE, MIG, POOLS_IN_PARTS, SHARES, SHARING, nodes_of
 from hack.rounds.parts import in_parts
-from hack.rounds.workload import CLASSES, NOW, ORGANISATIONS, TEAMS, Workload, leaves
+from hack.rounds.workload import CLASSES, NOW, Workload, leaves
 from solver.rules.policy import Policy, Queue, Quota, policy_of
 from solver.world.cluster import GpuType, Node
 from solver.world.quantities import MilliGpu
@@ -37,15 +37,16 @@ class World:
 
     @property
     def policy(self) -> Policy:
-        """Three levels of queues, 100 leaves; guarantees of each type add up to what there is, and a third has a ceiling."""
-        chance, queues = random.Random(self.seed + 4), list(_inner_queues())
+        """Three levels of queues, 100 leaves; guarantees add up to what there is at each level, a third of the leaves has ceilings."""
+        chance, leaf_queues = random.Random(self.seed + 4), list[Queue]()
         for (parent, name), part in zip(leaves(), self.shares, strict=True):
             quota = []
             for gpu_type, share in SHARES.items():
                 guaranteed = int(self.gpus * share * part)
                 most = max(GPUS_PER_NODE, 3 * guaranteed) if chance.random() < 1 / 3 else None
                 quota.append(Quota(gpu_type, MilliGpu.gpus(guaranteed), None if most is None else MilliGpu.gpus(most)))
-            queues.append(Queue(name, parent, tuple(quota)))
+            leaf_queues.append(Queue(name, parent, tuple(quota)))
+        queues = _above(_above(leaf_queues))
         return policy_of(tuple(queues), CLASSES, sharing=SHARING, mig=MIG)
 
     @property
@@ -97,8 +98,24 @@ def _filling(floor: Floor, workload: Workload, policy: Policy) -> Iterator[Job]:
         yield from filter(None, (floor.placed(job, gpu_type) for job in drawn))
 
 
-def _inner_queues() -> Iterator[Queue]:
-    for organisation in range(ORGANISATIONS):
-        above = QueueName(f"org-{organisation}")
-        yield Queue(above)
-        yield from (Queue(QueueName(f"{above}-team-{team}"), above) for team in range(TEAMS))
+def _above(queues: Sequence[Queue]) -> list[Queue]:
+    """The queues, with the parents of those that are highest: guaranteed what these are together."""
+    known = {queue.name for queue in queues}
+    below: dict[QueueName, list[Queue]] = defaultdict(list)
+    for queue in queues:
+        if queue.parent and queue.parent not in known:
+            below[queue.parent].append(queue)
+    return [*(Queue(name, _parent(name), _sums(children)) for name, children in below.items()), *queues]
+
+
+def _parent(name: QueueName) -> QueueName | None:
+    organisation, team, _ = name.partition("-team-")
+    return QueueName(organisation) if team else None
+
+
+def _sums(queues: Sequence[Queue]) -> tuple[Quota, ...]:
+    total: dict[GpuType, int] = defaultdict(int)
+    for queue in queues:
+        for quota in queue.quota:
+            total[quota.gpu_type] += quota.guaranteed or 0
+    return tuple(Quota(gpu_type, MilliGpu(milli)) for gpu_type, milli in total.items())
