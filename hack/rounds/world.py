@@ -37,7 +37,7 @@ class World:
 
     @property
     def policy(self) -> Policy:
-        """Three levels of queues, 100 leaves; guarantees add up to what there is at each level, a third of the leaves has ceilings."""
+        """Three levels of queues, 100 leaves; guarantees add up to what there is at each level; a third of leaves has ceilings."""
         chance, leaf_queues = random.Random(self.seed + 4), list[Queue]()
         for (parent, name), part in zip(leaves(), self.shares, strict=True):
             quota = []
