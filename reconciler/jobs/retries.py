@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from signal import Signals
 
@@ -29,8 +30,8 @@ _MEMORY_SIGNS = (*GPU_MEMORY_SIGNS, "MemoryError")
 QUIET = Duration(3_600_000)
 """Who has gone on for so long since the last rest has begun well: the next failure is the first of a new row."""
 
-# The longest rest is reached long before, whatever the factor; and no float overflows.
-_ROW_MAX = 64
+# The longest rest is reached long before; and no float overflows.
+_EXPONENT_MAX = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ def in_a_row(before: tuple[Failure, ...], at: Instant, backoff: Backoff) -> int:
 
 def rest_before(job: JobName, attempt: int, row: int, backoff: Backoff) -> Duration:
     """How long to rest after an attempt that failed, when `row` failures came right before: the same whenever it is asked."""
-    even = min(float(backoff.max), backoff.initial * backoff.factor ** min(row, _ROW_MAX))
+    growth = math.exp(min(row * math.log(backoff.factor), _EXPONENT_MAX))
+    even = min(float(backoff.max), backoff.initial * growth)
     return Duration(round(even * (1 + backoff.jitter * _chance(job, attempt))))
 
 
