@@ -21,11 +21,11 @@ from solver.world.shape import Shape
 
 def says_it_all(wish: Wish, room: Room) -> bool:
     """Whether counting decides that a taker fits."""
-    return says_much(wish) and plain.says_it_all(room, wish.candidate.job.spec, wish.option)
+    return can_count(wish) and plain.says_it_all(room, wish.candidate.job.spec, wish.option)
 
 
-def says_much(wish: Wish) -> bool:
-    """Whether a taker fits for sure where counting finds room, on nodes none of whose GPUs is in parts."""
+def can_count(wish: Wish) -> bool:
+    """Whether a taker fits wherever counting finds room, which it does on nodes whose GPUs are never in parts."""
     if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
         return False
     return plain.is_plain(wish.candidate.job.spec, wish.option)

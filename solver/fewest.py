@@ -12,7 +12,7 @@ from itertools import compress
 import numpy as np
 
 from solver.attempts import Attempts
-from solver.counting import Counting, could_fit, says_it_all, says_much
+from solver.counting import Counting, can_count, could_fit, says_it_all
 from solver.givers import Side, charges_of
 from solver.rules.holdings import Ints, Leaving
 from solver.rules.victims import Victim, gangs_first
@@ -36,7 +36,7 @@ class Fewest:
             return None
         useful = lawful.holdings.with_any(wish.option.charge)
         places = side.places[useful[lawful.holders_of(side.places)]]
-        if says_much(wish):
+        if can_count(wish):
             countable = lawful.countable[lawful.holders_of(places)]
             found = self._by_counting(wish, places[countable])
             if found or (says_it_all(wish, attempts.soon) and lawful.countable[side.leaving & useful].all()):

@@ -23,7 +23,7 @@ from tests.solver.worlds import HOUR_MS, job, node, quota_of
 @given(contended())
 def test_counting_and_seeking_a_place_find_victims_that_do_the_same_harm(drawn: tuple[Snapshot, Policy, Job]) -> None:
     snapshot, policy, _ = drawn
-    with patch("solver.fewest.says_much", lambda *_: False):
+    with patch("solver.fewest.can_count", lambda *_: False):
         by_trying = solve(snapshot, policy, None)
     assert leaving(solve(snapshot, policy, None)) == leaving(by_trying)
 
