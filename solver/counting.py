@@ -33,9 +33,8 @@ def can_count(wish: Wish) -> bool:
 
 def could_fit(wish: Wish, room: Room) -> bool:
     """Whether a taker of whom counting says it all fits as it is."""
-    spec, (shape, *_) = wish.candidate.job.spec, wish.option.shapes
-    offer = room.offer(shape, wish.option.gpu_types[0])
-    return offer.most(spec.effective_topology.required) >= spec.task_groups[0].least
+    spec = wish.candidate.job.spec
+    return plain.has_room(room, spec, wish.option, spec.task_groups[0].least)
 
 
 class Counting:

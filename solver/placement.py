@@ -67,7 +67,7 @@ def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
     """Whether `place` finds one; takes nothing."""
     tasks = least_tasks(spec)
     if says_it_all(room, spec, option):
-        return has_room(room, spec, option, tasks)
+        return has_room(room, spec, option, tasks[0])
     return _found(room, spec, option, None, tasks) is not None
 
 
@@ -90,7 +90,7 @@ def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
 
 
 def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
-    if says_it_all(room, spec, option) and not has_room(room, spec, option, tasks):
+    if says_it_all(room, spec, option) and not has_room(room, spec, option, tasks[0]):
         return None
     able = [gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere()]
     for level in _levels(spec.effective_topology) if able else ():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from solver.rules.options import Option
 from solver.world.room import Room
 from solver.world.shape import MigShape, SharedShape
@@ -23,6 +21,6 @@ def is_plain(spec: JobSpec, option: Option) -> bool:
     return not spec.bundle_of(group)
 
 
-def has_room(room: Room, spec: JobSpec, option: Option, tasks: Sequence[int]) -> bool:
-    """Whether the first group of a gang finds slots enough, together where it has to be together."""
-    return room.offer(option.shapes[0], option.gpu_types[0]).most(spec.effective_topology.required) >= tasks[0]
+def has_room(room: Room, spec: JobSpec, option: Option, tasks: int) -> bool:
+    """Whether so many tasks of the first group of a gang find slots, together where it has to be together."""
+    return room.offer(option.shapes[0], option.gpu_types[0]).most(spec.effective_topology.required) >= tasks

@@ -45,7 +45,7 @@ from solver.world.workload import JobName, QueueName
 TIERS: tuple[Tier, ...] = ("entitled", "fair")
 
 DECIDED_TWICE_MAX = 2_500
-"""Of more who wait, the round is decided with the program alone: it takes long, and was better on five of six clusters."""
+"""Of more who wait, the round is decided with the program alone: it takes long, and of six clusters one was worse off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 
 import highspy
 import numpy as np
-import numpy.typing as npt
 
 from solver.program.layers import Layers, Models
 from solver.program.optimiser import TOLERANCE, Floats, Objective
-
-Mask = npt.NDArray[np.bool_]
+from solver.world.masks import Mask
 
 GAP = 0.005
 """Branch and bound stops in a layer this close, relatively, to the most that could be reached beside what is fixed."""

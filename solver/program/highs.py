@@ -23,7 +23,8 @@ SOLVER = f"HiGHS {highspy.Highs().version()} through PuLP {pulp.__version__}"
 
 UNREDUCED_COLUMNS_MAX = 2_000
 """Programs of so few columns are solved as they are: with presolve a layer may come out better than any answer can be, by two in a
-million, and the next one with it. Larger ones need presolve to be fast."""
+million, and the next one with it. Larger ones need presolve to be branched over fast; those too large for that are linear programs
+alone, each from the basis of the last, and presolve would begin anew."""
 
 ALL_BRANCHED_COLUMNS_MAX = 1_000
 """Programs of so few columns are branched over in every layer."""

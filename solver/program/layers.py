@@ -34,7 +34,7 @@ class Models:
 
     def copy(self, *, reduced: bool) -> highspy.Highs:
         """Another one, as it was stated. `reduced`: presolved, to be branched over; else a linear one for many runs on end."""
-        made: highspy.Highs = type(self.stated)()
+        made = highspy.Highs()
         made.passOptions(self.stated.getOptions())
         made.setOptionValue("presolve", "choose" if reduced else "off")
         made.setOptionValue("solve_relaxation", not reduced)

@@ -116,12 +116,6 @@ class Lawful:
             rank = -self.law.precedence.places[owner_of(holder.job.name)].cost
         return Victim(holder, means, rank, self._lost_gpu_s[number])
 
-    def victims(self, taker: Taker) -> list[Victim]:
-        """Everybody who may have to leave for a taker, from the least harm."""
-        branches = self.law.tree.path(taker.job.spec.queue)
-        found = [self.of_its_own(taker), *(self.beside(branch, overdue=taker.overdue) for branch in branches)]
-        return [self.victim(place) for place in sorted(np.concatenate(found).tolist())]
-
     def of_its_own(self, taker: Taker) -> Ints:
         """Work of the taker's queue. Where jobs take turns, who gives way depends on who comes."""
         key, precedence = self.likeness(taker), self.law.precedence

@@ -214,36 +214,6 @@ class Law:
             ),
         )
 
-    def victim_for(self, holder: Holder, taker: Taker) -> Victim | None:
-        """What evicting a holder for a taker would be; None: it may not be."""
-        means = None if holder.job.leaves == "not" else self._means(holder, taker)
-        # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
-        if means is None or ((means == "turn" or not taker.overdue) and self._protected(holder)):
-            return None
-        rank: float = self.ranks[holder.job.spec.queue, holder.base_priority]
-        if means == "turn":
-            rank = -self.precedence.places[owner_of(holder.job.name)].cost
-        return Victim(holder, means, rank, self.lost_gpu_s(holder))
-
-    def _means(self, holder: Holder, taker: Taker) -> Means | None:
-        if holder.job.spec.queue == taker.job.spec.queue:
-            if not holder.priority_class.preemptible:
-                return None
-            if holder.base_priority < taker.base_priority:
-                return "preempt"
-            return "turn" if self.precedence.yields(owner_of(holder.job.name), taker.job.name) else None
-        if not holder.evictable:
-            return None
-        standing = self.standing_towards(holder, taker.job.spec.queue)
-        if standing == "borrowed":
-            return "reclaim"
-        return "straddle" if standing == "straddles" and holder.priority_class.preemptible else None
-
-    def standing_towards(self, holder: Holder, queue: QueueName) -> Standing:
-        """The most protected standing on the lines between the holder's queue and the first that both queues share."""
-        shared = set(self.tree.path(queue))
-        return self.standing_on(holder, [name for name in self.tree.path(holder.job.spec.queue) if name not in shared])
-
     def standing_on(self, holder: Holder, queues: Iterable[QueueName]) -> Standing:
         """The most protected standing on the lines of these queues, which are on the holder's path."""
         lines = [Line(queue, gpu_type) for queue in queues for gpu_type in holder.charge]
@@ -253,9 +223,6 @@ class Law:
     def lost_gpu_s(self, holder: Holder) -> float:
         """What evicting it now throws away, in GPU-seconds."""
         return lost_gpu_s(holder, self.now, self.restart_cost)
-
-    def _protected(self, holder: Holder) -> bool:
-        return protected(holder.job, holder.priority_class.protection, self.now)
 
 
 def protected(job: Job, protection: Protection, now: Instant) -> bool:

@@ -103,8 +103,8 @@ class LocalWorld:
         signature = self.witness / f"{job}.{attempt}.{group}.{index}"
         let_go = [*self.state.glob(f"{self.attempts}/{job}.{attempt}/{group}.{index}/started")]
         let_go += self.state.glob(f"{self.attempts}/{job}.{attempt}/{group}.{index}.*/started")
-        if let_go:
-            eventually(signature.exists)  # The command was let go, but may not have come to signing.
+        if let_go:  # The command was let go, but may not have come to signing.
+            eventually(lambda: signature.exists() and signature.read_text() != "")
         return signature.read_text().count("\n") if signature.exists() else 0
 
     def environment(self, job: JobName, attempt: int, group: str, index: int) -> dict[str, str]:

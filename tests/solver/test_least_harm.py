@@ -18,7 +18,6 @@ from solver.plan.check import violations
 from solver.plan.plan import Evict
 from solver.rules.entitlement import shares_of
 from solver.rules.harm import Evictions
-from solver.rules.lawful import Lawful
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.rules.tree import QueueTree
 from solver.rules.victims import Law, Taker, Victim
@@ -29,6 +28,7 @@ from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.drawn import counted
+from tests.rules.judging import victims_of
 from tests.solver.worlds import HOUR_MS, job, node, quota_of
 
 EXAMPLES = counted(1000)
@@ -86,7 +86,7 @@ class EverySet:
         """From the least harm."""
         law = Law.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
         known = self.policy.priority_class(self.taker)
-        return Lawful(law).victims(Taker(self.taker, known.value if known else 0, overdue=False))
+        return victims_of(law, Taker(self.taker, known.value if known else 0, overdue=False))
 
     def best(self) -> frozenset[JobName] | None:
         """The least harmful set that suffices; None where none does."""
