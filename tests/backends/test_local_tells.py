@@ -215,7 +215,9 @@ def test_what_ends_a_task_for_its_memory_is_in_its_log(world: LocalWorld) -> Non
     world.backend.submit(asking(world, "32Mi", script), ONE)
     eventually(lambda: task(world).state == "failed")
     # How far it has come when it is looked at depends on how fast it is.
-    assert re.search(rb"quorate: ended: its processes have [0-9.]+Mi of memory, and its shape asks for 32Mi\n", log(world))
+    assert re.search(
+        rb"quorate: ended: its processes have [0-9.]+Mi of memory, and its shape asks for 32Mi\n", log(world)
+    )
     eventually(lambda: world.processes() == [])
 
 
