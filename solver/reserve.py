@@ -232,5 +232,8 @@ def _is_whole(candidate: Candidate) -> bool:
 
 def _in_mig_mode(room: Room, tasks: Iterable[TaskPlacement]) -> bool:
     """Whether some of the devices would have to be made whole first."""
-    instances = {gpu.id: gpu.instances for node in room.nodes for gpu in node.gpus}
-    return any(instances[device] is not None for task in tasks for device in task.devices)
+    return any(
+        gpu.instances is not None and gpu.id in task.devices
+        for task in tasks
+        for gpu in room.nodes[room.index[task.node]].gpus
+    )
