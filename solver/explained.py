@@ -57,12 +57,14 @@ class Explained:
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
     _after: Room = field(init=False)
+    _ahead: World = field(init=False)
 
     def __post_init__(self) -> None:
         """Work out once what several verdicts, estimates and reservations are made of."""
         self._waits_for = self._whom_they_wait_for()
         self._begins = self._when_they_begin(self._waits_for)
         self._after = self._room_after()
+        self._ahead = self._world_ahead()
 
     @property
     def provided(self) -> frozenset[JobName]:
@@ -77,9 +79,9 @@ class Explained:
         if not waiting:
             return ()
         known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
-        return reservations_after(self._ahead(), self.policy, waiting, known, self.snapshot.time)
+        return reservations_after(self._ahead.copy(), self.policy, waiting, known, self.snapshot.time)
 
-    def _ahead(self) -> World:
+    def _world_ahead(self) -> World:
         world, shares = with_grown(self.asked, self.grown), self.decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
         shares = shares.beside(more)
@@ -221,7 +223,7 @@ class Explained:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        when = estimates(self._ahead(), self.snapshot.time, waiting, reservations)
+        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
         for candidate in waiting:
             job = candidate.job
             yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
