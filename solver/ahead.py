@@ -100,7 +100,7 @@ class World:
                 holder, end = Holder(job, _except(job.placement, promised), job.name not in evicted), ends.of(job)
                 moves = job.name in nominations
                 world._hold(leaving_part(job.name) if moves else job.name, holder, end, snapshot.time)
-                world.expected_ends += [end] if end and end == ends.by_history(job) else []
+                world.expected_ends += [end] if end and job.time_limit is None and end == ends.by_history(job) else []
             if job.name in nominations:
                 begin = begins.get(job.name, snapshot.time)
                 world._hold(job.name, Holder(job, nominations[job.name]), world._end_of(job, begin), begin)

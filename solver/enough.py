@@ -11,8 +11,11 @@ from solver.world.room import Room
 from solver.world.shape import Shape
 
 
-def with_enough(candidates: Iterable[Candidate], room: Room) -> list[Candidate]:
-    """Those for whom there are slots enough under one of their options, for each group by itself."""
+def with_enough(candidates: Iterable[Candidate], room: Room, *, fresh: bool = True) -> list[Candidate]:
+    """Those for whom there are slots enough under one of their options, for each group by itself.
+
+    `fresh` False: without dividing a GPU that is still whole, or changing how one is partitioned.
+    """
     slots: dict[tuple[Shape, GpuType | None], int] = {}
 
     def are_enough(candidate: Candidate, option: Option) -> bool:
@@ -20,7 +23,7 @@ def with_enough(candidates: Iterable[Candidate], room: Room) -> list[Candidate]:
         for group, shape, gpu_type in zip(groups, option.shapes, option.gpu_types, strict=True):
             total = slots.get((shape, gpu_type))
             if total is None:
-                total = slots[shape, gpu_type] = room.offer(shape, gpu_type).total
+                total = slots[shape, gpu_type] = room.offer(shape, gpu_type, fresh=fresh).total
             if total < group.least:
                 return False
         return True

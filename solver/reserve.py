@@ -48,7 +48,10 @@ MOVES_FOR = 5
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What is free, and where the queues stand, from an instant until something else ends. `able`: who finds GPUs enough then."""
+    """What is free, and where the queues stand, from an instant until something else ends.
+
+    `able`: who finds GPUs enough then of those that are whole.
+    """
 
     room: Room
     shares: Shares
@@ -84,9 +87,10 @@ def reservations_after(
     instants, moments = [], {}
     for at in chain([now], world.instants(until, stops)):
         instants.append(at)
-        names = frozenset(candidate.job.name for candidate in with_enough(considered, world.room))
-        if names:
-            moments[at] = _Moment(world.room.copy(), world.shares_now(), names)
+        finding = with_enough(considered, world.room)
+        able_then = frozenset(candidate.job.name for candidate in with_enough(finding, world.room, fresh=False))
+        if able_then or (finding and by_holder):
+            moments[at] = _Moment(world.room.copy(), world.shares_now(), able_then)
     book = _Book(policy, tree, instants, moments, world.declared)
     for candidate in considered:
         book.enter(candidate, by_holder.get(candidate.job.name), most)
@@ -109,7 +113,7 @@ def reserving_steps(
 class _Book:
     """Reservations made so far, over what is free when.
 
-    `moments`: those of the instants at which something ends when anybody finds GPUs enough.
+    `moments`: those of the instants at which something ends when anybody could start, or keep its reservation.
     """
 
     policy: Policy
@@ -140,7 +144,7 @@ class _Book:
 
     def _kept(self, candidate: Candidate, known: Reservation, options: Sequence[Option]) -> _Booked | None:
         """The reservation as it is, if the gang can still start there and then."""
-        moment = self._moment(known.start, candidate)
+        moment = self._moment(known.start)
         if known.start <= self._now or moment is None or not is_live(known, moment.room, candidate.job.spec):
             return None
         room = self._room(candidate, moment, known.start)
@@ -158,8 +162,8 @@ class _Book:
         for at in self._instants(candidate, options):
             if before is not None and at >= before:
                 return None
-            moment = self._moment(at, candidate)
-            if moment is None:
+            moment = self._moment(at)
+            if moment is None or candidate.job.name not in moment.able:
                 continue
             for option in options:
                 if not self._is_lawful(candidate, option, moment, at):
@@ -178,10 +182,8 @@ class _Book:
         known = {*self.instants} | {at for at in ends | opens if at is not None and at <= last}
         return sorted(at for at in known if at > self._now)
 
-    def _moment(self, at: Instant, candidate: Candidate) -> _Moment | None:
-        """What is then; None where the gang does not find GPUs enough."""
-        moment = self.moments.get(self.instants[max(0, bisect_right(self.instants, at) - 1)])
-        return moment if moment and candidate.job.name in moment.able else None
+    def _moment(self, at: Instant) -> _Moment | None:
+        return self.moments.get(self.instants[max(0, bisect_right(self.instants, at) - 1)])
 
     def _until(self, candidate: Candidate, start: Instant) -> Instant | None:
         limit = self.policy.time_limit(candidate.job)
