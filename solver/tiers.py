@@ -167,8 +167,8 @@ def _decide(
     reserved: Reserved,
 ) -> Decision:
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
-    # What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
-    room, soon = Room.of(snapshot, sharing.domain, mig), soon_free(snapshot, sharing.domain, mig.unchanging())
+    room = Room.of(snapshot, sharing.domain, mig)
+    soon = soon_free(snapshot, sharing.domain, mig, room)
     room.reserved = soon.reserved = reserved
     fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
     moving, waiting = Moving(snapshot, policy, shares), tuple(candidates)
@@ -254,9 +254,15 @@ def _holding(given: Attempts) -> Shares:
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))
 
 
-def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules) -> Room:
-    """The room there will be when everybody who was asked to stop, and still has time to, has stopped."""
-    stopping = {
-        intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop" and intent.deadline > snapshot.time
-    }
-    return Room.of(snapshot, domain_of, mig, leaving=stopping)
+def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, room: Room) -> Room:
+    """The room there will be when everybody who was asked to stop, and still has time to, has stopped; `room`: that of now.
+
+    What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
+    """
+    intents = snapshot.in_flight.intents
+    stopping = {intent.job for intent in intents if intent.kind == "stop" and intent.deadline > snapshot.time}
+    if stopping:
+        return Room.of(snapshot, domain_of, mig.unchanging(), leaving=stopping)
+    soon = room.copy()
+    soon.partitions.changes_left = dict(mig.unchanging().changes_left)
+    return soon

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from solver.world.cluster import DeviceId
 from solver.world.mig import Geometry, Placed, is_valid, mig_model
-from solver.world.mig_layout import find_profile, realisations
+from solver.world.mig_layout import profile_on, realisations
 from solver.world.mig_table import MigProfile
 
 
@@ -39,7 +39,7 @@ class MigRule(NamedTuple):
 
     def profile(self, name: str) -> MigProfile | None:
         """The profile of that name; None: GPUs of this pool have none."""
-        return find_profile(mig_model(self.model), name)
+        return profile_on(self.model, name)
 
 
 class MigGpu(NamedTuple):
@@ -57,6 +57,10 @@ class MigGpu(NamedTuple):
     def with_held(self, *more: Placed) -> MigGpu:
         """The GPU with more of it in use. Who leaves an instance and whom it is promised may both have it."""
         return self._replace(held=tuple(sorted({*self.held, *more}, key=_by_start)))
+
+    def confirmed(self, mine: Geometry) -> MigGpu:
+        """The GPU with instances that somebody has already: they count as being there, and what they overlap as gone."""
+        return self._replace(before=_with(self.before or (), mine)).with_held(*mine)
 
     def without(self, placed: Placed) -> MigGpu:
         """The GPU with an instance that nobody uses any more."""
@@ -163,6 +167,14 @@ def _if_allowed(rule: MigRule, gpu: MigGpu, more: Placed) -> MigGpu | None:
 
 def _destroyed(rule: MigRule, gpu: MigGpu) -> int:
     return len(set(gpu.before or ()) - set(settled(rule, gpu)))
+
+
+@lru_cache(maxsize=1024)
+def _with(before: Geometry, mine: Geometry) -> Geometry:
+    for placed in mine:
+        apart = (other for other in before if other.end <= placed.start or placed.end <= other.start)
+        before = tuple(sorted((*apart, placed), key=_by_start))
+    return before
 
 
 def _by_start(placed: Placed) -> tuple[int, int]:

@@ -28,6 +28,12 @@ def find_profile(model: MigModel, name: str) -> MigProfile | None:
     return next((profile for profile in model.profiles if profile.name == name), None)
 
 
+@lru_cache(maxsize=1024)
+def profile_on(model_name: str, name: str) -> MigProfile | None:
+    """The same, by the name of the model: asked for every instance of a cluster."""
+    return find_profile(mig_model(model_name), name)
+
+
 def near_profiles(model: MigModel, name: str) -> tuple[str, ...]:
     """What somebody who wrote an unknown name may have meant."""
     return tuple(get_close_matches(name, [profile.name for profile in model.profiles]))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.world.cluster import DeviceId, MigInstance, Node
 from solver.world.instance_counts import InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
 from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
+from solver.world.mig_layout import profile_on
 from solver.world.mig_table import MigProfile
 from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
@@ -60,7 +62,7 @@ class Partitions:
         rules = {number: rule.kept() if node.keeps_geometry else rule for number, node, rule in known if rule}
         gpus = {
             number: tuple(
-                MigGpu(gpu.id, _geometry(gpu, rule))
+                MigGpu(gpu.id, _geometry(gpu.instances, rule.model))
                 for gpu in nodes[number].gpus
                 if gpu.instances is not None and (gpu.healthy or broken_too)
             )
@@ -183,15 +185,18 @@ class Partitions:
             gpu = self._gpu(node, slot.gpu)
             self._put(node, gpu, gpu.with_held(Placed(slot.instance.start, profile)))
 
-    def confirm(self, node: int, slot: MigSlot) -> None:
-        """Somebody has this instance already: it counts as being there, and what it overlaps as gone."""
+    def confirm(self, node: int, slots: Iterable[MigSlot]) -> None:
+        """Somebody has these instances already: they count as being there, and what they overlap as gone."""
         rule = self.rules.get(node)
-        profile = rule.profile(slot.instance.profile) if rule else None
-        if rule is not None and profile is not None:
-            mine, gpu = Placed(slot.instance.start, profile), self._gpu(node, slot.gpu)
-            apart = (other for other in gpu.before or () if other.end <= mine.start or mine.end <= other.start)
-            before = tuple(sorted((*apart, mine), key=lambda placed: placed.start))
-            self._put(node, gpu, gpu._replace(before=before).with_held(mine), counted=False)
+        known = ((slot, rule.profile(slot.instance.profile)) for slot in slots) if rule else ()
+        placed: dict[DeviceId, list[Placed]] = defaultdict(list)
+        for slot, profile in known:
+            if profile is not None:
+                placed[slot.gpu].append(Placed(slot.instance.start, profile))
+        if placed:
+            gpus = {gpu.device: gpu for gpu in self.gpus[node]}
+            gpus |= {device: self._gpu(node, device).confirmed(tuple(mine)) for device, mine in placed.items()}
+            self._have(node, tuple(gpus[device] for device in sorted(gpus)))
 
     def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
         """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
@@ -278,9 +283,10 @@ class Partitions:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
 
 
-def _geometry(gpu: Gpu, rule: MigRule) -> Geometry:
-    """Its instances, each once; those that its model does not have are left out, and used by nobody."""
-    known = ((rule.profile(instance.profile), instance.start) for instance in gpu.instances or ())
+@lru_cache(maxsize=1024)
+def _geometry(instances: tuple[MigInstance, ...], model: str) -> Geometry:
+    """A GPU's instances, each once; those that its model does not have are left out, and used by nobody."""
+    known = ((profile_on(model, instance.profile), instance.start) for instance in instances)
     there = dict.fromkeys(Placed(start, profile) for profile, start in known if profile)
     return tuple(sorted(there, key=lambda placed: placed.start))
 
