@@ -230,12 +230,16 @@ class Case:
 
     @cached_property
     def mig_tasks(self) -> tuple[TaskPlacement, ...]:
-        """Tasks of live jobs that have an instance."""
+        """Tasks of live jobs that have an instance; the same where gangs are taken apart."""
+        if self.whole:
+            return self.whole.mig_tasks
         return tuple(task for job in self.snapshot.jobs for task in job.placement if task.mig is not None)
 
     @cached_property
     def partitioned(self) -> dict[DeviceId, frozenset[MigInstance]]:
         """GPUs in MIG mode, and what of them is there or somebody's."""
+        if self.whole:
+            return self.whole.partitioned
         there = {device: frozenset(instances) for device, instances in self.ground.partitioned.items()}
         for task in self.mig_tasks:
             if task.mig is not None and task.mig.gpu in self.ground.gpus:

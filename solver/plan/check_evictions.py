@@ -163,11 +163,15 @@ class _Evictions:
         """What jobs of each queue itself hold once those evicted have left, and who moves has moved."""
         moved = self.case.moving
         leaving = self.case.sent_back | {name for name in self.case.parted.leaving if owner_of(name) not in moved}
+        apart = {owner_of(name) for name in leaving} | {i.job for i in self.case.intents if i.kind == "shrink"}
+        # A gang of which nothing leaves holds what all its parts do.
+        whole = (job for name, job in self.case.jobs.items() if name not in apart)
+        parts = (job for name, job in self.jobs.items() if owner_of(name) in apart)
         held: Counter[Line] = Counter()
-        for name, job in self.jobs.items():
-            goes_on = job.phase != "pending" and name not in leaving
-            if goes_on or name in self.case.promised:
-                gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[name])
+        for job in (*whole, *parts):
+            goes_on = job.phase != "pending" and job.name not in leaving
+            if goes_on or job.name in self.case.promised:
+                gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[job.name])
                 for gpu_type, milli in gpus.items():
                     held[Line(job.spec.queue, gpu_type)] += milli
         return held

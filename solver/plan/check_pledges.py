@@ -33,10 +33,12 @@ Wanted = dict[DeviceId, list[MigInstance] | None]
 def unmade(case: Case, tasks: Sequence[TaskPlacement]) -> Wanted:
     """What of these tasks is on GPUs that have to be partitioned anew for them."""
     wanted: Wanted = {}
+    partitioned = case.partitioned
     for task in tasks:
         if task.mig is None:
-            wanted.update({device: None for device in task.devices if device in case.partitioned})
-        elif task.mig.gpu in case.ground.gpus and task.mig.instance not in case.partitioned.get(task.mig.gpu, ()):
+            if not partitioned.keys().isdisjoint(task.devices):
+                wanted.update({device: None for device in task.devices if device in partitioned})
+        elif task.mig.gpu in case.ground.gpus and task.mig.instance not in partitioned.get(task.mig.gpu, ()):
             wanted.setdefault(task.mig.gpu, [])
     for task in tasks if wanted else ():
         found = wanted.get(task.mig.gpu) if task.mig is not None else None

@@ -132,12 +132,13 @@ def _parts_by_device(case: Case) -> dict[DeviceId, list[Part]]:
 
 
 def _held(case: Case) -> Iterable[Part]:
-    """What every task has, or was promised before."""
+    """What every task that shares a GPU has, and what any was promised before."""
     leaving, replaced = case.evicted | case.stopping, case.bound | case.withdrawn
     held = {
         (job.name, task.group, task.index): Part(job, task, is_new=False, later=False, leaves=job.name in leaving)
         for job in case.snapshot.jobs
         for task in job.placement
+        if task.share is not None
     }
     for intent in case.intents:
         later = intent.kind == "nominate"
