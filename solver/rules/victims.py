@@ -8,9 +8,9 @@ section 5). Base priority is the class's value: waiting never changes who yields
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.harm import Protection
@@ -114,29 +114,24 @@ def standings(holders: Iterable[Holder], shares: Shares) -> Standings:
     From the leaves up: who is inside the guarantee of the queue below comes first, so that what a queue below borrows is borrowed
     above it too, and does not use up what its siblings are guaranteed.
     """
-    in_line: dict[Line, list[_InLine]] = defaultdict(list)
+    in_line: dict[Line, list[int]] = defaultdict(list)
     found: dict[tuple[JobName, GpuType], list[int]] = {}
+    charged: list[tuple[int, bool]] = []
     for holder in sorted(holders, key=_place_in_line):
+        queue, name, preemptible = holder.job.spec.queue, holder.job.name, holder.priority_class.preemptible
         for gpu_type, milli in holder.charge.items():
-            standing = found[holder.job.name, gpu_type] = list[int]()
-            member = _InLine(milli, holder.priority_class.preemptible, standing)
-            for line in shares.tree.lines(holder.job.spec.queue, gpu_type):
-                in_line[line].append(member)
+            for line in shares.tree.lines(queue, gpu_type):
+                in_line[line].append(len(charged))
+            charged.append((milli, preemptible))
+            found[name, gpu_type] = []
+    standing, below = list(found.values()), [INSIDE] * len(charged)
     for line in sorted(in_line, key=lambda line: (-len(shares.tree.path(line.queue)), line)):
-        _stand(sorted(in_line[line], key=_protected_below), shares.guaranteed.get(line, 0))
+        numbers = sorted(in_line[line], key=below.__getitem__, reverse=True)
+        places = _stand([charged[number] for number in numbers], shares.guaranteed.get(line, 0))
+        for number, place in zip(numbers, places, strict=True):
+            below[number] = place
+            standing[number].append(place)
     return found
-
-
-class _InLine(NamedTuple):
-    """What a holder is charged of one type, and where it stands, from its queue up, as far as that is known."""
-
-    milli: int
-    preemptible: bool
-    standing: list[int]
-
-
-def _protected_below(member: _InLine) -> int:
-    return -member.standing[-1] if member.standing else -INSIDE
 
 
 def _place_in_line(holder: Holder) -> tuple[bool, int, int, str, str]:
@@ -144,18 +139,17 @@ def _place_in_line(holder: Holder) -> tuple[bool, int, int, str, str]:
     return known.preemptible, -known.value, job.started_at or 0, owner_of(job.name), job.name
 
 
-def _stand(in_line: Iterable[_InLine], guaranteed: int) -> None:
+def _stand(in_line: Iterable[tuple[int, bool]], guaranteed: int) -> Iterator[int]:
     held = 0
-    for milli, preemptible, standing in in_line:
+    for milli, preemptible in in_line:
         if held + milli <= guaranteed:
-            standing.append(INSIDE)
-        elif held < guaranteed and preemptible:
-            standing.append(STRADDLES)
+            yield INSIDE
+        elif preemptible:
+            yield STRADDLES if held < guaranteed else BORROWED
         else:
-            standing.append(BORROWED)
-            if not preemptible:
-                # What may not be preempted but may borrow is borrowed as a whole where it crosses the line.
-                continue
+            # What may not be preempted but may borrow is borrowed as a whole where it crosses the line.
+            yield BORROWED
+            continue
         held += milli
 
 
