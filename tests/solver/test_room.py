@@ -1,0 +1,53 @@
+"""The room of a snapshot, filled at once, is what is left when every task takes its own one after the other."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from solver.rules.partitioning import pool_rules
+from solver.rules.policy import Policy
+from solver.rules.sharing import sharing_of
+from solver.rules.tree import QueueTree
+from solver.solve import solve
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+from tests.drawn import worlds
+from tests.solver.aftermath import applied
+from tests.solver.test_mig import partitioned
+from tests.solver.test_offers import state
+
+
+def room_of(snapshot: Snapshot, policy: Policy) -> Room:
+    """What is free in a world."""
+    domain_of = sharing_of(policy, QueueTree.of(policy), snapshot.nodes).domain
+    return Room.of(snapshot, domain_of, pool_rules(policy, snapshot))
+
+
+def in_mig_mode(snapshot: Snapshot) -> Snapshot:
+    """The same with all GPUs in MIG mode, even those that somebody has as a whole."""
+    nodes = (
+        msgspec.structs.replace(
+            node, gpus=tuple(msgspec.structs.replace(gpu, instances=gpu.instances or ()) for gpu in node.gpus)
+        )
+        for node in snapshot.nodes
+    )
+    return msgspec.structs.replace(snapshot, nodes=tuple(nodes))
+
+
+@worlds(800)
+@given(partitioned(), st.booleans())
+def test_a_room_is_what_is_left_when_every_task_takes_its_own(
+    world: tuple[Snapshot, Policy], all_in_mode: bool
+) -> None:
+    snapshot, policy = world
+    running = applied(snapshot, solve(snapshot, policy, None))
+    running = in_mig_mode(running) if all_in_mode else running
+    one_by_one = room_of(msgspec.structs.replace(running, jobs=()), policy)
+    for job in running.jobs:
+        shapes = {group.name: group.shape for group in job.spec.task_groups}
+        one_by_one.occupy(((task, shapes[task.group]) for task in job.placement), is_new=False)
+        for task in job.placement:
+            event("instance" if task.mig else "whole in MIG mode" if all_in_mode and task.devices else "whole, or none")
+    assert state(room_of(running, policy)) == state(one_by_one)
