@@ -36,8 +36,8 @@ from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.young_collections import seldom
 from reconciler.clock import SystemClock
+from reconciler.server.young_collections import seldom
 from solver.world.cluster import DeviceId, NodeName
 from solver.world.workload import JobName
 

@@ -13,6 +13,7 @@ from hack.rounds.onward import Onward
 from hack.rounds.timing import NO_PROGRAM, Figures, Size, Timed, figures, timed
 from hack.rounds.workload import DAY_S, NOW, Workload, leaves
 from hack.rounds.world import World
+from reconciler.server.young_collections import seldom
 from solver.plan.plan import Bind, Nominate
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Program, Solution
@@ -65,6 +66,7 @@ class Counted:
 
 def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
     """Time the rounds of a case. `limit_s`: for the program in each call; None: there is none, and the greedy answer stands."""
+    seldom()  # as `quorate run` does
     world = World(case.gpus, case.pending, case.full, seed)
     policy, snapshot = with_limit(world.policy, limit_s), world.snapshot
     if case.largest:
@@ -86,6 +88,7 @@ def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
 
 def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | None) -> Figures:
     """Time one round of a snapshot that was given."""
+    seldom()
     optimiser = None if limit_s is None else Counted()
     rounds = [timed(snapshot, with_limit(policy, limit_s), optimiser)]
     return figures("file", seed, snapshot, rounds, optimiser.size if optimiser else NO_PROGRAM, {})

@@ -17,7 +17,6 @@ from reconciler.backends.kubernetes.credentials import Credentials, CredentialsE
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.backends.kubernetes.refusals import KubernetesError
-from reconciler.backends.kubernetes.young_collections import seldom
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import LEASE, PolicySource
 from reconciler.followed import FollowedFigures
@@ -143,7 +142,6 @@ def _showing(
 
 
 def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSettings) -> None:
-    seldom()
     optimiser.warm_up()
     with _told_to_people(on):
         runner.run()

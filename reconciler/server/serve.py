@@ -13,6 +13,7 @@ from reconciler.server.on_this_machine import parts_on_this_machine
 from reconciler.server.parts import Parts
 from reconciler.server.persevering import persevering
 from reconciler.server.settings import Settings
+from reconciler.server.young_collections import seldom
 
 
 class ServerEndedError(Exception):
@@ -25,6 +26,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
     UnsafeSecretsError, IdentityError, AllowedSignersError, WebhookSecretError; and whatever ended a thread.
     """
+    seldom()
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
         parts = _parts(settings, log, closing)

@@ -1,4 +1,4 @@
-"""How often young garbage is collected where much is asked of an API server."""
+"""How often young garbage is collected in a control plane."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.backends.kubernetes.young_collections import YOUNG_MAX, seldom
+from reconciler.server.young_collections import YOUNG_MAX, seldom
 
 
 @pytest.fixture(autouse=True)
