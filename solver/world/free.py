@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from solver.world.changes import Changes
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.masks import Mask
 from solver.world.offers import Need, Offer, Offers
@@ -61,12 +62,16 @@ class Free:
     reserved: Reserved = field(default_factory=dict)
     sets: Mapping[str, Mask] = field(default_factory=dict)
     near: Mapping[str, Mask] = field(default_factory=dict)
+    _usable: dict[tuple[GpuType | None, str], Mask] = field(default_factory=dict, repr=False)
+    """Which nodes take new work does not change: rooms and their copies share it."""
+    changes: Changes = field(init=False)
     _offers: Offers = field(init=False)
     _before: dict[int, _Before] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """What it offers is counted as it is asked for."""
-        self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory)
+        self.changes = Changes()
+        self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, self.changes)
 
     def copy(self) -> Self:
         """An independent room with the same free capacity."""
@@ -83,7 +88,7 @@ class Free:
     @contextmanager
     def trying(self) -> Iterator[Partitions]:
         """What is taken and given back inside is undone at the end, node by node. Yields the partitions of before."""
-        partitions, before, mark = self.partitions, self._before, len(self._offers.changes)
+        partitions, before, mark = self.partitions, self._before, len(self.changes.nodes)
         self.partitions, self._before = partitions.copy(), {}
         try:
             yield partitions
@@ -100,7 +105,7 @@ class Free:
 
     def _will_change(self, node: int) -> None:
         """Called before anything of a node changes."""
-        self._offers.changes.append(node)
+        self.changes.nodes.append(node)
         if self._before is not None and node not in self._before:
             gpus, cpu, memory = int(self.free_gpus[node]), int(self.free_cpu[node]), int(self.free_memory[node])
             self._before[node] = _Before(gpus, cpu, memory, self.free_devices[node], self.shared.get(node))
@@ -139,9 +144,13 @@ class Free:
         return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
 
     def usable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
-        """The nodes that take new work and are of a type (None: any), of those that a shape may be on."""
-        usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
-        return usable & self.sets[nodes_of(shape)] if nodes_of(shape) else usable
+        """The nodes that take new work and are of a type (None: any), of those that a shape may be on. Nobody may change it."""
+        key = (gpu_type, nodes_of(shape))
+        usable = self._usable.get(key)
+        if usable is None:
+            usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
+            self._usable[key] = usable = usable & self.sets[key[1]] if key[1] else usable
+        return usable
 
     def of_type(self, gpu_type: GpuType) -> npt.NDArray[np.bool_]:
         """Which nodes have this GPU type; none where the cluster has not heard of it."""

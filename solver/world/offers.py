@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from solver.world.changes import Changes
 from solver.world.cluster import GpuType, Level
 from solver.world.masks import Mask
 from solver.world.topology import Topology
@@ -95,8 +96,7 @@ class Offers:
     gpus: Ints
     cpu: Ints
     memory: Ints
-    changes: list[int] = field(default_factory=list)
-    """The nodes that changed, in order."""
+    changes: Changes
     _known: dict[Need, _Kept] = field(default_factory=dict)
 
     def known(self, need: Need) -> Offer | None:
@@ -104,9 +104,9 @@ class Offers:
         kept = self._known.get(need)
         if kept is None:
             return None
-        if kept.seen < len(self.changes):
-            self._follow(kept, need, set(self.changes[kept.seen :]))
-            kept.seen = len(self.changes)
+        if kept.seen < len(self.changes.nodes):
+            self._follow(kept, need, set(self.changes.nodes[kept.seen :]))
+            kept.seen = len(self.changes.nodes)
         return kept.offer
 
     def count(self, need: Need, usable: Mask) -> Offer:
@@ -114,13 +114,12 @@ class Offers:
         if len(self._known) == KEPT_MAX:
             del self._known[next(iter(self._known))]
         offer = Offer(self._slots(need, slice(None)) * usable, self.topology)
-        self._known[need] = _Kept(offer, usable, len(self.changes))
+        self._known[need] = _Kept(offer, usable, len(self.changes.nodes))
         return offer
 
     def back_to(self, mark: int) -> None:
         """All changes but the first so many have been undone."""
-        undone = set(self.changes[mark:])
-        del self.changes[mark:]
+        undone = self.changes.back_to(mark)
         for need, kept in self._known.items():
             if kept.seen > mark:
                 self._follow(kept, need, undone)
