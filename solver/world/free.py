@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -12,12 +13,13 @@ import numpy.typing as npt
 
 from solver.world.changes import Changes
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.in_parts import InParts, Instances, MadeWhole, Parts, Shares
 from solver.world.masks import Mask
 from solver.world.offers import Need, Offer, Offers
 from solver.world.partitions import Partitions
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import MigShape, Shape, SharedShape, nodes_of
-from solver.world.shared_gpus import SharedGpus, share_slots
+from solver.world.shared_gpus import SharedGpus
 from solver.world.topology import Topology
 from solver.world.workload import JobName, TaskPlacement
 
@@ -34,6 +36,20 @@ class _Before(NamedTuple):
     memory: int
     devices: list[DeviceId]
     shared: SharedGpus | None
+
+
+@lru_cache(maxsize=4096)
+def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, may_be_made: bool) -> Need:
+    """What a task takes. `may_be_made`: GPUs in MIG mode may be made whole for it."""
+    parts: Parts | None = None
+    if isinstance(shape, SharedShape):
+        parts = Shares(shape.milli, shape.circles, fresh)
+    elif isinstance(shape, MigShape):
+        parts = Instances(shape.model, shape.mig or "", fresh)
+    elif may_be_made:
+        parts = MadeWhole(max(1, shape.gpus))
+    gpus = max(1, shape.gpus) if shape.uses_gpus and parts is None else 0
+    return Need(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape), parts)
 
 
 @dataclass(slots=True)
@@ -64,6 +80,7 @@ class Free:
     near: Mapping[str, Mask] = field(default_factory=dict)
     _usable: dict[tuple[GpuType | None, str], Mask] = field(default_factory=dict, repr=False)
     """Which nodes take new work does not change: rooms and their copies share it."""
+    _makeable_by_type: dict[tuple[GpuType | None, str], frozenset[int]] = field(default_factory=dict, repr=False)
     changes: Changes = field(init=False)
     _offers: Offers = field(init=False)
     _before: dict[int, _Before] | None = field(init=False, default=None)
@@ -71,11 +88,12 @@ class Free:
     def __post_init__(self) -> None:
         """What it offers is counted as it is asked for."""
         self.changes = Changes()
-        self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, self.changes)
+        parts = InParts(self.topology["pool"], self.free_gpus, self.free_devices, self.shared, self.partitions)
+        self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, parts, self.changes)
 
     def copy(self) -> Self:
         """An independent room with the same free capacity."""
-        return replace(
+        made = replace(
             self,
             free_gpus=self.free_gpus.copy(),
             free_cpu=self.free_cpu.copy(),
@@ -84,12 +102,14 @@ class Free:
             shared=dict(self.shared),
             partitions=self.partitions.copy(),
         )
+        made._offers.take_over(self._offers)
+        return made
 
     @contextmanager
     def trying(self) -> Iterator[Partitions]:
         """What is taken and given back inside is undone at the end, node by node. Yields the partitions of before."""
-        partitions, before, mark = self.partitions, self._before, len(self.changes.nodes)
-        self.partitions, self._before = partitions.copy(), {}
+        partitions, before, mark = self.partitions.copy(), self._before, len(self.changes.nodes)
+        self._before = {}
         try:
             yield partitions
         finally:
@@ -100,8 +120,16 @@ class Free:
                     self.shared.pop(node, None)
                 else:
                     self.shared[node] = had.shared
-            self.partitions, self._before = partitions, before
+            self.partitions.become(partitions)
+            self._before = before
             self._offers.back_to(mark)
+
+    def partition_as(self, partitions: Partitions) -> None:
+        """Let GPUs be partitioned as in another room of the same pools."""
+        for node, gpus in partitions.gpus.items():
+            if gpus != self.partitions.gpus[node]:
+                self._will_change(node)
+        self.partitions.become(partitions)
 
     def _will_change(self, node: int) -> None:
         """Called before anything of a node changes."""
@@ -117,14 +145,21 @@ class Free:
         nodes take as many together; None: each node by itself, as if changes of partitions were not counted.
         Of what takes GPUs as a whole it is kept, and follows the room.
         """
-        in_parts = isinstance(shape, SharedShape | MigShape) or (fresh and self.is_partitioned(shape, gpu_type))
-        gpus = 0 if in_parts or not shape.uses_gpus else max(1, shape.gpus)
-        need = Need(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape))
-        whole = self._offers.known(need) or self._offers.count(need, self.usable(shape, gpu_type))
-        if not in_parts:
-            return whole
-        slots = self._slots_in_parts(shape, fresh, None if within is None else within & self.usable(shape, gpu_type))
-        return Offer(np.minimum(whole.slots, slots), self.topology)
+        need = _need(shape, gpu_type, fresh, bool(fresh and self._makeable(shape, gpu_type)))
+        if within is None or need.parts is None or isinstance(need.parts, Shares):
+            return self._kept(need, shape)
+        if isinstance(need.parts, MadeWhole) and not self.is_partitioned(shape, gpu_type):
+            return self._kept(need, shape)
+        limits = self._kept(need._replace(gpus=0, parts=None), shape).slots
+        together = within & self.usable(shape, gpu_type)
+        if isinstance(need.parts, MadeWhole):
+            slots = self.partitions.whole_slots(need.parts.gpus, self.free_gpus, together)
+        else:
+            slots = self.partitions.instance_slots(need.parts.model, need.parts.profile, self.free_devices, together)
+        return Offer(np.minimum(limits, slots), self.topology)
+
+    def _kept(self, need: Need, shape: Shape) -> Offer:
+        return self._offers.known(need) or self._offers.count(need, self.usable(shape, need.gpu_type))
 
     def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:
         """How many tasks of this shape each node takes, as `offer` says: an array of one's own."""
@@ -132,16 +167,20 @@ class Free:
 
     def is_partitioned(self, shape: Shape, gpu_type: GpuType | None) -> bool:
         """Whether GPUs in MIG mode may be made whole for it now."""
-        if not (self.partitions.unused and shape.uses_gpus):
-            return False
-        return bool(self.usable(shape, gpu_type)[list(self.partitions.unused)].any())
+        unused = self.partitions.unused
+        return bool(unused) and not unused.keys().isdisjoint(self._makeable(shape, gpu_type))
 
-    def _slots_in_parts(self, shape: Shape, fresh: bool, within: Mask | None) -> Ints:
-        if isinstance(shape, SharedShape):
-            return share_slots(shape, self.free_gpus, self.topology["pool"], self.shared, fresh=fresh)
-        if isinstance(shape, MigShape):
-            return self.partitions.instance_slots(shape, self.free_devices, fresh=fresh, within=within)
-        return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
+    def _makeable(self, shape: Shape, gpu_type: GpuType | None) -> frozenset[int]:
+        """The nodes whose GPUs may be made whole for it while nobody uses them."""
+        if not (self.partitions.rules and shape.uses_gpus):
+            return frozenset()
+        key = (gpu_type, nodes_of(shape))
+        found = self._makeable_by_type.get(key)
+        if found is None:
+            usable, rules = self.usable(shape, gpu_type), self.partitions.rules
+            found = frozenset(node for node, rule in rules.items() if rule.changes and usable[node])
+            self._makeable_by_type[key] = found
+        return found
 
     def usable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
         """The nodes that take new work and are of a type (None: any), of those that a shape may be on. Nobody may change it."""

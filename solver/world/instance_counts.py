@@ -17,6 +17,9 @@ class Counted(NamedTuple):
     gains: tuple[int, ...]
 
 
+NONE = Counted(0, ())
+
+
 class InstanceCounts:
     """What was counted last of each node and profile. Rooms share it: what a node has is never changed in place, but replaced."""
 

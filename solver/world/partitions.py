@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
-from solver.world.instance_counts import InstanceCounts
+from solver.world.instance_counts import NONE, Counted, InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
 from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
 from solver.world.mig_table import MigProfile
@@ -75,6 +75,15 @@ class Partitions:
         made.aside, made.unused = dict(self.aside), dict(self.unused)
         return made
 
+    def become(self, other: Self) -> None:
+        """Be as another one of the same pools."""
+        self.gpus, self.changes_left, self.aside, self.unused = (
+            other.gpus,
+            other.changes_left,
+            other.aside,
+            other.unused,
+        )
+
     def draining(self, now: Self) -> Self:
         """The same as it may become for guarantees: with the changes that are left `now`, in pools where work may have to leave.
 
@@ -103,36 +112,31 @@ class Partitions:
     def __bool__(self) -> bool:
         return bool(self.rules)
 
-    def instance_slots(
-        self, shape: MigShape, whole: Sequence[Sequence[DeviceId]], *, fresh: bool, within: Mask | None
-    ) -> Ints:
-        """Tasks that find an instance on each node, `whole` being the devices that are free as a whole.
+    def counted(self, node: int, model: str, profile: str, whole: Sequence[DeviceId] | None) -> Counted:
+        """Tasks that find an instance on a node, `whole` being the devices that are free as a whole; None: no GPU is changed."""
+        rule = self.rules.get(node)
+        known = rule.profile(profile) if rule and rule.model == model else None
+        if rule is None or known is None:
+            return NONE
+        return self.counts.of(node, rule, known, self.gpus[node], whole)
 
-        `fresh` False: without changing a GPU. `within`: together on these nodes, and so with the changes that are left; None:
-        on each node alone, as if changes were not counted.
-        """
+    def instance_slots(self, model: str, profile: str, whole: Sequence[Sequence[DeviceId]], within: Mask) -> Ints:
+        """Tasks that find an instance on these nodes together, and so with the changes that are left."""
         slots = np.zeros(len(whole), dtype=np.int64)
         gains: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for node, rule in self.rules.items():
-            profile = _profile(rule, shape)
-            if profile is None or not (within is None or within[node]):
-                continue
-            counted = self.counts.of(node, rule, profile, self.gpus[node], whole[node] if fresh else None)
-            slots[node] = counted.as_it_is + (sum(counted.gains) if within is None else 0)
-            if within is not None:
+            if within[node]:
+                counted = self.counted(node, model, profile, whole[node])
+                slots[node] = counted.as_it_is
                 gains[rule.pool] += ((-gain, node) for gain in counted.gains)
         for pool, ranked in gains.items():
             for gain, node in sorted(ranked)[: max(0, self.changes_left[pool])]:
                 slots[node] -= gain
         return slots
 
-    def whole_slots(self, gpus: int, free: Ints, *, within: Mask | None) -> Ints:
-        """Tasks of so many whole GPUs on each node, if GPUs that are partitioned for nobody may be made whole again."""
+    def whole_slots(self, gpus: int, free: Ints, within: Mask) -> Ints:
+        """Tasks of so many whole GPUs, if GPUs are made whole that are partitioned for nobody: on these nodes together."""
         most: Ints = np.maximum(free, 0)
-        if within is None:
-            for node, count in self.unused.items():
-                most[node] += count
-            return most // gpus
         slots: Ints = most // gpus
         costs: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         for node, count in sorted(self.unused.items()):

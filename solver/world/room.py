@@ -45,8 +45,8 @@ class Room(Free):
         `leaving`: jobs to count as gone from where they are; what they were promised stays theirs.
         """
         inventory = inventory_of(snapshot.nodes)
-        room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets)
-        room.partitions = Partitions.of(snapshot.nodes, mig, broken_too=False)
+        partitions = Partitions.of(snapshot.nodes, mig, broken_too=False)
+        room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
         # A node that has left the inventory gives nothing away.
         held = [
@@ -70,13 +70,17 @@ class Room(Free):
     def empty(cls, nodes: tuple[Node, ...], mig: PoolRules = NO_RULES, node_sets: Iterable[NodeSet] = ()) -> Self:
         """The room of a cluster where nothing runs; every node and GPU counts, broken or not."""
         inventory = inventory_of(nodes)
-        room = cls._over(inventory, np.ones(len(nodes), dtype=bool), inventory.whole, node_sets)
-        room.partitions = Partitions.of(nodes, mig, broken_too=True)
-        return room
+        partitions = Partitions.of(nodes, mig, broken_too=True)
+        return cls._over(inventory, np.ones(len(nodes), dtype=bool), inventory.whole, node_sets, partitions)
 
     @classmethod
     def _over(
-        cls, known: Inventory, opened: Mask, devices: Sequence[list[DeviceId]], node_sets: Iterable[NodeSet]
+        cls,
+        known: Inventory,
+        opened: Mask,
+        devices: Sequence[list[DeviceId]],
+        node_sets: Iterable[NodeSet],
+        partitions: Partitions,
     ) -> Self:
         return cls(
             nodes=known.nodes,
@@ -89,6 +93,7 @@ class Room(Free):
             free_memory=known.memory * opened,
             free_devices=list(devices),
             index=known.index,
+            partitions=partitions,
             sets=masks_of(node_sets, known.nodes),
             near=known.near,
         )
