@@ -146,9 +146,7 @@ class Fit:
             kept = self._by_node[alike.ways] = _Costly(usable, masks, np.full(len(usable), np.inf))
             nodes = np.flatnonzero(usable)
         else:
-            changed = set(changes[kept.seen :])
-            nodes = np.fromiter(changed, dtype=np.int64, count=len(changed))
-            nodes = nodes[kept.usable[nodes]]
+            nodes = np.array([node for node in set(changes[kept.seen :]) if kept.usable[node]], dtype=np.int64)
         if len(nodes):
             states = self._states.of_node[nodes]
             kept.cost[nodes] = self._costs_of(alike, states).cost[states]

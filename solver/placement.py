@@ -256,13 +256,13 @@ class _Gang:
 
     def _together(self, group: ServedGroup, offer: Offer, domain: Domain | None) -> Offer:
         """What the nodes take together, where the changes of partitions that are left do not do for each of them."""
-        room = self.room
-        if not (room.partitions and self.fresh and group.shape.uses_gpus):
+        room, shape = self.room, group.shape
+        if not self.fresh or not (isinstance(shape, MigShape) or room.is_partitioned(shape, group.gpu_type)):
             return offer
         nodes = room.open_nodes if self.within is None else room.open_nodes & self.within
         if domain:
             nodes = nodes & (room.topology[domain[0]].of_node == domain[1])
-        together = room.slots(group.shape, group.gpu_type, within=nodes)
+        together = room.slots(shape, group.gpu_type, within=nodes)
         return Offer(np.minimum(offer.slots, together) * nodes, room.topology)
 
 

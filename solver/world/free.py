@@ -81,6 +81,7 @@ class Free:
     _usable: dict[tuple[GpuType | None, str], Mask] = field(default_factory=dict, repr=False)
     """Which nodes take new work does not change: rooms and their copies share it."""
     _makeable_by_type: dict[tuple[GpuType | None, str], frozenset[int]] = field(default_factory=dict, repr=False)
+    _healthy_by_node: dict[int, Sequence[DeviceId]] = field(default_factory=dict, repr=False)
     changes: Changes = field(init=False)
     _offers: Offers = field(init=False)
     _before: dict[int, _Before] | None = field(init=False, default=None)

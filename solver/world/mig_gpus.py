@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from solver.world.cluster import DeviceId
 from solver.world.mig import Geometry, Placed, is_valid, mig_model
-from solver.world.mig_layout import find_profile, realisations
+from solver.world.mig_layout import profiles_by_name, realisations
 from solver.world.mig_table import MigProfile
 
 
@@ -39,7 +39,7 @@ class MigRule(NamedTuple):
 
     def profile(self, name: str) -> MigProfile | None:
         """The profile of that name; None: GPUs of this pool have none."""
-        return find_profile(mig_model(self.model), name)
+        return profiles_by_name(self.model).get(name)
 
 
 class MigGpu(NamedTuple):
@@ -84,6 +84,13 @@ def tasks_after_change(rule: MigRule, gpu: MigGpu, profile: MigProfile) -> int:
     """Tasks that find an instance if the GPU may be partitioned anew."""
     as_it_is = tasks_as_it_is(rule, gpu, profile)
     return max(as_it_is, most_besides(rule, gpu.held, profile)) if rule.changes else as_it_is
+
+
+@lru_cache(maxsize=100_000)
+def tasks_on(rule: MigRule, before: Geometry | None, held: Geometry, profile: MigProfile) -> tuple[int, int]:
+    """Tasks that find an instance on a GPU as it is, and if it may be partitioned anew."""
+    gpu = MigGpu(DeviceId(""), before, held)
+    return tasks_as_it_is(rule, gpu, profile), tasks_after_change(rule, gpu, profile)
 
 
 def chosen(rule: MigRule, gpu: MigGpu, profile: MigProfile, tasks: int) -> MigGpu:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -26,6 +27,12 @@ def model_of_type(gpu_type: GpuType) -> str:
 def find_profile(model: MigModel, name: str) -> MigProfile | None:
     """The profile that the model calls so. The same name is another profile on another model."""
     return next((profile for profile in model.profiles if profile.name == name), None)
+
+
+@lru_cache(maxsize=64)
+def profiles_by_name(model_name: str) -> Mapping[str, MigProfile]:
+    """The profiles of a model."""
+    return {profile.name: profile for profile in mig_model(model_name).profiles}
 
 
 def near_profiles(model: MigModel, name: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
@@ -187,15 +187,17 @@ class Partitions:
             gpu = self._gpu(node, slot.gpu)
             self._put(node, gpu, gpu.with_held(Placed(slot.instance.start, profile)))
 
-    def confirm(self, node: int, slot: MigSlot) -> None:
-        """Somebody has this instance already: it counts as being there, and what it overlaps as gone."""
-        rule = self.rules.get(node)
-        profile = rule.profile(slot.instance.profile) if rule else None
-        if rule is not None and profile is not None:
-            mine, gpu = Placed(slot.instance.start, profile), self._gpu(node, slot.gpu)
+    def confirm(self, node: int, slots: Iterable[MigSlot]) -> None:
+        """Somebody has these instances already: they count as being there, and what they overlap as gone."""
+        rule, gpus = self.rules.get(node), {gpu.device: gpu for gpu in self.gpus.get(node, ())}
+        known = [(slot, profile) for slot in slots if rule and (profile := rule.profile(slot.instance.profile))]
+        for slot, profile in known:
+            mine, gpu = Placed(slot.instance.start, profile), gpus.get(slot.gpu) or MigGpu(slot.gpu, None)
             apart = (other for other in gpu.before or () if other.end <= mine.start or mine.end <= other.start)
             before = tuple(sorted((*apart, mine), key=lambda placed: placed.start))
-            self._put(node, gpu, gpu._replace(before=before).with_held(mine), counted=False)
+            gpus[slot.gpu] = gpu._replace(before=before).with_held(mine)
+        if known:
+            self._have(node, tuple(gpus[device] for device in sorted(gpus)))
 
     def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
         """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
@@ -272,11 +274,10 @@ class Partitions:
     def _gpu(self, node: int, device: DeviceId) -> MigGpu:
         return next((gpu for gpu in self.gpus[node] if gpu.device == device), MigGpu(device, None))
 
-    def _put(self, node: int, gpu: MigGpu, after: MigGpu, *, counted: bool = True) -> None:
+    def _put(self, node: int, gpu: MigGpu, after: MigGpu) -> None:
         others = (other for other in self.gpus[node] if other.device != gpu.device)
         self._have(node, tuple(sorted((*others, after), key=lambda known: known.device)))
-        if counted:
-            self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
+        self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
 
     def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self
 
@@ -59,10 +60,15 @@ class Room(Free):
         } | room.partitions.rules.keys()
         room._hold_whole([(node, task, shape) for node, _, task, shape in held if node not in in_parts])
         queues = {job.name: job.spec.queue for job in snapshot.jobs} if in_parts else {}
+        on_node: dict[int, list[tuple[JobName, TaskPlacement, Shape]]] = defaultdict(list)
         for node, job, task, shape in held if in_parts else ():
             if node in in_parts:
-                domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
-                room._hold(node, task, shape, domain, is_new=False)
+                on_node[node].append((job, task, shape))
+        for node, mine in on_node.items():
+            if not room._hold_instances(node, [(task, shape) for _, task, shape in mine]):
+                for job, task, shape in mine:
+                    domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
+                    room._hold(node, task, shape, domain, is_new=False)
         room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
 
@@ -166,11 +172,19 @@ class Room(Free):
         for device in task.devices if node in self.shared else ():
             freed = MILLI_PER_GPU if task.share is None else task.share
             self.shared[node] = without_share(self.shared[node], device, freed)
-        divided = {gpu.device for gpu in self.shared.get(node, ())}
-        whole_again = (task.mig.gpu,) if task.mig and self.partitions.give_back(node, task.mig) else ()
-        free = {*self.free_devices[node], *task.devices, *whole_again} - divided
-        self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
+        free = {*self.free_devices[node], *task.devices}
+        if task.mig and self.partitions.give_back(node, task.mig):
+            free.add(task.mig.gpu)
+        free.difference_update(gpu.device for gpu in self.shared.get(node, ()))
+        self.free_devices[node] = [device for device in self._healthy(node) if device in free]
         self.free_gpus[node] = len(self.free_devices[node])
+
+    def _healthy(self, node: int) -> Sequence[DeviceId]:
+        """The healthy GPUs of a node, in order."""
+        known = self._healthy_by_node.get(node)
+        if known is None:
+            known = self._healthy_by_node[node] = tuple(gpu.id for gpu in self.nodes[node].gpus if gpu.healthy)
+        return known
 
     def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
         """A share of the divided GPU that it fills best, else of one that is divided for it."""
@@ -222,6 +236,19 @@ class Room(Free):
         self.free_gpus[:] = [len(left) for left in self.free_devices]
         self.free_gpus *= self.open_nodes
 
+    def _hold_instances(self, node: int, held: Sequence[tuple[TaskPlacement, Shape]]) -> bool:
+        """Many tasks at once in a new room, if nothing but instances is held on a node. Whether that is so."""
+        slots = [task.mig for task, _ in held if task.mig is not None]
+        devices = {device for task, _ in held for device in task.devices}
+        if len(slots) < len(held) or not devices.isdisjoint(gpu.id for gpu in self.nodes[node].gpus):
+            return False
+        self.free_cpu[node] -= sum(shape.cpu for _, shape in held)
+        self.free_memory[node] -= sum(shape.memory for _, shape in held)
+        healthy = self._healthy(node)
+        self.partitions.confirm(node, [slot for slot in slots if slot.gpu in healthy])
+        self._not_free(node, {slot.gpu for slot in slots})
+        return True
+
     def _hold_share(self, node: int, task: TaskPlacement, domain: TrustDomain) -> None:
         gpus = self.shared.get(node, ())
         for device in task.devices if task.share is not None else ():
@@ -237,8 +264,8 @@ class Room(Free):
     def _hold_instance(self, node: int, slot: MigSlot, is_new: bool) -> None:
         if is_new:
             self.partitions.hold(node, slot)
-        elif any(gpu.id == slot.gpu and gpu.healthy for gpu in self.nodes[node].gpus):
-            self.partitions.confirm(node, slot)
+        elif slot.gpu in self._healthy(node):
+            self.partitions.confirm(node, [slot])
 
     def _not_free(self, node: int, held: set[DeviceId]) -> None:
         if held:
