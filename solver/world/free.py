@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from solver.world.changes import Changes
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.in_parts import InParts, Instances, MadeWhole, Parts, Shares
+from solver.world.in_parts import InParts, Instances, MadeWhole, Milli, Parts, Shares
 from solver.world.masks import Mask
 from solver.world.offers import Need, Offer, Offers
 from solver.world.partitions import Partitions
@@ -147,16 +147,19 @@ class Free:
         Of what takes GPUs as a whole it is kept, and follows the room.
         """
         need = _need(shape, gpu_type, fresh, bool(fresh and self._makeable(shape, gpu_type)))
-        if within is None or need.parts is None or isinstance(need.parts, Shares):
-            return self._kept(need, shape)
-        if isinstance(need.parts, MadeWhole) and not self.is_partitioned(shape, gpu_type):
-            return self._kept(need, shape)
-        limits = self._kept(need._replace(gpus=0, parts=None), shape).slots
-        together = within & self.usable(shape, gpu_type)
-        if isinstance(need.parts, MadeWhole):
-            slots = self.partitions.whole_slots(need.parts.gpus, self.free_gpus, together)
-        else:
-            slots = self.partitions.instance_slots(need.parts.model, need.parts.profile, self.free_devices, together)
+        alone = self._kept(need, shape)
+        return alone if within is None else self._together(need, shape, alone, within & self.usable(shape, gpu_type))
+
+    def _together(self, need: Need, shape: Shape, alone: Offer, within: Mask) -> Offer:
+        """What these nodes take with the changes of partitions that are left; each `alone`: with as many as it likes."""
+        match need.parts:
+            case MadeWhole(gpus) if self.is_partitioned(shape, need.gpu_type):
+                slots = self.partitions.whole_slots(gpus, self.free_gpus, within)
+            case Instances(model, profile, True):
+                slots = self.partitions.instance_slots(model, profile, self.free_devices, within)
+            case _:
+                return alone
+        limits = self._kept(need._replace(parts=None), shape).slots
         return Offer(np.minimum(limits, slots), self.topology)
 
     def _kept(self, need: Need, shape: Shape) -> Offer:
@@ -205,9 +208,10 @@ class Free:
         Of GPUs in MIG mode all that no task has, if one of the shapes is an instance, else those that nobody uses.
         """
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
-        free, instances_too = self.free_gpus * MILLI_PER_GPU, any(isinstance(shape, MigShape) for shape in shapes)
-        for node in self.partitions.rules:
-            free[node] += self.partitions.milli_free(node, instances_too=instances_too) * bool(self.open_nodes[node])
+        free: Ints = self.free_gpus * MILLI_PER_GPU
+        if self.partitions:
+            with_instances = any(isinstance(shape, MigShape) for shape in shapes)
+            free += self._kept(Need(0, 0, 0, None, "", Milli(with_instances)), Shape()).slots
         for node, gpus in self.shared.items() if sharers else ():
             domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
             usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]

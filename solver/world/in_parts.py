@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId
+from solver.world.masks import Mask
 from solver.world.partitions import Partitions
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import Circle, TrustDomain
@@ -46,13 +47,18 @@ class Shares(NamedTuple):
         on_divided = sum(gpu.slots(self.milli, domain) for gpu in parts.shared.get(node, ()))
         return whole * (MILLI_PER_GPU // self.milli) + on_divided
 
-    def everywhere(self, parts: InParts) -> Ints:
-        """How many fit on each node."""
+    def possible(self, parts: InParts) -> Mask:
+        """Where some may ever fit."""
         allowed = np.array([self._domain(name) is not None for name in parts.pools.names], dtype=bool)
+        return np.asarray(allowed[parts.pools.of_node])
+
+    def among(self, parts: InParts, nodes: Ints) -> Ints:
+        """How many fit on each of some nodes where that is possible."""
         per_gpu = MILLI_PER_GPU // self.milli if self.fresh else 0
-        count: Ints = np.maximum(parts.gpus, 0) * allowed[parts.pools.of_node] * per_gpu
-        for node in parts.shared:
-            count[node] = self.at(parts, node)
+        count: Ints = np.maximum(parts.gpus[nodes], 0) * per_gpu
+        for number, node in enumerate(nodes.tolist()):
+            if node in parts.shared:
+                count[number] = self.at(parts, node)
         return count
 
     def _domain(self, pool: str) -> TrustDomain | None:
@@ -71,12 +77,15 @@ class Instances(NamedTuple):
         counted = parts.partitions.counted(node, self.model, self.profile, parts.devices[node] if self.fresh else None)
         return counted.as_it_is + sum(counted.gains)
 
-    def everywhere(self, parts: InParts) -> Ints:
-        """How many fit on each node."""
-        count = np.zeros(len(parts.gpus), dtype=np.int64)
-        for node in parts.partitions.rules:
-            count[node] = self.at(parts, node)
-        return count
+    def possible(self, parts: InParts) -> Mask:
+        """Where some may ever fit."""
+        mask: Mask = np.zeros(len(parts.gpus), dtype=bool)
+        mask[[node for node, rule in parts.partitions.rules.items() if rule.model == self.model]] = True
+        return mask
+
+    def among(self, parts: InParts, nodes: Ints) -> Ints:
+        """How many fit on each of some nodes where that is possible."""
+        return np.array([self.at(parts, node) for node in nodes.tolist()], dtype=np.int64)
 
 
 class MadeWhole(NamedTuple):
@@ -88,12 +97,35 @@ class MadeWhole(NamedTuple):
         """How many fit on one node."""
         return (max(0, int(parts.gpus[node])) + parts.partitions.unused.get(node, 0)) // self.gpus
 
-    def everywhere(self, parts: InParts) -> Ints:
-        """How many fit on each node."""
-        most: Ints = np.maximum(parts.gpus, 0)
-        for node, count in parts.partitions.unused.items():
-            most[node] += count
-        return most // self.gpus
+    def possible(self, parts: InParts) -> Mask:
+        """Where some may ever fit."""
+        return np.ones(len(parts.gpus), dtype=bool)
+
+    def among(self, parts: InParts, nodes: Ints) -> Ints:
+        """How many fit on each of some nodes."""
+        unused, more = parts.partitions.unused, np.zeros(len(parts.gpus), dtype=np.int64)
+        more[list(unused)] = list(unused.values())
+        return np.asarray((np.maximum(parts.gpus[nodes], 0) + more[nodes]) // self.gpus)
 
 
-Parts = Shares | Instances | MadeWhole
+class Milli(NamedTuple):
+    """Milli-GPU of GPUs in MIG mode: of those that could be made whole; or `with_instances` all that no task has."""
+
+    with_instances: bool
+
+    def at(self, parts: InParts, node: int) -> int:
+        """How many one node has."""
+        return parts.partitions.milli_free(node, instances_too=self.with_instances)
+
+    def possible(self, parts: InParts) -> Mask:
+        """Where there may ever be some."""
+        mask: Mask = np.zeros(len(parts.gpus), dtype=bool)
+        mask[list(parts.partitions.rules)] = True
+        return mask
+
+    def among(self, parts: InParts, nodes: Ints) -> Ints:
+        """How many each of some nodes has where that is possible."""
+        return np.array([self.at(parts, node) for node in nodes.tolist()], dtype=np.int64)
+
+
+Parts = Shares | Instances | MadeWhole | Milli

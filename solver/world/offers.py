@@ -131,9 +131,12 @@ class Offers:
         """Count what the usable nodes offer, and keep it."""
         if len(self._known) == KEPT_MAX:
             del self._known[next(iter(self._known))]
-        slots = self._limits(need, slice(None)) * usable
-        if need.parts is not None:
-            np.minimum(slots, need.parts.everywhere(self.parts), out=slots)
+        if need.parts is None:
+            slots = self._limits(need, slice(None)) * usable
+        else:
+            usable = usable & need.parts.possible(self.parts)
+            slots, nodes = np.zeros(len(usable), dtype=np.int64), np.flatnonzero(usable)
+            slots[nodes] = self._among(need, nodes)
         offer = Offer(slots, self.topology)
         self._known[need] = _Kept(offer, usable, len(self.changes.nodes))
         return offer
@@ -161,15 +164,15 @@ class Offers:
         if len(changed) > ONE_BY_ONE_MAX:
             nodes = np.fromiter(changed, dtype=np.int64, count=len(changed))
             nodes = nodes[kept.usable[nodes]]
-            slots = self._limits(need, nodes)
-            if need.parts is not None:
-                in_parts = (need.parts.at(self.parts, node) for node in nodes.tolist())
-                np.minimum(slots, np.fromiter(in_parts, dtype=np.int64, count=len(nodes)), out=slots)
-            kept.offer.put_all(nodes, slots)
+            kept.offer.put_all(nodes, self._among(need, nodes))
             return
         for node in changed:
             if kept.usable[node]:
                 kept.offer.put(node, self._slots_of(need, node))
+
+    def _among(self, need: Need, nodes: Ints) -> Ints:
+        slots = self._limits(need, nodes)
+        return slots if need.parts is None else np.minimum(slots, need.parts.among(self.parts, nodes))
 
     def _limits(self, need: Need, nodes: Ints | slice) -> Ints:
         """How many tasks some nodes take, but for what they need in parts."""

@@ -169,13 +169,14 @@ class Room(Free):
         self._will_change(node)
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
-        for device in task.devices if node in self.shared else ():
-            freed = MILLI_PER_GPU if task.share is None else task.share
-            self.shared[node] = without_share(self.shared[node], device, freed)
         free = {*self.free_devices[node], *task.devices}
+        if node in self.shared:
+            for device in task.devices:
+                freed = MILLI_PER_GPU if task.share is None else task.share
+                self.shared[node] = without_share(self.shared[node], device, freed)
+            free.difference_update(gpu.device for gpu in self.shared[node])
         if task.mig and self.partitions.give_back(node, task.mig):
             free.add(task.mig.gpu)
-        free.difference_update(gpu.device for gpu in self.shared.get(node, ()))
         self.free_devices[node] = [device for device in self._healthy(node) if device in free]
         self.free_gpus[node] = len(self.free_devices[node])
 
