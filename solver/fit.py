@@ -162,8 +162,8 @@ class Fit:
             known = self._costs[alike.takes] = _Costs(cost, left)
         unknown = np.isnan(known.cost[states])
         if unknown.any():
-            missing = np.unique(states[unknown])
-            chosen = StatesInRows.of([self._states.known[number] for number in missing.tolist()])
+            missing = sorted(set(states[unknown].tolist()))
+            chosen = StatesInRows.of([self._states.known[number] for number in missing])
             known.cost[missing], known.left_milli[missing] = self._work_out(chosen, alike.ways[0][0])
         return known
 

@@ -39,14 +39,14 @@ class _Before(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, may_be_made: bool) -> Need:
-    """What a task takes. `may_be_made`: GPUs in MIG mode may be made whole for it."""
+def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, is_partitioned: bool) -> Need:
+    """What a task takes. `is_partitioned`: GPUs in MIG mode may be made whole for it."""
     parts: Parts | None = None
     if isinstance(shape, SharedShape):
         parts = Shares(shape.milli, shape.circles, fresh)
     elif isinstance(shape, MigShape):
         parts = Instances(shape.model, shape.mig or "", fresh)
-    elif may_be_made:
+    elif is_partitioned:
         parts = MadeWhole(max(1, shape.gpus))
     gpus = max(1, shape.gpus) if shape.uses_gpus and parts is None else 0
     return Need(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape), parts)
@@ -146,14 +146,14 @@ class Free:
         nodes take as many together; None: each node by itself, as if changes of partitions were not counted.
         Of what takes GPUs as a whole it is kept, and follows the room.
         """
-        need = _need(shape, gpu_type, fresh, bool(fresh and self._makeable(shape, gpu_type)))
+        need = _need(shape, gpu_type, fresh, fresh and self.is_partitioned(shape, gpu_type))
         alone = self._kept(need, shape)
         return alone if within is None else self._together(need, shape, alone, within & self.usable(shape, gpu_type))
 
     def _together(self, need: Need, shape: Shape, alone: Offer, within: Mask) -> Offer:
         """What these nodes take with the changes of partitions that are left; each `alone`: with as many as it likes."""
         match need.parts:
-            case MadeWhole(gpus) if self.is_partitioned(shape, need.gpu_type):
+            case MadeWhole(gpus):
                 slots = self.partitions.whole_slots(gpus, self.free_gpus, within)
             case Instances(model, profile, True):
                 slots = self.partitions.instance_slots(model, profile, self.free_devices, within)

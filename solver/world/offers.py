@@ -89,6 +89,8 @@ class Offer:
     def put_all(self, nodes: Ints, slots: Ints) -> None:
         """Each of these nodes, none of them twice, takes so many now."""
         more = slots - self.slots[nodes]
+        if not more.any():
+            return
         self.slots[nodes] = slots
         self.total += int(more.sum())
         for level, sums in self._in_domains.items():

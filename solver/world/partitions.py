@@ -6,15 +6,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.world.cluster import DeviceId, MigInstance, Node
 from solver.world.instance_counts import NONE, Counted, InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
-from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
+from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, placed_as, settled, spread, with_whole
 from solver.world.mig_table import MigProfile
 from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
@@ -60,7 +61,7 @@ class Partitions:
         rules = {number: rule.kept() if node.keeps_geometry else rule for number, node, rule in known if rule}
         gpus = {
             number: tuple(
-                MigGpu(gpu.id, _geometry(gpu, rule))
+                MigGpu(gpu.id, _geometry(gpu.instances, rule.model))
                 for gpu in nodes[number].gpus
                 if gpu.instances is not None and (gpu.healthy or broken_too)
             )
@@ -182,31 +183,28 @@ class Partitions:
     def hold(self, node: int, slot: MigSlot) -> None:
         """Exactly this instance is somebody's, on a GPU that may have been whole."""
         rule = self.rules.get(node)
-        profile = rule.profile(slot.instance.profile) if rule else None
-        if profile is not None:
+        mine = rule.placed(slot.instance) if rule else None
+        if mine is not None:
             gpu = self._gpu(node, slot.gpu)
-            self._put(node, gpu, gpu.with_held(Placed(slot.instance.start, profile)))
+            self._put(node, gpu, gpu.with_held(mine))
 
     def confirm(self, node: int, slots: Iterable[MigSlot]) -> None:
         """Somebody has these instances already: they count as being there, and what they overlap as gone."""
         rule, gpus = self.rules.get(node), {gpu.device: gpu for gpu in self.gpus.get(node, ())}
-        known = [(slot, profile) for slot in slots if rule and (profile := rule.profile(slot.instance.profile))]
-        for slot, profile in known:
-            mine, gpu = Placed(slot.instance.start, profile), gpus.get(slot.gpu) or MigGpu(slot.gpu, None)
-            apart = (other for other in gpu.before or () if other.end <= mine.start or mine.end <= other.start)
-            before = tuple(sorted((*apart, mine), key=lambda placed: placed.start))
-            gpus[slot.gpu] = gpu._replace(before=before).with_held(mine)
+        known = [(slot.gpu, mine) for slot in slots if rule and (mine := rule.placed(slot.instance))]
+        for device, mine in known:
+            gpus[device] = (gpus.get(device) or MigGpu(device, None)).confirmed(mine)
         if known:
             self._have(node, tuple(gpus[device] for device in sorted(gpus)))
 
     def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
         """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
         rule = self.rules.get(node)
-        profile = rule.profile(slot.instance.profile) if rule else None
+        placed = rule.placed(slot.instance) if rule else None
         there = slot.gpu in whole or self.is_divided(node, slot.gpu)
-        if rule is None or profile is None or not there:
+        if rule is None or placed is None or not there:
             return False
-        gpu, placed = self._gpu(node, slot.gpu), Placed(slot.instance.start, profile)
+        gpu = self._gpu(node, slot.gpu)
         after = gpu.with_held(placed)
         paid = gpu.is_changed or self.changes_left[rule.pool] > 0
         return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
@@ -225,11 +223,11 @@ class Partitions:
     def give_back(self, node: int, slot: MigSlot) -> bool:
         """Nobody has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""
         rule = self.rules.get(node)
-        profile = rule.profile(slot.instance.profile) if rule else None
-        if profile is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):
+        placed = rule.placed(slot.instance) if rule else None
+        if placed is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):
             return False
         gpu = self._gpu(node, slot.gpu)
-        after = gpu.without(Placed(slot.instance.start, profile))
+        after = gpu.without(placed)
         if after.before is None and not after.held:
             self._have(node, tuple(other for other in self.gpus[node] if other.device != slot.gpu))
             return True
@@ -283,10 +281,10 @@ class Partitions:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
 
 
-def _geometry(gpu: Gpu, rule: MigRule) -> Geometry:
-    """Its instances, each once; those that its model does not have are left out, and used by nobody."""
-    known = ((rule.profile(instance.profile), instance.start) for instance in gpu.instances or ())
-    there = dict.fromkeys(Placed(start, profile) for profile, start in known if profile)
+@lru_cache(maxsize=10_000)
+def _geometry(instances: tuple[MigInstance, ...], model: str) -> Geometry:
+    """These instances, each once; those that the model does not have are left out, and used by nobody."""
+    there = dict.fromkeys(placed for known in instances if (placed := placed_as(model, known)))
     return tuple(sorted(there, key=lambda placed: placed.start))
 
 

@@ -219,7 +219,7 @@ class Room(Free):
         self.free_memory[node] -= shape.memory
         if task.share is not None or node in self.shared:
             self._hold_share(node, task, domain)
-        if self.partitions:
+        if node in self.partitions.rules:
             if task.mig is not None:
                 self._hold_instance(node, task.mig, is_new)
             for device in task.devices:
