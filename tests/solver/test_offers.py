@@ -68,7 +68,7 @@ def state(room: Room) -> object:
 def act(draw: st.DataObject, room: Room, ways: list[tuple[JobSpec, Option]], held: Held, depth: int = 0) -> None:
     """Place something, give something back, or try some of that and undo it; each time all that is kept must be true."""
     for _ in range(draw.draw(st.integers(1, 4))):
-        match draw.draw(st.sampled_from(["place", "place", "give back", "try", "copy"])):
+        match draw.draw(st.sampled_from(["place", "place", "give back", "try", "drain", "copy"])):
             case "place":
                 spec, option = draw.draw(st.sampled_from(ways))
                 could = has_place(room, spec, option)
@@ -80,6 +80,12 @@ def act(draw: st.DataObject, room: Room, ways: list[tuple[JobSpec, Option]], hel
             case "try" if depth < 2:
                 before = state(room)
                 with room.trying():
+                    act(draw, room, ways, held.copy(), depth + 1)
+                assert state(room) == before
+            case "drain" if depth < 2:
+                before = state(room)
+                with room.trying() as now:
+                    room.partition_as(room.partitions.draining(now))
                     act(draw, room, ways, held.copy(), depth + 1)
                 assert state(room) == before
             case "copy" if depth < 2:
@@ -103,6 +109,16 @@ def test_what_is_kept_is_what_a_new_count_finds(
         if ways:
             act(draw, room, ways, running)
             assert offered(room, ways) == offered(counted_anew(room), ways)
+
+
+@worlds(100)
+@given(partitioned())
+def test_instances_of_a_node_are_held_at_once_as_one_by_one(world: tuple[Snapshot, Policy]) -> None:
+    at_once, _ = room_in(*world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Room, "_hold_instances", lambda *_: False)
+        one_by_one, _ = room_in(*world)
+    assert state(at_once) == state(one_by_one)
 
 
 @worlds(300)
