@@ -9,22 +9,25 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from solver.accounts import Accounts
 from solver.declared import declared_in, kept_by, kept_from
+from solver.enough import with_enough
 from solver.greedy import greedy
 from solver.holds import Ends, Holder, held_back, is_live, kept_for
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.rules.demand import Candidate, in_order
-from solver.rules.dominance import Beside, beside_wanted
 from solver.rules.durations import Expected, expected, expected_of
-from solver.rules.entitlement import Charge, Shares
+from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.entry import may_borrow
 from solver.rules.fairshare import demand_of, with_fair_shares
+from solver.rules.fallback import as_open_at
 from solver.rules.lending import live_gpus
 from solver.rules.loans import first_on, has_nothing_inside, loans_in
 from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.quota import lets_start
 from solver.rules.strict import behind_nobody
-from solver.rules.tree import Line
-from solver.rules.users import UserLine
+from solver.rules.users import UserRoom
 from solver.starts import Start
 from solver.world.cluster import DeviceId, GpuType
 from solver.world.inflight import Reservation
@@ -34,7 +37,7 @@ from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
 ROUNDS_MAX = 200
 """Instants played ahead, beside those at which a forecast start ends. Where more jobs run, every n-th end is one, so that
@@ -50,12 +53,9 @@ class World:
     """
 
     policy: Policy
-    shares: Shares
+    accounts: Accounts
     room: Room
     capacity: Charge
-    used: dict[Line, int]
-    used_by_user: dict[UserLine, int]
-    held_beside: dict[QueueName, Beside]
     jobs: dict[JobName, Job] = field(default_factory=dict)
     reservations: dict[JobName, Reservation] = field(default_factory=dict)
     declared: Sequence[Reservation] = ()
@@ -81,9 +81,7 @@ class World:
 
         Of a divided GPU `after` itself counts what is promised.
         """
-        used, by_user = dict(shares.used), dict(shares.users.used)
-        beside = dict(shares.cluster.held_beside)
-        world = cls(policy, shares, after.copy(), live_gpus(snapshot), used, by_user, beside)
+        world = cls(policy, Accounts.of(shares), after.copy(), live_gpus(snapshot))
         world.jobs = {job.name: job for job in snapshot.jobs}
         world.declared, world.expected = declared_in(snapshot), expected(snapshot.in_flight.durations)
         gangs = [held for held in snapshot.in_flight.reservations if not held.is_declared]
@@ -102,14 +100,44 @@ class World:
                 holder, end = Holder(job, _except(job.placement, promised), job.name not in evicted), ends.of(job)
                 moves = job.name in nominations
                 world._hold(leaving_part(job.name) if moves else job.name, holder, end, snapshot.time)
-                world.expected_ends += [end] if end and end == ends.by_history(job) else []
+                world.expected_ends += [end] if end and job.time_limit is None and end == ends.by_history(job) else []
             if job.name in nominations:
                 begin = begins.get(job.name, snapshot.time)
                 world._hold(job.name, Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
         for start in starts:
             begin = begins.get(start.candidate.job.name, snapshot.time)
-            world._begin(start, begin, first_on(gangs, start.placed.tasks))
+            lent = first_on(gangs, start.placed.tasks)
+            by_right = lent is None or not has_nothing_inside(shares, start.queue, start.charge)
+            world._begin(start, begin, None if by_right else lent)
         return world
+
+    def copy(self) -> World:
+        """An independent one at the same instant."""
+        return replace(
+            self,
+            accounts=self.accounts.copy(),
+            room=self.room.copy(),
+            holders=dict(self.holders),
+            ends=list(self.ends),
+            expected_ends=list(self.expected_ends),
+            endless=Counter(self.endless),
+        )
+
+    @property
+    def shares(self) -> Shares:
+        """Those beside what is held at this instant; they follow it."""
+        return self.accounts.shares
+
+    def shares_now(self) -> Shares:
+        """The same, as they are, to be kept."""
+        return self.accounts.copy().shares
+
+    def shares_by(self, at: Instant) -> Shares:
+        """Those once all has ended that does so up to an instant, if nobody starts."""
+        ended = (self.holders[name] for end, name in self.ends if end <= at)
+        return self.shares.without(
+            (holder.job.spec.queue, self._charge_of(holder.tasks)) for holder in ended if holder.charged
+        )
 
     def instants(self, until: Instant, stops: Iterable[Instant] = ()) -> Iterator[Instant]:
         """Let jobs end and types open, and say when, until nothing of the kind happens any more before `until`.
@@ -143,11 +171,12 @@ class World:
 
     def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""
-        if not self._able(waiting):
+        finding = with_enough(waiting, self.room)
+        if not self._lets_any_start(finding, now):
             return ()
         admitted = with_options(waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
-        shares = with_fair_shares(self.shares_now(), self.capacity, wanted)
+        shares = with_fair_shares(self.shares, self.capacity, wanted)
         ordered: Sequence[Candidate] = in_order(admitted, self.policy, shares, now)
         declared = [held for held in self.declared if not held.is_over(now)]
         held = self.reservations.values()
@@ -159,22 +188,27 @@ class World:
             kept = kept_for(live, self.jobs, self._known_ends())
             self.room.reserved = {**self.room.reserved, **kept}
             ordered = held_back(ordered, live, self._known_ends(), self.policy, shares, self.room, now)
-        able = behind_nobody(ordered, self._able(ordered))
+        names = {candidate.job.name for candidate in finding}
+        able = behind_nobody(ordered, {known.likeness for known in ordered if known.job.name in names})
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)
         return starts
 
-    def _able(self, waiting: Iterable[Candidate]) -> set[int]:
-        """Alikes for which enough GPUs are free somewhere."""
-        first = {candidate.likeness: candidate for candidate in waiting}
-        return {likeness for likeness, candidate in first.items() if has_gpus(candidate, self.room)}
-
-    def shares_now(self) -> Shares:
-        """The shares beside what is held at this instant."""
-        users = replace(self.shares.users, used=dict(self.used_by_user))
-        cluster = replace(self.shares.cluster, held_beside=dict(self.held_beside))
-        return replace(self.shares.holding(dict(self.used)), users=users, cluster=cluster)
+    def _lets_any_start(self, waiting: Iterable[Candidate], now: Instant) -> bool:
+        """Whether quota lets any of them start alone; where it does not, it does so no more once others have started."""
+        headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
+        return any(
+            lets_start(
+                known.job,
+                option,
+                headroom,
+                users,
+                inside_only=option.inside_only or not may_borrow(known.job, self.policy, now),
+            )
+            for known in waiting
+            for option in as_open_at(known.options, known.job, self.policy, now)
+        )
 
     def _known_ends(self) -> list[tuple[Holder, Instant]]:
         return [(self.holders[name], end) for end, name in self.ends]
@@ -193,14 +227,12 @@ class World:
         return EndUnknown(counts[False], counts[True]) if any(counts.values()) else None
 
     def _begin(self, start: Start, now: Instant, lent: Reservation | None = None) -> None:
-        """`lent`: on what is reserved for another, which it gives back if it did not take it by right."""
+        """`lent`: on what is reserved for another, to whom it gives it back."""
         job, end = start.candidate.job, self._end_of(start.candidate.job, now)
-        if lent and (end is None or end > lent.start) and has_nothing_inside(self.shares, start.queue, start.charge):
+        if lent and (end is None or end > lent.start):
             end = lent.start
         self.reservations.pop(job.name, None)
-        for gpu_type, milli in start.charge.items():
-            self._charge(job, gpu_type, milli)
-        self._charge_beside(job.spec, 1)
+        self.accounts.take(job, start.charge)
         self._hold(job.name, Holder(job, start.placed.tasks), end, now)
 
     def _end_of(self, job: Job, start: Instant) -> Instant | None:
@@ -230,20 +262,15 @@ class World:
         shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
         for task in holder.tasks:
             self.room.give_back(task, shapes.get(task.group, Shape()))
-            if holder.charged:
-                self._charge(holder.job, self._type_at(task), -task.gpus)
         if holder.charged:
-            self._charge_beside(holder.job.spec, -1)
+            self.accounts.give_back(holder.job, self._charge_of(holder.tasks))
         return now
 
-    def _charge(self, job: Job, gpu_type: GpuType, milli: int) -> None:
-        for line in self.shares.tree.lines(job.spec.queue, gpu_type):
-            self.used[line] = self.used.get(line, 0) + milli
-        for user_line in self.shares.users.lines(job, (gpu_type,)):
-            self.used_by_user[user_line] = self.used_by_user.get(user_line, 0) + milli
-
-    def _charge_beside(self, spec: JobSpec, times: int) -> None:
-        self.held_beside[spec.queue] = self.held_beside.get(spec.queue, Beside()).plus(beside_wanted(spec), times)
+    def _charge_of(self, tasks: Iterable[TaskPlacement]) -> Charge:
+        charge: Counter[GpuType] = Counter()
+        for task in tasks:
+            charge[self._type_at(task)] += task.gpus
+        return charge
 
     def _type_at(self, task: TaskPlacement) -> GpuType:
         node = self.room.index.get(task.node)
@@ -262,15 +289,3 @@ def _except(tasks: Iterable[TaskPlacement], promised: set[DeviceId]) -> tuple[Ta
 def with_options(candidates: Iterable[Candidate]) -> list[tuple[Job, tuple[Option, ...]]]:
     """The jobs, each with its options, as they are counted and put in order."""
     return [(candidate.job, candidate.options) for candidate in candidates]
-
-
-def has_gpus(candidate: Candidate, room: Room) -> bool:
-    """Necessary, not sufficient, and much cheaper than to look for a place."""
-
-    groups = candidate.job.spec.task_groups
-
-    def has(option: Option) -> bool:
-        parts = zip(groups, option.shapes, option.gpu_types, strict=True)
-        return all(room.offer(shape, gpu_type).total >= group.least for group, shape, gpu_type in parts)
-
-    return any(has(option) for option in candidate.options)

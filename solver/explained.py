@@ -29,6 +29,7 @@ from solver.rules.victims import Means
 from solver.starts import Start
 from solver.tiers import Decision
 from solver.verdicts import AHEAD_NAMED_MAX, Waiting
+from solver.world.cluster import NodeName
 from solver.world.inflight import Reservation
 from solver.world.parts import owner_of
 from solver.world.quantities import Instant, MilliGpu
@@ -57,12 +58,14 @@ class Explained:
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
     _after: Room = field(init=False)
+    _ahead: World = field(init=False)
 
     def __post_init__(self) -> None:
         """Work out once what several verdicts, estimates and reservations are made of."""
         self._waits_for = self._whom_they_wait_for()
         self._begins = self._when_they_begin(self._waits_for)
         self._after = self._room_after()
+        self._ahead = self._world_ahead()
 
     @property
     def provided(self) -> frozenset[JobName]:
@@ -77,9 +80,9 @@ class Explained:
         if not waiting:
             return ()
         known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
-        return reservations_after(self._ahead(), self.policy, waiting, known, self.snapshot.time)
+        return reservations_after(self._ahead.copy(), self.policy, waiting, known, self.snapshot.time)
 
-    def _ahead(self) -> World:
+    def _world_ahead(self) -> World:
         world, shares = with_grown(self.asked, self.grown), self.decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
         shares = shares.beside(more)
@@ -170,8 +173,9 @@ class Explained:
         nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
         parts = held_parts(self.asked, nodes | {node for promise in promises for node, _ in promise.pledged})
         leaving, asked_for = self._deadlines().keys(), self._asked_for()
+        leaving_from = _by_node(job for job in self.asked.jobs if job.name in leaving)
         waits_for: dict[JobName, Collection[JobName]] = {
-            promise.job.name: asked_for[promise.job.name] | self._holders_of(promise, parts, leaving)
+            promise.job.name: asked_for[promise.job.name] | _holders_of(promise, parts, leaving, leaving_from)
             for promise in promises
         }
         waits_for |= {name: {name} for name in self._moves()}
@@ -197,15 +201,6 @@ class Explained:
                 leaving[intent.beneficiary].add(intent.job)
         return leaving
 
-    def _holders_of(self, promise: Promise, parts: Parts, leaving: Collection[JobName]) -> set[JobName]:
-        """Who still holds some of what is promised."""
-        tasks = promise.start.placed.tasks
-        of_devices = in_the_way(tasks, parts, leaving, promise.pledged)
-        # Where it needs no device of theirs, it waits for their CPU or memory.
-        nodes = {task.node for task in tasks}
-        holds = ((job.name, task) for job in self.asked.jobs for task in job.placement)
-        return of_devices or {name for name, task in holds if task.node in nodes and name in leaving}
-
     def _waiting(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
         starts = self._started()
         why = Waiting(
@@ -221,7 +216,7 @@ class Explained:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        when = estimates(self._ahead(), self.snapshot.time, waiting, reservations)
+        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
         for candidate in waiting:
             job = candidate.job
             yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
@@ -229,6 +224,26 @@ class Explained:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+
+def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:
+    """Who is where."""
+    found: dict[NodeName, set[JobName]] = defaultdict(set)
+    for job in jobs:
+        for task in job.placement:
+            found[task.node].add(job.name)
+    return found
+
+
+def _holders_of(
+    promise: Promise, parts: Parts, leaving: Collection[JobName], leaving_from: Mapping[NodeName, set[JobName]]
+) -> set[JobName]:
+    """Who still holds some of what is promised."""
+    tasks = promise.start.placed.tasks
+    # Where it needs no device of theirs, it waits for their CPU or memory.
+    return in_the_way(tasks, parts, leaving, promise.pledged) or set().union(
+        *(leaving_from.get(task.node, ()) for task in tasks)
+    )
 
 
 def _moving(move: Move, to: Job) -> Moves:

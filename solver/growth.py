@@ -35,6 +35,9 @@ def _grown(start: Start, room: Room, headroom: Headroom, users: UserRoom, lines:
         # Tasks without GPUs are in no layer: they come when everything else has been handed out.
         if not missing or (lines and not group.shape.uses_gpus):
             continue
+        # Most of those that could grow find nothing at all in a full cluster, and to look for it level by level takes long.
+        if not room.offer(start.option.shapes[number], start.option.gpu_types[number]).total:
+            continue
         allowed = _allowed(start, number, missing, headroom, users, lines)
         if not allowed:
             continue

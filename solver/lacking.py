@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -15,36 +16,51 @@ from solver.reach import limits_of, reach
 from solver.rules.options import Option
 from solver.world.cluster import GpuType
 from solver.world.quantities import Cpu, Memory, MilliGpu
-from solver.world.room import Room
-from solver.world.shape import MigShape, Shape
+from solver.world.room import Ints, Room
+from solver.world.shape import MigShape, Shape, SharedShape
 from solver.world.workload import JobSpec, TaskGroup
 
 
-def lack_of_room(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
-    """What is missing on the nodes; nothing where the gang would fit."""
-    if has_place(room, spec, option):
-        return
-    milli_free = room.milli_free(option.shapes)
-    short = [
-        (gpu_type, free, MilliGpu(wanted))
-        for gpu_type, wanted in option.charge.items()
-        if (free := MilliGpu(int(milli_free[reach(room, option, gpu_type)].sum()))) < wanted
-    ]
-    for gpu_type, free, wanted in short:
-        yield Capacity(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
-    lacking = {gpu_type for gpu_type, _, _ in short}
-    scattered = [
-        reason
-        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
-        if gpu_type not in lacking
-        for reason in _too_few_slots(room, group, shape, gpu_type)
-    ]
-    yield from scattered
-    apart = [] if short or scattered else list(_kept_apart(room, spec, option))
-    yield from apart
-    domain = _roomiest_domain(room, spec, option)
-    if domain.best_free < domain.wanted if spec.effective_topology.required else not (short or scattered or apart):
-        yield domain
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What is missing in one room, which stays as it is."""
+
+    room: Room
+    _milli_free: dict[object, Ints] = field(default_factory=dict)
+
+    def reasons(self, spec: JobSpec, option: Option) -> Iterator[AnyReason]:
+        """What keeps a gang out; nothing where it would fit."""
+        room, milli_free = self.room, self._free(option)
+        if has_place(room, spec, option):
+            return
+        short = [
+            (gpu_type, free, MilliGpu(wanted))
+            for gpu_type, wanted in option.charge.items()
+            if (free := MilliGpu(int(milli_free[reach(room, option, gpu_type)].sum()))) < wanted
+        ]
+        for gpu_type, free, wanted in short:
+            yield Capacity(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
+        lacking = {gpu_type for gpu_type, _, _ in short}
+        scattered = [
+            reason
+            for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
+            if gpu_type not in lacking
+            for reason in _too_few_slots(room, group, shape, gpu_type)
+        ]
+        yield from scattered
+        apart = [] if short or scattered else list(_kept_apart(room, spec, option))
+        yield from apart
+        if spec.effective_topology.required or not (short or scattered or apart):
+            domain = _roomiest_domain(room, spec, option, milli_free)
+            if domain.best_free < domain.wanted or not spec.effective_topology.required:
+                yield domain
+
+    def _free(self, option: Option) -> Ints:
+        """Milli-GPU on each node that count for its shapes: the same for all that take GPUs as a whole."""
+        in_parts = frozenset(shape for shape in option.shapes if isinstance(shape, SharedShape | MigShape))
+        if in_parts not in self._milli_free:
+            self._milli_free[in_parts] = self.room.milli_free(option.shapes)
+        return self._milli_free[in_parts]
 
 
 def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
@@ -93,13 +109,13 @@ def _too_few_instances(room: Room, group: TaskGroup, shape: Shape, gpu_type: Gpu
     return MigGeometry(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
 
 
-def _roomiest_domain(room: Room, spec: JobSpec, option: Option) -> Topology:
+def _roomiest_domain(room: Room, spec: JobSpec, option: Option, milli_free: Ints) -> Topology:
     level = spec.effective_topology.required or "pool"
     domains = room.topology[level]
     usable = np.zeros(len(room.nodes), dtype=bool)
     for gpu_type in option.charge:
         usable |= reach(room, option, gpu_type)
-    free = np.bincount(domains.of_node, weights=room.milli_free(option.shapes) * usable, minlength=len(domains.names))
+    free = np.bincount(domains.of_node, weights=milli_free * usable, minlength=len(domains.names))
     best = int(free.argmax())
     wanted = MilliGpu(sum(option.charge.values()))
     return Topology(level, wanted, domains.names[best], MilliGpu(int(free[best])))

@@ -18,7 +18,7 @@ from solver.rules.tree import QueueTree
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
 from solver.world.inflight import Intent
 from solver.world.node_sets import outside
-from solver.world.pledges import NOTHING, Pledged, beside, gpus_of
+from solver.world.pledges import NOTHING, Pledged, beside
 from solver.world.shape import SharedShape
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
@@ -141,9 +141,13 @@ def held_parts(snapshot: Snapshot, nodes: Collection[NodeName]) -> Parts:
     parts: dict[DeviceId, list[tuple[JobName, TaskPlacement]]] = defaultdict(list)
     for job in snapshot.jobs if nodes else ():
         for task in job.placement:
-            for device in {*task.devices, *gpus_of(task)} if task.node in nodes else ():
+            for device in _with_gpus(task) if task.node in nodes else ():
                 parts[device].append((job.name, task))
     return parts
+
+
+def _with_gpus(task: TaskPlacement) -> tuple[DeviceId, ...]:
+    return (*task.devices, task.mig.gpu) if task.mig else task.devices
 
 
 def in_the_way(

@@ -257,7 +257,7 @@ class _Future(Replay):
             self.count += 1
             for start in starts:
                 self._bind(bind_of(start.candidate.job, start.placed.tasks, self.policy), at)
-            self._note_kept(between.world.used, at)
+            self._note_kept(between.world.shares.used, at)
         for name in between.gone():
             self._live.pop(name, None)
         changes = list(between.changes())

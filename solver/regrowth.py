@@ -93,6 +93,8 @@ def _held_back(
     ordered, declared = in_order(able, policy, decision.shares, snapshot.time), declared_in(snapshot)
     growing = kept_from(ordered, declared, policy, decision.shares.tree, snapshot.time)
     reserved = [held for held in snapshot.in_flight.reservations if held.holder in decision.room.reserved]
+    if not reserved:
+        return growing
     everybody, ends = (*candidates, *growing), ends_in(snapshot, loans_in(snapshot, policy, decision.shares))
     held = held_back(everybody, reserved, ends, policy, decision.shares, decision.room, snapshot.time)
     return held[len(candidates) :]
@@ -109,10 +111,10 @@ def _able(
     sharing = sharing_of(policy, tree, snapshot.nodes)
     types, type_of = {node.gpu_type for node in snapshot.nodes if node.gpus}, snapshot.gpu_types
     for job in snapshot.jobs:
-        known, queue = policy.priority_class(job), job.spec.queue
-        if job.phase != "running" or job.name in busy or job.name != owner_of(job.name) or known is None:
+        if job.phase != "running" or job.name in busy or not _may_be_larger(job) or job.name != owner_of(job.name):
             continue
-        if queue in in_line or not _lets_in(tree, queue, known.name) or not _may_be_larger(job):
+        known, queue = policy.priority_class(job), job.spec.queue
+        if known is None or queue in in_line or not _lets_in(tree, queue, known.name):
             continue
         if any(task.node not in decision.room.index for task in job.placement):
             continue
@@ -128,12 +130,13 @@ def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
 
 def _may_be_larger(job: Job) -> bool:
     """Some tasks are missing, and where new ones go is settled by the rest: bundles have to be whole for that."""
-    counts = Counter(task.group for task in job.placement)
-    missing = any(counts[group.name] < group.replicas for group in job.spec.task_groups)
+    groups, counts = job.spec.task_groups, Counter([task.group for task in job.placement])
+    if all(counts[group.name] >= group.replicas for group in groups):
+        return False
     gaps = any(task.index >= counts[task.group] for task in job.placement)
-    bundled = any(job.spec.bundle_of(group) for group in job.spec.task_groups)
-    instances = any(group.shape.mig is not None for group in job.spec.task_groups)
-    return missing and not (gaps and bundled) and not instances
+    bundled = any(job.spec.bundle_of(group) for group in groups)
+    instances = any(group.shape.mig is not None for group in groups)
+    return not (gaps and bundled) and not instances
 
 
 def _as_start(candidate: Candidate) -> Start:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
-from solver.ahead import World, has_gpus
+from solver.ahead import World
 from solver.declared import is_for, kept_by
+from solver.enough import with_enough
 from solver.holds import is_live, lies_inside, may_run_around
 from solver.placement import place
 from solver.plan.plan import Reserve, Step, Unreserve
@@ -26,6 +28,8 @@ from solver.rules.fallback import fallback_opens
 from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.precedence import ordering_of
+from solver.rules.quota import lets_start
+from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
 from solver.starts import held_by
 from solver.world.cluster import GpuType
@@ -44,11 +48,14 @@ MOVES_FOR = 5
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What is free, and where the queues stand, from an instant until something else ends."""
+    """What is free, and where the queues stand, from an instant until something else ends.
 
-    at: Instant
+    `able`: who finds GPUs enough then of those that are whole.
+    """
+
     room: Room
     shares: Shares
+    able: frozenset[JobName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +76,23 @@ def reservations_after(
     able = [c for c in waiting if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
     if not most or not able:
         return ()
-    by_holder = {held.holder: held for held in known}
-    stops = sorted({held.start for held in by_holder.values()})
-    moments = [_Moment(now, world.room.copy(), world.shares_now())]
-    ahead = world.instants(now.after(policy.scheduling.eta_horizon), stops)
-    moments += [_Moment(at, world.room.copy(), world.shares_now()) for at in ahead]
-    last = moments[-1].shares
-    book = _Book(policy, moments, world.declared)
+    by_holder, until = {held.holder: held for held in known}, now.after(policy.scheduling.eta_horizon)
+    last = world.shares_by(until)
     standing = {
         c.job.name: (not lies_inside(last, c.job.spec.queue, c.options[0].charge), c.job.name not in by_holder)
         for c in able
     }
-    for candidate in sorted(able, key=lambda candidate: standing[candidate.job.name])[:CONSIDERED_MAX]:
+    considered = sorted(able, key=lambda candidate: standing[candidate.job.name])[:CONSIDERED_MAX]
+    stops = sorted({held.start for held in by_holder.values()})
+    instants, moments = [], {}
+    for at in chain([now], world.instants(until, stops)):
+        instants.append(at)
+        finding = with_enough(considered, world.room)
+        able_then = frozenset(candidate.job.name for candidate in with_enough(finding, world.room, fresh=False))
+        if able_then or (finding and by_holder):
+            moments[at] = _Moment(world.room.copy(), world.shares_now(), able_then)
+    book = _Book(policy, tree, instants, moments, world.declared)
+    for candidate in considered:
         book.enter(candidate, by_holder.get(candidate.job.name), most)
     return tuple(sorted((booked.reservation for booked in book.booked), key=lambda held: held.holder))
 
@@ -99,10 +111,15 @@ def reserving_steps(
 
 @dataclass(slots=True)
 class _Book:
-    """Reservations made so far, over what is free when."""
+    """Reservations made so far, over what is free when.
+
+    `moments`: those of the instants at which something ends when anybody could start, or keep its reservation.
+    """
 
     policy: Policy
-    moments: Sequence[_Moment]
+    tree: QueueTree
+    instants: Sequence[Instant]
+    moments: Mapping[Instant, _Moment]
     declared: Sequence[Reservation] = ()
     booked: list[_Booked] = field(default_factory=list)
     _count: Counter[GpuType] = field(default_factory=Counter)
@@ -119,7 +136,7 @@ class _Book:
 
     @property
     def _now(self) -> Instant:
-        return self.moments[0].at
+        return self.instants[0]
 
     def _is_worth_moving(self, kept: _Booked, found: _Booked) -> bool:
         left = kept.reservation.start - self._now
@@ -128,7 +145,7 @@ class _Book:
     def _kept(self, candidate: Candidate, known: Reservation, options: Sequence[Option]) -> _Booked | None:
         """The reservation as it is, if the gang can still start there and then."""
         moment = self._moment(known.start)
-        if known.start <= self._now or not is_live(known, moment.room, candidate.job.spec):
+        if known.start <= self._now or moment is None or not is_live(known, moment.room, candidate.job.spec):
             return None
         room = self._room(candidate, moment, known.start)
         for option in options:
@@ -146,7 +163,7 @@ class _Book:
             if before is not None and at >= before:
                 return None
             moment = self._moment(at)
-            if not has_gpus(candidate, moment.room):
+            if moment is None or candidate.job.name not in moment.able:
                 continue
             for option in options:
                 if not self._is_lawful(candidate, option, moment, at):
@@ -162,11 +179,11 @@ class _Book:
         ends = {held.until for held in (*self.declared, *(booked.reservation for booked in self.booked))}
         last = self._now.after(self.policy.scheduling.eta_horizon)
         opens = {fallback_opens(candidate.job, self.policy) for option in options if option.inside_only}
-        known = {moment.at for moment in self.moments} | {at for at in ends | opens if at is not None and at <= last}
+        known = {*self.instants} | {at for at in ends | opens if at is not None and at <= last}
         return sorted(at for at in known if at > self._now)
 
-    def _moment(self, at: Instant) -> _Moment:
-        return self.moments[max(0, bisect_right(self.moments, at, key=lambda moment: moment.at) - 1)]
+    def _moment(self, at: Instant) -> _Moment | None:
+        return self.moments.get(self.instants[max(0, bisect_right(self.instants, at) - 1)])
 
     def _until(self, candidate: Candidate, start: Instant) -> Instant | None:
         limit = self.policy.time_limit(candidate.job)
@@ -189,23 +206,20 @@ class _Book:
             for held in self.declared
             if not may_run_around(until, held.start)
             and not may_run_around(held.until, start)
-            and not is_for(held, candidate.job, self.policy, moment.shares.tree)
+            and not is_for(held, candidate.job, self.policy, self.tree)
         ]
         for kept in kept_by(closed, moment.room, (), start).values():
             room.occupy(kept, is_new=False)
         return room
 
     def _is_lawful(self, candidate: Candidate, option: Option, moment: _Moment, at: Instant) -> bool:
-        """Whether nothing but room could keep the gang from starting then."""
+        """Whether nothing but room could keep the gang from starting then, beside those that are kept room for."""
         headroom, users = Headroom(moment.shares), UserRoom(moment.shares.users)
         for booked in self._beside(at, self._until(candidate, at)):
             headroom.take(booked.candidate.job.spec.queue, booked.option.charge)
             users.take(booked.candidate.job, booked.option.charge)
-        queue, charge = candidate.job.spec.queue, option.charge
         early = option.inside_only and at < fallback_opens(candidate.job, self.policy)
-        if (candidate.inside_only or early) and headroom.entitled.part(queue, charge) < _total(charge):
-            return False
-        return headroom.allows(queue, charge) and not users.blocking(candidate.job, charge)
+        return lets_start(candidate.job, option, headroom, users, inside_only=candidate.inside_only or early)
 
 
 def _is_served_so(known: Reservation, candidate: Candidate, option: Option, room: Room) -> bool:
@@ -232,5 +246,8 @@ def _is_whole(candidate: Candidate) -> bool:
 
 def _in_mig_mode(room: Room, tasks: Iterable[TaskPlacement]) -> bool:
     """Whether some of the devices would have to be made whole first."""
-    instances = {gpu.id: gpu.instances for node in room.nodes for gpu in node.gpus}
-    return any(instances[device] is not None for task in tasks for device in task.devices)
+    return any(
+        gpu.instances is not None and gpu.id in task.devices
+        for task in tasks
+        for gpu in room.nodes[room.index[task.node]].gpus
+    )

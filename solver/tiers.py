@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 
 import msgspec
+import numpy as np
 
 from solver.attempts import Attempts
 from solver.certify import loose_bounds
@@ -27,13 +29,14 @@ from solver.program.optimiser import Optimiser
 from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
+from solver.rules.holdings import Charges
 from solver.rules.lawful import Lawful
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
-from solver.rules.sharing import sharing_of
+from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
-from solver.rules.victims import MEANS, Law, holders_of
+from solver.rules.victims import MEANS, Law
 from solver.starts import Start, layer_values
 from solver.strain import strain_of
 from solver.world.free import Reserved
@@ -66,14 +69,34 @@ class Decision:
             promise.take(room)
 
 
+@dataclass(frozen=True)
+class _Ground:
+    """What a round is decided on, with the program and without. `departing`: who is evicted in any case.
+
+    `room`: what is free; `soon`: what will be once all who were asked to stop have stopped.
+    """
+
+    snapshot: Snapshot
+    policy: Policy
+    candidates: Sequence[Candidate]
+    shares: Shares
+    departing: frozenset[JobName]
+    sharing: Sharing
+    room: Room
+    soon: Room
+
+    @cached_property
+    def lawful(self) -> Lawful:
+        """Who may leave for whom."""
+        return Lawful(Law.of(self.snapshot, self.policy, self.shares))
+
+
 @dataclass(slots=True)
 class _Round:
     """A round while it is decided: what is settled already, and what the rest may count on."""
 
-    snapshot: Snapshot
-    policy: Policy
+    ground: _Ground
     optimiser: Optimiser | None
-    departing: frozenset[JobName]
     waiting: tuple[Candidate, ...]
     room: Room
     soon: Room
@@ -85,15 +108,16 @@ class _Round:
 
     def decide(self) -> Answer:
         """The best for those who wait, on what is free."""
-        return decide(self.waiting, self.room, self.shares, self.policy.scheduling.solver, self.optimiser, self.fit)
+        limits = self.ground.policy.scheduling.solver
+        return decide(self.waiting, self.room, self.shares, limits, self.optimiser, self.fit)
 
-    def evict_for(self, tier: Tier, answer: Answer, lawful: Lawful) -> bool:
+    def evict_for(self, tier: Tier, answer: Answer) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
 
         Sub-layer by sub-layer: what the answer starts inside the tier stays, then the others of the sub-layer are served.
         What the answer starts below the tier is decided anew.
         """
-        making = self._making_room(lawful)
+        making = self._making_room()
         inside = {start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, Headroom(self.shares))}
         # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
         started = {start.candidate.job.name for start in answer.starts}
@@ -114,12 +138,12 @@ class _Round:
         # Fewer tasks may lie closer together.
         return replace(start, placed=Placed(tasks, strain_of(self.room, spec, tasks)), tasks=least)
 
-    def _making_room(self, lawful: Lawful) -> MakingRoom:
+    def _making_room(self) -> MakingRoom:
         headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
-        gone = set(self.departing).union(*(promise.asked for promise in self.promises))
+        gone = set(self.ground.departing).union(*(promise.asked for promise in self.promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
-        attempts = Attempts(lawful, *rooms, headroom, users, lines)
-        return MakingRoom(self.snapshot, self.policy, attempts, gone, self.moving)
+        attempts = Attempts(self.ground.lawful, *rooms, headroom, users, lines)
+        return MakingRoom(self.ground.snapshot, self.ground.policy, attempts, gone, self.moving)
 
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts
@@ -149,49 +173,43 @@ def decide_with_evictions(
     program is looked at as well, and where it evicts and is better, it stands. `reserved`: what reservations keep from those whom
     they hold back.
     """
-    decision = _decide(snapshot, policy, candidates, shares, optimiser, departing, reserved)
+    sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
+    room = Room.of(snapshot, sharing.domain, mig)
+    soon = soon_free(snapshot, sharing.domain, mig, room)
+    room.reserved = soon.reserved = reserved
+    ground = _Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon)
+    decision = _decide(ground, optimiser)
     if optimiser is None or len(decision.starts) == len(candidates) or len(candidates) > DECIDED_TWICE_MAX:
         return decision
-    other = _decide(snapshot, policy, candidates, shares, None, departing, reserved)
+    other = _decide(ground, None)
     sub_layers = sub_layers_of(candidates)
     return other if other.promises and _served(other, sub_layers) > _served(decision, sub_layers) else decision
 
 
-def _decide(
-    snapshot: Snapshot,
-    policy: Policy,
-    candidates: Sequence[Candidate],
-    shares: Shares,
-    optimiser: Optimiser | None,
-    departing: frozenset[JobName],
-    reserved: Reserved,
-) -> Decision:
-    sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
-    # What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
-    room, soon = Room.of(snapshot, sharing.domain, mig), soon_free(snapshot, sharing.domain, mig.unchanging())
-    room.reserved = soon.reserved = reserved
-    fit = fit_for(snapshot, room, sharing, policy.scheduling.solver, optimiser) if candidates else None
+def _decide(ground: _Ground, optimiser: Optimiser | None) -> Decision:
+    snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
+    room, limits = ground.room.copy(), policy.scheduling.solver
+    fit = fit_for(snapshot, room, ground.sharing, limits, optimiser) if candidates else None
     moving, waiting = Moving(snapshot, policy, shares), tuple(candidates)
-    this = _Round(snapshot, policy, optimiser, departing, waiting, room, soon, shares, [], [], fit, moving)
+    this = _Round(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit, moving)
     answer = this.decide()
-    if len(answer.starts) < len(candidates):
-        lawful = Lawful(Law.of(snapshot, policy, shares))
-        for tier in TIERS:
-            if this.evict_for(tier, answer, lawful):
-                answer = this.decide()
+    for tier in TIERS if len(answer.starts) < len(candidates) else ():
+        if this.evict_for(tier, answer):
+            answer = this.decide()
     if not this.promises:
         return Decision(answer.starts, (), answer.certificate, shares, room)
-    return _conclude(this, answer, candidates, shares, room)
+    return _conclude(this, answer, room)
 
 
-def _conclude(this: _Round, answer: Answer, candidates: Sequence[Candidate], shares: Shares, room: Room) -> Decision:
+def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
     starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    shares, candidates = this.ground.shares, this.ground.candidates
     after = shares.without(_charges(promises))
     sub_layers = sub_layers_of(candidates)
     values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
     # No program has weighed victims against each other: only what no answer could exceed bounds these values.
-    bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this)))
-    proven = certificate("greedy", values, sub_layers, bounds, this.policy.scheduling.solver)
+    bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this.ground.lawful)))
+    proven = certificate("greedy", values, sub_layers, bounds, this.ground.policy.scheduling.solver)
     layers = tuple(_with_harm(proven.layers, promises))
     return Decision(starts, promises, msgspec.structs.replace(proven, layers=layers), after, room)
 
@@ -231,9 +249,10 @@ def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:
             yield victim.holder.job.spec.queue, victim.holder.charge
 
 
-def _own_lower_priority(this: _Round) -> Iterator[tuple[QueueName, Charge]]:
+def _own_lower_priority(lawful: Lawful) -> Iterable[tuple[QueueName, Charge]]:
     """What could at most be preempted, and so make room inside its own queue's guarantee."""
-    return ((holder.job.spec.queue, holder.charge) for holder in holders_of(this.snapshot, this.policy))
+    everybody = np.ones(len(lawful.holdings.holders), dtype=bool)
+    return Charges(lawful.holdings, everybody).items()
 
 
 def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Iterator[Start]:
@@ -254,9 +273,15 @@ def _holding(given: Attempts) -> Shares:
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))
 
 
-def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules) -> Room:
-    """The room there will be when everybody who was asked to stop, and still has time to, has stopped."""
-    stopping = {
-        intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop" and intent.deadline > snapshot.time
-    }
-    return Room.of(snapshot, domain_of, mig, leaving=stopping)
+def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, room: Room) -> Room:
+    """The room there will be when everybody who was asked to stop, and still has time to, has stopped; `room`: that of now.
+
+    What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
+    """
+    intents = snapshot.in_flight.intents
+    stopping = {intent.job for intent in intents if intent.kind == "stop" and intent.deadline > snapshot.time}
+    if stopping:
+        return Room.of(snapshot, domain_of, mig.unchanging(), leaving=stopping)
+    soon = room.copy()
+    soon.partitions.changes_left = dict(mig.unchanging().changes_left)
+    return soon

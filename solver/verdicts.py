@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from solver.admission import Admission
 from solver.guarantees import entitled_first, fragmented, not_lent
-from solver.lacking import lack_of_room
+from solver.lacking import Lacking
 from solver.placement import place
 from solver.plan.reasons import (
     AnyReason,
@@ -59,6 +59,7 @@ class Waiting:
     _headroom: Headroom = field(init=False)
     _users: UserRoom = field(init=False)
     _lines: Lines = field(init=False)
+    _room: Lacking = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Waiting:
     def __post_init__(self) -> None:
         self._before, self._headroom = Headroom(self.shares), Headroom(self.shares)
         self._users = UserRoom(self.shares.users)
-        self._lines = Lines(self.candidates)
+        self._lines, self._room = Lines(self.candidates), Lacking(self.after)
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
@@ -149,7 +150,7 @@ class Waiting:
         """What is missing on the nodes: the same for gangs of the same shape, whatever their queues."""
         shape = _shape_of(spec, option)
         if shape not in self._lacking:
-            self._lacking[shape] = tuple(lack_of_room(self.after, spec, option))
+            self._lacking[shape] = tuple(self._room.reasons(spec, option))
         return self._lacking[shape]
 
     def _reserved(self, spec: JobSpec, option: Option, against: Against) -> Iterable[ReservedFor]:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from solver.rules.dominance import Beside, beside_wanted, dominant_share
+from solver.rules.dominance import Beside, Owed, beside_wanted
 from solver.rules.entitlement import Charge, Shares
 from solver.rules.entry import may_borrow
 from solver.rules.fallback import as_open_at
@@ -217,11 +217,13 @@ class _Standing:
     shares: Shares
     held: dict[GpuType, int]
     beside: Beside
+    owed: Owed
 
     @classmethod
     def of(cls, queue: QueueName, shares: Shares) -> _Standing:
         held = {gpu_type: shares.used.get(Line(queue, gpu_type), 0) for gpu_type in shares.cluster.gpus}
-        return cls(queue, shares, held, shares.cluster.held_beside.get(queue, Beside()))
+        owed = Owed.to(queue, shares.guaranteed, shares.cluster)
+        return cls(queue, shares, held, shares.cluster.held_beside.get(queue, Beside()), owed)
 
     def serve(self, job: Job, charge: Charge) -> None:
         """The next job has started too."""
@@ -240,5 +242,5 @@ class _Standing:
         return filled if charge else self._above()
 
     def _above(self) -> float:
-        share = dominant_share(self.queue, self.held, self.beside, self.shares.guaranteed, self.shares.cluster)
+        share = self.owed.dominant_share(self.held, self.beside)
         return 1.0 + share / max(1, self.shares.tree.by_name[self.queue].weight)

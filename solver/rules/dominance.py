@@ -9,7 +9,7 @@ Where past use counts, the dominant share of what a queue has held of GPUs on av
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from solver.rules.tree import Line
 from solver.rules.type_weights import TypeWeights, weighed
 from solver.world.cluster import GpuType
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobSpec, QueueName
+from solver.world.workload import JobSpec, QueueName
 
 
 class Beside(NamedTuple):
@@ -47,47 +47,49 @@ class Cluster:
 
 def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> Cluster:
     """Add up a snapshot; `gpus` are its GPUs by type."""
-    held: dict[QueueName, Beside] = {}
+    cpu: dict[QueueName, int] = {}
+    memory: dict[QueueName, int] = {}
     for job in snapshot.jobs:
-        queue = job.spec.queue
-        held[queue] = held.get(queue, Beside()).plus(beside_held(job))
+        queue, shapes = job.spec.queue, {group.name: group.shape for group in job.spec.task_groups}
+        for task in job.placement:
+            if task.group in shapes:
+                cpu[queue] = cpu.get(queue, 0) + shapes[task.group].cpu
+                memory[queue] = memory.get(queue, 0) + shapes[task.group].memory
     whole = Beside(sum(node.cpu for node in snapshot.nodes), sum(node.memory for node in snapshot.nodes))
-    return Cluster(gpus, whole, held)
+    return Cluster(gpus, whole, {queue: Beside(cpu[queue], memory[queue]) for queue in cpu})
 
 
 def beside_wanted(spec: JobSpec) -> Beside:
     """What the whole gang takes."""
-    return _sum(
-        Beside(group.replicas * group.shape.cpu, group.replicas * group.shape.memory) for group in spec.task_groups
-    )
+    cpu = sum(group.replicas * group.shape.cpu for group in spec.task_groups)
+    return Beside(cpu, sum(group.replicas * group.shape.memory for group in spec.task_groups))
 
 
-def beside_held(job: Job) -> Beside:
-    """What its placed tasks hold."""
-    shapes = {group.name: group.shape for group in job.spec.task_groups}
-    held = (shapes[task.group] for task in job.placement if task.group in shapes)
-    return _sum(Beside(shape.cpu, shape.memory) for shape in held)
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What a queue is guaranteed of each GPU type, as a part of all GPUs by weight, and what it has held beyond that on average."""
 
+    gpus: Mapping[GpuType, int]
+    part: float
+    before: float
+    cluster: Cluster
 
-def dominant_share(
-    queue: QueueName, held: Mapping[GpuType, int], beside: Beside, guaranteed: Mapping[Line, int], cluster: Cluster
-) -> float:
-    """The largest of a queue's shares of the cluster above its guarantees, between 0 and 1 (2 with the past), if it held this."""
-    owed = {gpu_type: guaranteed.get(Line(queue, gpu_type), 0) for gpu_type in cluster.gpus}
-    every = weighed(cluster.gpus, cluster.weights)
-    part_owed = weighed(owed, cluster.weights) / every if every else 0.0
-    shares = [(held.get(gpu_type, 0) - owed[gpu_type]) / gpus for gpu_type, gpus in cluster.gpus.items() if gpus]
-    shares += [mine / whole - part_owed for mine, whole in zip(beside, cluster.beside, strict=True) if whole]
-    before = [
-        (cluster.held_before.get((queue, gpu_type), 0.0) - owed[gpu_type]) / gpus
-        for gpu_type, gpus in cluster.gpus.items()
-        if gpus
-    ]
-    return max(0.0, *shares) + max(0.0, *before, 0.0) if shares else 0.0
+    @classmethod
+    def to(cls, queue: QueueName, guaranteed: Mapping[Line, int], cluster: Cluster) -> Owed:
+        """What this queue is owed."""
+        owed = {gpu_type: guaranteed.get(Line(queue, gpu_type), 0) for gpu_type in cluster.gpus}
+        every = weighed(cluster.gpus, cluster.weights)
+        before = [
+            (cluster.held_before.get((queue, gpu_type), 0.0) - owed[gpu_type]) / gpus
+            for gpu_type, gpus in cluster.gpus.items()
+            if gpus
+        ]
+        part = weighed(owed, cluster.weights) / every if every else 0.0
+        return cls(owed, part, max(0.0, *before, 0.0), cluster)
 
-
-def _sum(parts: Iterable[Beside]) -> Beside:
-    total = Beside()
-    for part in parts:
-        total = total.plus(part)
-    return total
+    def dominant_share(self, held: Mapping[GpuType, int], beside: Beside) -> float:
+        """The largest of its shares of the cluster above its guarantees, between 0 and 1 (2 with the past), if it held this."""
+        gpus, whole = self.cluster.gpus, self.cluster.beside
+        shares = [(held.get(gpu_type, 0) - self.gpus[gpu_type]) / all_of for gpu_type, all_of in gpus.items() if all_of]
+        shares += [mine / all_of - self.part for mine, all_of in zip(beside, whole, strict=True) if all_of]
+        return max(0.0, *shares) + self.before if shares else 0.0

@@ -134,27 +134,25 @@ def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:
 def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
     """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
     type_of = snapshot.gpu_types
-    used: dict[Line, int] = {}
+    own: dict[tuple[QueueName, GpuType], int] = {}
     for job, tasks in charged(snapshot):
-        for gpu_type, milli in charge_of_tasks(tasks, type_of).items():
-            for line in tree.lines(job.spec.queue, gpu_type):
-                used[line] = used.get(line, 0) + milli
+        for task in tasks:
+            line = job.spec.queue, type_of.get(task.node, GpuType(""))
+            own[line] = own.get(line, 0) + task.gpus
+    used: dict[Line, int] = {}
+    for (queue, gpu_type), milli in own.items():
+        for line in tree.lines(queue, gpu_type):
+            used[line] = used.get(line, 0) + milli
     return used
 
 
 def inside_lines(tree: QueueTree, limits: Mapping[Line, int], used: Mapping[Line, int]) -> Mapping[Line, int]:
     """What of every line's use is inside the limits (guarantees, or fair shares) of all queues from the user's up to it."""
     inside: dict[Line, int] = {}
-
-    def add_up(line: Line) -> int:
-        lines_below = tree.lines_below(line)
-        below = sum(add_up(child) for child in lines_below)
-        inside[line] = min(limits.get(line, 0), below if lines_below else used.get(line, 0))
-        return inside[line]
-
-    for gpu_type in sorted({line.gpu_type for line in used}):
-        for root in tree.children[None]:
-            add_up(Line(root.name, gpu_type))
+    for gpu_type in {line.gpu_type for line in used}:
+        for line, lines_below in tree.upwards(gpu_type):
+            below = sum([inside[child] for child in lines_below]) if lines_below else used.get(line, 0)
+            inside[line] = min(limits.get(line, 0), below)
     return inside
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.guaranteed import by_weight
@@ -21,9 +22,11 @@ from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
 from solver.world.workload import Job, QueueName
 
+Name = TypeVar("Name", QueueName, Line)
+"""How siblings are told apart. Where weights are equal, those of the first names get what is left over."""
 
-@dataclass(frozen=True, slots=True)
-class Claimant:
+
+class Claimant(NamedTuple):
     """One of several siblings that divide what their parent has."""
 
     guaranteed: int
@@ -31,22 +34,18 @@ class Claimant:
     weight: int
 
 
-def divide(milli: int, claimants: Mapping[QueueName, Claimant]) -> dict[QueueName, int]:
+def divide(milli: int, claimants: Mapping[Name, Claimant]) -> dict[Name, int]:
     """Split milli-GPU among siblings; nobody gets more than it wants, and less than a GPU is left while somebody wants more."""
     shares = {name: min(known.guaranteed, known.demand) for name, known in claimants.items()}
-    rest = milli - sum(shares.values())
-    while rest >= MILLI_PER_GPU:
-        hungry = [name for name in sorted(claimants) if shares[name] < claimants[name].demand]
-        parts = by_weight(rest // MILLI_PER_GPU, [claimants[name].weight for name in hungry])
-        given = {
-            name: min(MilliGpu.gpus(part), claimants[name].demand - shares[name])
-            for name, part in zip(hungry, parts, strict=True)
-        }
-        if not any(given.values()):
-            break
-        for name, part in given.items():
-            shares[name] += part
-        rest -= sum(given.values())
+    left, rest = None, milli - sum(shares.values())
+    hungry = sorted(claimants)
+    while rest >= MILLI_PER_GPU and rest != left:
+        hungry = [name for name in hungry if shares[name] < claimants[name].demand]
+        left, parts = rest, by_weight(rest // MILLI_PER_GPU, [claimants[name].weight for name in hungry])
+        for name, part in zip(hungry, parts, strict=True):
+            given = min(MilliGpu.gpus(part), claimants[name].demand - shares[name])
+            shares[name] += given
+            rest -= given
     return shares
 
 
@@ -57,8 +56,8 @@ def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[Qu
         for gpu_type, milli in charge.items():
             division.demand[Line(queue, gpu_type)] += milli
     for gpu_type, milli in sorted(capacity.items()):
-        division.add_up(None, gpu_type)
-        division.share_out(None, gpu_type, milli)
+        division.add_up(gpu_type)
+        division.share_out(gpu_type, milli)
     return shares.with_fair(division.fair)
 
 
@@ -88,37 +87,34 @@ class _Division:
     idle: dict[Line, int] = field(default_factory=dict)
     fair: dict[Line, int] = field(default_factory=dict)
 
-    def add_up(self, parent: QueueName | None, gpu_type: GpuType) -> tuple[int, int]:
-        """The demand of every queue below `parent`, from what is wanted at the leaves; returns the sums of demand and idle."""
-        total = total_idle = 0
-        for queue in self.shares.tree.children.get(parent, ()):
-            line = Line(queue.name, gpu_type)
-            below, idle_below = self.add_up(queue.name, gpu_type)
-            wanted = _whole(self.shares.used.get(line, 0) + self.demand.get(line, 0))
-            own = below if queue.name in self.shares.tree.children else wanted
-            self.demand[line] = min(own, self.shares.ceiling.get(line, own))
-            self.idle[line] = max(idle_below, self.shares.lending.kept.get(line, 0) - self.demand[line])
-            total += self.demand[line]
-            total_idle += self.idle[line]
-        return total, total_idle
+    def add_up(self, gpu_type: GpuType) -> None:
+        """The demand of every queue, from what is wanted at the leaves, and what lies idle."""
+        shares, demand, idle = self.shares, self.demand, self.idle
+        for line, below in shares.tree.upwards(gpu_type):
+            if below:
+                own, idle_below = sum([demand[child] for child in below]), sum([idle[child] for child in below])
+            else:
+                own, idle_below = _whole(shares.used.get(line, 0) + demand.get(line, 0)), 0
+            demand[line] = min(own, shares.ceiling.get(line, own))
+            idle[line] = max(idle_below, shares.lending.kept.get(line, 0) - demand[line])
 
-    def share_out(self, parent: QueueName | None, gpu_type: GpuType, milli: int) -> None:
-        """Divide milli-GPU among the queues below `parent`, and what each gets among those below it."""
-        lines = {queue.name: Line(queue.name, gpu_type) for queue in self.shares.tree.children.get(parent, ())}
+    def share_out(self, gpu_type: GpuType, milli: int) -> None:
+        """Divide milli-GPU among the roots, and what each queue gets among those below it."""
+        tree = self.shares.tree
+        given = self._divided(milli, tree.roots(gpu_type))
+        for line, below in reversed(tree.upwards(gpu_type)):
+            self.fair[line] = max(0, given[line] - self.idle[line])
+            if below:
+                own_idle = self.idle[line] - sum([self.idle[child] for child in below])
+                given |= self._divided(given[line] - own_idle, below)
+
+    def _divided(self, milli: int, lines: Iterable[Line]) -> dict[Line, int]:
+        guaranteed, queues = self.shares.guaranteed, self.shares.tree.by_name
         claimants = {
-            name: Claimant(
-                self.shares.guaranteed.get(line, 0),
-                self.demand[line] + self.idle[line],
-                self.shares.tree.by_name[name].weight,
-            )
-            for name, line in lines.items()
+            line: Claimant(guaranteed.get(line, 0), self.demand[line] + self.idle[line], queues[line.queue].weight)
+            for line in lines
         }
-        for name, part in divide(milli, claimants).items():
-            line = lines[name]
-            self.fair[line] = max(0, part - self.idle[line])
-            below = (Line(child.name, gpu_type) for child in self.shares.tree.children.get(name, ()))
-            own_idle = self.idle[line] - sum(self.idle[child] for child in below)
-            self.share_out(name, gpu_type, part - own_idle)
+        return divide(milli, claimants)
 
 
 def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]) -> bool:

@@ -32,7 +32,11 @@ def as_open_at(options: Sequence[Option], job: Job, policy: Policy, now: Instant
     """
     first = min(option.fallback for option in options)
     early = now < fallback_opens(job, policy)
-    return tuple(replace(option, inside_only=early and option.fallback > first) for option in options)
+    later = [early and option.fallback > first for option in options]
+    return tuple(
+        option if option.inside_only == inside_only else replace(option, inside_only=inside_only)
+        for option, inside_only in zip(options, later, strict=True)
+    )
 
 
 def types_of(option: Option) -> Iterator[GpuType]:

@@ -24,8 +24,8 @@ class Holdings:
     """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
 
     `base`: what a holder can't be without; of a gang's part that is the gang's, of all others they themselves. `of_gang`: all
-    that a gang holds, whatever part of it; `whole`: the same by what it can't be without, which stands first. `own` and
-    `below`: the holders of a queue, and these with all further down.
+    that a gang holds, whatever part of it; `gang`: by holder which of these is its own; `whole`: the same by what a gang can't be
+    without, which stands first. `own` and `below`: the holders of a queue, and these with all further down.
     """
 
     holders: tuple[Holder, ...]
@@ -33,6 +33,7 @@ class Holdings:
     charge: Ints
     has: npt.NDArray[np.bool_]
     base: Ints
+    gang: Ints
     of_gang: Mapping[JobName, Sequence[int]]
     whole: Mapping[int, Sequence[int]]
     own: Mapping[QueueName, slice]
@@ -62,22 +63,43 @@ class Holdings:
         column = {gpu_type: number for number, gpu_type in enumerate(types)}
         charge = np.zeros((len(ordered), len(types)), dtype=np.int64)
         has = np.zeros((len(ordered), len(types)), dtype=bool)
+        entries = [
+            (place, column[gpu_type], milli)
+            for place, holder in enumerate(ordered)
+            for gpu_type, milli in holder.charge.items()
+        ]
+        rows, columns, millis = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+        charge[rows, columns], has[rows, columns] = millis, True
         of_gang: dict[JobName, list[int]] = {}
+        gangs = [owner_of(holder.job.name) for holder in ordered]
+        for place, gang in enumerate(gangs):
+            of_gang.setdefault(gang, []).append(place)
         number = {holder.job.name: place for place, holder in enumerate(ordered)}
-        for place, holder in enumerate(ordered):
-            of_gang.setdefault(owner_of(holder.job.name), []).append(place)
-            for gpu_type, milli in holder.charge.items():
-                charge[place, column[gpu_type]] = milli
-                has[place, column[gpu_type]] = True
-        base = [number.get(owner_of(holder.job.name), place) for place, holder in enumerate(ordered)]
+        base = [number.get(gang, place) for place, gang in enumerate(gangs)]
+        in_order = {gang: place for place, gang in enumerate(of_gang)}
         whole = {
             number[gang]: (number[gang], *(part for part in parts if part != number[gang]))
             for gang, parts in of_gang.items()
             if len(parts) > 1 and gang in number
         }
         return cls(
-            tuple(ordered), tuple(types), charge, has, np.array(base, dtype=np.int64), of_gang, whole, own, below
+            tuple(ordered),
+            tuple(types),
+            charge,
+            has,
+            np.array(base, dtype=np.int64),
+            np.array([in_order[gang] for gang in gangs], dtype=np.int64),
+            of_gang,
+            whole,
+            own,
+            below,
         )
+
+    @property
+    def gpus(self) -> Ints:
+        """Milli-GPU of all types, by holder."""
+        total: Ints = self.charge.sum(axis=1)
+        return total
 
     def with_all_parts(self, leaving: Mask) -> Mask:
         """Those that leave, and what leaves with them."""

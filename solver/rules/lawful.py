@@ -8,22 +8,25 @@ Whether work of another queue may be taken back depends on the two queues alone,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
+import numpy.typing as npt
 
 from solver.rules.freed import Freeing, holds_whole_gpus
 from solver.rules.holdings import Holdings, Ints
-from solver.rules.victims import MEANS, STANDINGS, Law, Taker, Victim, protected
+from solver.rules.victims import BORROWED, MEANS, STRADDLES, Holder, Law, Taker, Victim, protected, unsaved_ms
 from solver.world.masks import Mask
 from solver.world.parts import owner_of, place_in_gang
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.workload import QueueName
 
+Floats = npt.NDArray[np.float64]
+
 RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
-BORROWED, STRADDLES = (STANDINGS.index(standing) for standing in ("borrowed", "straddles"))
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class Lawful:
     holdings: Holdings = field(init=False)
     countable: Mask = field(init=False)
     _priority: Ints = field(init=False)
-    _lost_gpu_s: list[float] = field(init=False)
+    _lost_gpu_s: Floats = field(init=False)
     _preemptible: Mask = field(init=False)
     _evictable: Mask = field(init=False)
     _protected: Mask = field(init=False)
@@ -50,21 +53,27 @@ class Lawful:
     def __post_init__(self) -> None:
         law = self.law
         self.holdings = Holdings.of(law.holders, law.tree)
-        holders = self.holdings.holders
+        holders, gang = self.holdings.holders, self.holdings.gang
         self.countable = np.array([holds_whole_gpus(holder.job) for holder in holders], dtype=bool)
-        leaves = np.array([holder.job.leaves != "not" for holder in holders], dtype=bool)
-        self._priority = np.array([holder.base_priority for holder in holders], dtype=np.int64)
-        self._preemptible = leaves & np.array([holder.priority_class.preemptible for holder in holders], dtype=bool)
-        self._evictable = leaves & np.array([holder.evictable for holder in holders], dtype=bool)
-        self._protected = np.array(
-            [protected(holder.job, holder.priority_class.protection, law.now) for holder in holders], dtype=bool
-        )
+        # Parts of a gang differ in nothing but what they hold.
+        gangs = [holders[parts[0]] for parts in self.holdings.of_gang.values()]
+
+        def by_holder(judge: Callable[[Holder], bool]) -> Mask:
+            found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
+            return found
+
+        leaves = by_holder(lambda holder: holder.job.leaves != "not")
+        self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
+        self._evictable = leaves & by_holder(lambda holder: holder.evictable)
+        self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, law.now))
+        self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
         self._standing = self._standings()
-        self._lost_gpu_s = [law.lost_gpu_s(holder) for holder in holders]
-        ranks = [law.ranks[holder.job.spec.queue, holder.base_priority] for holder in holders]
-        by_harm, places = self._by_harm(ranks), law.precedence.places
-        costs = [places[name].cost if (name := owner_of(holder.job.name)) in places else inf for holder in holders]
-        by_turn = self._by_harm([-cost for cost in costs]) if places else by_harm
+        lost_ms = np.array([unsaved_ms(holder.job, law.now) + law.restart_cost for holder in gangs], dtype=np.int64)
+        self._lost_gpu_s = self.holdings.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
+        ranks = np.array([law.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
+        by_harm, places = self._by_harm(ranks[gang]), law.precedence.places
+        costs = [places[name].cost if name in places else inf for name in self.holdings.of_gang]
+        by_turn = self._by_harm(-np.array(costs, dtype=float)[gang]) if places else by_harm
         self._in_order = np.concatenate([by_turn if means == TURN else by_harm for means in range(len(MEANS))])
         self._place = np.empty((len(MEANS), len(holders)), dtype=np.int64)
         for means in range(len(MEANS)):
@@ -73,27 +82,21 @@ class Lawful:
 
     def _standings(self) -> Ints:
         """By holder and depth: how protected it is on the lines of its path from its queue up to that depth (roots: 0)."""
-        tree, holders = self.law.tree, self.holdings.holders
+        tree = self.law.tree
         levels = max((len(tree.path(queue)) for queue in tree.by_name), default=1)
-        found = np.zeros((len(holders), levels), dtype=np.int64)
-        for number, holder in enumerate(holders):
-            path = tree.path(holder.job.spec.queue)
-            standing = BORROWED
-            for place, queue in enumerate(path):
-                standing = max(standing, STANDINGS.index(self.law.standing_on(holder, (queue,))))
-                found[number, len(path) - 1 - place] = standing
+        known = [self.law.standings_of(holder)[::-1] for holder in self.holdings.holders]
+        deeper = [BORROWED] * levels
+        downwards = np.array([[*one, *deeper[len(one) :]] for one in known], dtype=np.int64).reshape(-1, levels)
+        found: Ints = np.maximum.accumulate(downwards[:, ::-1], axis=1)[:, ::-1]
         return found
 
-    def _by_harm(self, ranks: Iterable[float]) -> Ints:
+    def _by_harm(self, ranks: Floats) -> Ints:
         """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
-        holders = self.holdings.holders
-        names = [holder.job.name for holder in holders]
+        names = [holder.job.name for holder in self.holdings.holders]
         by_name = np.empty(len(names), dtype=np.int64)
         by_name[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
         last_first = np.array([-place_in_gang(name) for name in names], dtype=np.int64)
-        gpus = np.array([holder.gpus for holder in holders], dtype=np.int64)
-        lost = np.array(self._lost_gpu_s, dtype=float)
-        order: Ints = np.lexsort((by_name, last_first, gpus, lost, np.array(list(ranks), dtype=float)))
+        order: Ints = np.lexsort((by_name, last_first, self.holdings.gpus, self._lost_gpu_s, ranks))
         return order
 
     def freeing(self, room: Room) -> Freeing:
@@ -114,7 +117,7 @@ class Lawful:
         rank: float = self.law.ranks[holder.job.spec.queue, holder.base_priority]
         if means == "turn":
             rank = -self.law.precedence.places[owner_of(holder.job.name)].cost
-        return Victim(holder, means, rank, self._lost_gpu_s[number])
+        return Victim(holder, means, rank, float(self._lost_gpu_s[number]))
 
     def of_its_own(self, taker: Taker) -> Ints:
         """Work of the taker's queue. Where jobs take turns, who gives way depends on who comes."""

@@ -49,7 +49,7 @@ def live_gpus(snapshot: Snapshot) -> dict[GpuType, int]:
     capacity: Counter[GpuType] = Counter()
     for node in snapshot.nodes:
         if node.ready and node.gpus:
-            capacity[node.gpu_type] += MilliGpu.gpus(sum(gpu.healthy for gpu in node.gpus))
+            capacity[node.gpu_type] += MilliGpu.gpus([gpu.healthy for gpu in node.gpus].count(True))
     return dict(capacity)
 
 

@@ -12,10 +12,9 @@ import msgspec
 
 from solver.rules.entitlement import Charge, Inside, Shares
 from solver.rules.policy import Policy
-from solver.rules.victims import holders_of, protected, standings
+from solver.rules.victims import BORROWED, holders_of, protected, standings
 from solver.world.cluster import DeviceId
 from solver.world.inflight import Reservation
-from solver.world.parts import owner_of
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
@@ -33,17 +32,12 @@ def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares) -> Loans:
         return {}
     holders = holders_of(snapshot, policy, phases=("starting", "running"))
     standing = standings(holders, shares)
-    lines = {
-        holder.job.name: [
-            line for gpu_type in holder.charge for line in shares.tree.lines(holder.job.spec.queue, gpu_type)
-        ]
-        for holder in holders
-        if holder.priority_class.preemptible
-    }
     return {
         name: taken[name]
-        for name, known in lines.items()
-        if owner_of(name) == name and name in taken and any(standing[line, name] == "borrowed" for line in known)
+        for holder in holders
+        if (name := holder.job.name) in taken
+        and holder.priority_class.preemptible
+        and any(BORROWED in standing[name, gpu_type] for gpu_type in holder.charge)
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -158,7 +159,7 @@ class SchedulingPolicy(Document, frozen=True):
     origin: str = ""
 
 
-class Policy(Document, frozen=True, omit_defaults=False):
+class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
     """What Git wants, compiled. Build it with `policy_of`."""
 
     queues: tuple[Queue, ...]
@@ -168,7 +169,7 @@ class Policy(Document, frozen=True, omit_defaults=False):
     mig: tuple[MigGeometry, ...] = ()
     reservations: tuple[DeclaredReservation, ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Names the policy by its meaning for rounds: where a line stands in a file, who may submit, and what a change may do
         and in which images jobs run do not count."""
@@ -201,7 +202,11 @@ class Policy(Document, frozen=True, omit_defaults=False):
         name = self.priority_class_name(job)
         if not name:
             return PriorityClass("")
-        return next((known for known in self.priority_classes if known.name == name), None)
+        return self._classes.get(name)
+
+    @cached_property
+    def _classes(self) -> dict[str, PriorityClass]:
+        return {known.name: known for known in reversed(self.priority_classes)}
 
     def grace(self, job: Job) -> Duration:
         """How long a job has between being asked to leave and having to be gone: what its checkpoint takes, else the policy's."""

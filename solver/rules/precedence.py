@@ -40,8 +40,11 @@ class Precedence:
 
 def ordering_of(tree: QueueTree, name: QueueName) -> Ordering:
     """The ordering that the queue states, else the nearest above it that does, else the default."""
-    stated = (tree.by_name[step].ordering for step in tree.path(name))
-    return next((ordering for ordering in stated if ordering is not None), Ordering())
+    known = tree.orderings.get(name)
+    if known is None:
+        stated = (tree.by_name[step].ordering for step in tree.path(name))
+        known = tree.orderings[name] = next((ordering for ordering in stated if ordering is not None), Ordering())
+    return known
 
 
 def waiting_since(job: Job) -> Instant:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from solver.rules.ordering import Ordering
 from solver.rules.policy import Policy, Queue
 from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
@@ -20,13 +21,18 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueTree:
-    """Queues by name and by parent. A parent that does not exist makes its child a root: nothing is lost from view."""
+    """Queues by name and by parent. A parent that does not exist makes its child a root: nothing is lost from view.
+
+    `orderings`: those that were asked for (rules/precedence).
+    """
 
     by_name: dict[QueueName, Queue]
     children: dict[QueueName | None, tuple[Queue, ...]]
+    orderings: dict[QueueName, Ordering] = field(default_factory=dict)
     _paths: dict[QueueName, tuple[QueueName, ...]] = field(default_factory=dict)
     _lines: dict[tuple[QueueName, GpuType], tuple[Line, ...]] = field(default_factory=dict)
     _below_lines: dict[Line, tuple[Line, ...]] = field(default_factory=dict)
+    _upwards: dict[GpuType, tuple[tuple[Line, tuple[Line, ...]], ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, policy: Policy) -> QueueTree:
@@ -58,6 +64,20 @@ class QueueTree:
             children = self.children.get(line.queue, ())
             known = self._below_lines[line] = tuple(Line(child.name, line.gpu_type) for child in children)
         return known
+
+    def upwards(self, gpu_type: GpuType) -> tuple[tuple[Line, tuple[Line, ...]], ...]:
+        """All lines of a type, each after those right below it, which stand beside it."""
+        known = self._upwards.get(gpu_type)
+        if known is None:
+            lines = self.roots(gpu_type)
+            for line in lines:
+                lines += self.lines_below(line)
+            known = self._upwards[gpu_type] = tuple((line, self.lines_below(line)) for line in reversed(lines))
+        return known
+
+    def roots(self, gpu_type: GpuType) -> list[Line]:
+        """The lines of a type with none above them."""
+        return [Line(root.name, gpu_type) for root in self.children.get(None, ())]
 
     def parting(self, one: QueueName, other: QueueName) -> tuple[QueueName, QueueName, QueueName | None]:
         """Where the paths of two queues part: the last queue of each that is only on its own, and the first that both share.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.harm import Protection
@@ -26,6 +26,10 @@ from solver.world.workload import Job, JobName, Phase, QueueName
 Standing = Literal["borrowed", "straddles", "inside"]
 STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
 """From the least protected up."""
+BORROWED, STRADDLES, INSIDE = range(len(STANDINGS))
+
+Standings = Mapping[tuple[JobName, GpuType], Sequence[int]]
+"""By holder, and type that it is charged for: where it stands on the line of each queue on its path, as a place in STANDINGS."""
 
 Means = Literal["reclaim", "preempt", "turn", "straddle"]
 MEANS: tuple[Means, ...] = ("reclaim", "preempt", "turn", "straddle")
@@ -104,53 +108,55 @@ def holders_of(
     return tuple(found)
 
 
-def standings(holders: Iterable[Holder], shares: Shares) -> Mapping[tuple[Line, JobName], Standing]:
-    """Where every holder stands on every line of its queue's path.
+def standings(holders: Iterable[Holder], shares: Shares) -> Standings:
+    """Where every holder stands.
 
     From the leaves up: who is inside the guarantee of the queue below comes first, so that what a queue below borrows is borrowed
     above it too, and does not use up what its siblings are guaranteed.
     """
-    in_line: dict[Line, list[Holder]] = defaultdict(list)
+    in_line: dict[Line, list[_InLine]] = defaultdict(list)
+    found: dict[tuple[JobName, GpuType], list[int]] = {}
     for holder in sorted(holders, key=_place_in_line):
-        for gpu_type in holder.charge:
+        for gpu_type, milli in holder.charge.items():
+            standing = found[holder.job.name, gpu_type] = list[int]()
+            member = _InLine(milli, holder.priority_class.preemptible, standing)
             for line in shares.tree.lines(holder.job.spec.queue, gpu_type):
-                in_line[line].append(holder)
-    found: dict[tuple[Line, JobName], Standing] = {}
-    below: dict[tuple[GpuType, JobName], Standing] = {}
+                in_line[line].append(member)
     for line in sorted(in_line, key=lambda line: (-len(shares.tree.path(line.queue)), line)):
-
-        def protected_below(holder: Holder, gpu_type: GpuType = line.gpu_type) -> int:
-            return -STANDINGS.index(below.get((gpu_type, holder.job.name), "inside"))
-
-        guaranteed = shares.guaranteed.get(line, 0)
-        for holder, standing in _stand(sorted(in_line[line], key=protected_below), line.gpu_type, guaranteed):
-            found[line, holder.job.name] = below[line.gpu_type, holder.job.name] = standing
+        _stand(sorted(in_line[line], key=_protected_below), shares.guaranteed.get(line, 0))
     return found
 
 
+class _InLine(NamedTuple):
+    """What a holder is charged of one type, and where it stands, from its queue up, as far as that is known."""
+
+    milli: int
+    preemptible: bool
+    standing: list[int]
+
+
+def _protected_below(member: _InLine) -> int:
+    return -member.standing[-1] if member.standing else -INSIDE
+
+
 def _place_in_line(holder: Holder) -> tuple[bool, int, int, str, str]:
-    return (
-        holder.priority_class.preemptible,
-        -holder.base_priority,
-        holder.job.started_at or 0,
-        owner_of(holder.job.name),
-        holder.job.name,
-    )
+    job, known = holder.job, holder.priority_class
+    return known.preemptible, -known.value, job.started_at or 0, owner_of(job.name), job.name
 
 
-def _stand(in_line: Iterable[Holder], gpu_type: GpuType, guaranteed: int) -> Iterable[tuple[Holder, Standing]]:
+def _stand(in_line: Iterable[_InLine], guaranteed: int) -> None:
     held = 0
-    for holder in in_line:
-        milli = holder.charge[gpu_type]
-        # A gang that may not be preempted but may borrow is borrowed as a whole where it crosses the line.
-        whole = not holder.priority_class.preemptible
+    for milli, preemptible, standing in in_line:
         if held + milli <= guaranteed:
-            yield holder, "inside"
-        elif held < guaranteed and not whole:
-            yield holder, "straddles"
+            standing.append(INSIDE)
+        elif held < guaranteed and preemptible:
+            standing.append(STRADDLES)
         else:
-            yield holder, "borrowed"
-        held += milli if held + milli <= guaranteed or not whole else 0
+            standing.append(BORROWED)
+            if not preemptible:
+                # What may not be preempted but may borrow is borrowed as a whole where it crosses the line.
+                continue
+        held += milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,31 +175,27 @@ class Law:
     now: Instant
     tree: QueueTree
     holders: tuple[Holder, ...]
-    standing: Mapping[tuple[Line, JobName], Standing]
+    standing: Standings
     ranks: Mapping[tuple[QueueName, int], int]
     parts: Mapping[JobName, tuple[Holder, ...]]
     restart_cost: Duration
     precedence: Precedence
-    holders_of_queue: Mapping[QueueName, Sequence[Holder]]
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares) -> Law:
         """The law as it applies to a snapshot."""
         holders = holders_of(snapshot, policy)
-        of_queue: dict[QueueName, list[Holder]] = defaultdict(list)
+        values: dict[QueueName, set[int]] = defaultdict(set)
         for holder in holders:
-            of_queue[holder.job.spec.queue].append(holder)
-        values = {queue: sorted({holder.base_priority for holder in found}) for queue, found in of_queue.items()}
-        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(found)}
+            values[holder.job.spec.queue].add(holder.base_priority)
+        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
         parts: dict[JobName, tuple[Holder, ...]] = defaultdict(tuple)
         for holder in holders:
             if owner_of(holder.job.name) != holder.job.name:
                 parts[owner_of(holder.job.name)] += (holder,)
         restart_cost = policy.scheduling.evictions.restart_cost
         standing = standings(holders, shares)
-        return cls(
-            snapshot.time, shares.tree, holders, standing, ranks, parts, restart_cost, shares.precedence, of_queue
-        )
+        return cls(snapshot.time, shares.tree, holders, standing, ranks, parts, restart_cost, shares.precedence)
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""
@@ -216,9 +218,13 @@ class Law:
 
     def standing_on(self, holder: Holder, queues: Iterable[QueueName]) -> Standing:
         """The most protected standing on the lines of these queues, which are on the holder's path."""
-        lines = [Line(queue, gpu_type) for queue in queues for gpu_type in holder.charge]
-        found = {self.standing[line, holder.job.name] for line in lines}
-        return max(found, key=STANDINGS.index, default="borrowed")
+        protected, path = self.standings_of(holder), self.tree.path(holder.job.spec.queue)
+        return STANDINGS[max((protected[path.index(queue)] for queue in queues if protected), default=BORROWED)]
+
+    def standings_of(self, holder: Holder) -> Sequence[int]:
+        """Its standing on the lines of each queue on its path, from its own up, as a place in STANDINGS; [] if it holds nothing."""
+        of_types = [self.standing[holder.job.name, gpu_type] for gpu_type in holder.charge]
+        return of_types[0] if len(of_types) == 1 else [max(known) for known in zip(*of_types, strict=True)]
 
     def lost_gpu_s(self, holder: Holder) -> float:
         """What evicting it now throws away, in GPU-seconds."""
@@ -240,14 +246,17 @@ def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
 
     Where nobody knows when it saved its work last, it is taken to do so in the intervals that it states.
     """
-    ran_ms = max(0, now - holder.job.started_at) if holder.job.started_at is not None else 0
-    checkpoint = holder.job.spec.checkpoint
-    since_ms = ran_ms % checkpoint.interval if checkpoint else ran_ms
-    if holder.job.saved_at is not None:
-        since_ms = min(ran_ms, max(0, now - holder.job.saved_at))
-    if holder.job.spec.type == "service":
-        since_ms = 0
-    return holder.gpus / MILLI_PER_GPU * (since_ms + restart_cost) / 1000
+    return holder.gpus / MILLI_PER_GPU * (unsaved_ms(holder.job, now) + restart_cost) / 1000
+
+
+def unsaved_ms(job: Job, now: Instant) -> int:
+    """For how long what a job has done would be lost if it left now."""
+    if job.spec.type == "service":
+        return 0
+    ran_ms = max(0, now - job.started_at) if job.started_at is not None else 0
+    if job.saved_at is not None:
+        return min(ran_ms, max(0, now - job.saved_at))
+    return ran_ms % job.spec.checkpoint.interval if job.spec.checkpoint else ran_ms
 
 
 class _Named(Protocol):

@@ -10,17 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from solver.world.cluster import DeviceId, MigInstance
+from solver.world.cluster import DeviceId
 from solver.world.mig import Geometry, Placed, is_valid, mig_model
-from solver.world.mig_layout import profiles_by_name, realisations
+from solver.world.mig_layout import profile_on, realisations
 from solver.world.mig_table import MigProfile
-
-
-@lru_cache(maxsize=10_000)
-def placed_as(model: str, instance: MigInstance) -> Placed | None:
-    """An instance as the model places it; None: it has none of that profile."""
-    profile = profiles_by_name(model).get(instance.profile)
-    return None if profile is None else Placed(instance.start, profile)
 
 
 class MigRule(NamedTuple):
@@ -44,13 +37,9 @@ class MigRule(NamedTuple):
         """The same where nothing may be partitioned anew."""
         return self._replace(mode="fixed", layouts=(), drains=False)
 
-    def placed(self, instance: MigInstance) -> Placed | None:
-        """An instance as its model places it; None: GPUs of this pool have none of its profile."""
-        return placed_as(self.model, instance)
-
     def profile(self, name: str) -> MigProfile | None:
         """The profile of that name; None: GPUs of this pool have none."""
-        return profiles_by_name(self.model).get(name)
+        return profile_on(self.model, name)
 
 
 class MigGpu(NamedTuple):
@@ -67,29 +56,15 @@ class MigGpu(NamedTuple):
 
     def with_held(self, *more: Placed) -> MigGpu:
         """The GPU with more of it in use. Who leaves an instance and whom it is promised may both have it."""
-        held = self.held
-        for placed in more:
-            held = _held_with(held, placed)
-        return MigGpu(self.device, self.before, held)
+        return self._replace(held=tuple(sorted({*self.held, *more}, key=_by_start)))
 
-    def confirmed(self, placed: Placed) -> MigGpu:
-        """The GPU with an instance in use that counts as being there, and what it overlaps as gone."""
-        return MigGpu(self.device, _there_with(self.before or (), placed), _held_with(self.held, placed))
+    def confirmed(self, mine: Geometry) -> MigGpu:
+        """The GPU with instances that somebody has already: they count as being there, and what they overlap as gone."""
+        return self._replace(before=_with(self.before or (), mine)).with_held(*mine)
 
     def without(self, placed: Placed) -> MigGpu:
         """The GPU with an instance that nobody uses any more."""
         return self._replace(held=tuple(other for other in self.held if other != placed))
-
-
-@lru_cache(maxsize=100_000)
-def _held_with(held: Geometry, placed: Placed) -> Geometry:
-    return tuple(sorted({*held, placed}, key=_by_start))
-
-
-@lru_cache(maxsize=100_000)
-def _there_with(before: Geometry, placed: Placed) -> Geometry:
-    apart = (other for other in before if other.end <= placed.start or placed.end <= other.start)
-    return tuple(sorted((*apart, placed), key=lambda known: known.start))
 
 
 def with_whole(rule: MigRule, gpus: Iterable[MigGpu], whole: Iterable[DeviceId]) -> Iterator[MigGpu]:
@@ -199,6 +174,14 @@ def _if_allowed(rule: MigRule, gpu: MigGpu, more: Placed) -> MigGpu | None:
 
 def _destroyed(rule: MigRule, gpu: MigGpu) -> int:
     return len(set(gpu.before or ()) - set(settled(rule, gpu)))
+
+
+@lru_cache(maxsize=1024)
+def _with(before: Geometry, mine: Geometry) -> Geometry:
+    for placed in mine:
+        apart = (other for other in before if other.end <= placed.start or placed.end <= other.start)
+        before = tuple(sorted((*apart, placed), key=_by_start))
+    return before
 
 
 def _by_start(placed: Placed) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -29,10 +28,10 @@ def find_profile(model: MigModel, name: str) -> MigProfile | None:
     return next((profile for profile in model.profiles if profile.name == name), None)
 
 
-@lru_cache(maxsize=64)
-def profiles_by_name(model_name: str) -> Mapping[str, MigProfile]:
-    """The profiles of a model."""
-    return {profile.name: profile for profile in mig_model(model_name).profiles}
+@lru_cache(maxsize=1024)
+def profile_on(model_name: str, name: str) -> MigProfile | None:
+    """The same, by the name of the model: asked for every instance of a cluster."""
+    return find_profile(mig_model(model_name), name)
 
 
 def near_profiles(model: MigModel, name: str) -> tuple[str, ...]:

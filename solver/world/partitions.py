@@ -15,7 +15,8 @@ import numpy.typing as npt
 from solver.world.cluster import DeviceId, MigInstance, Node
 from solver.world.instance_counts import NONE, Counted, InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
-from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, placed_as, settled, spread, with_whole
+from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
+from solver.world.mig_layout import profile_on
 from solver.world.mig_table import MigProfile
 from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
@@ -175,36 +176,39 @@ class Partitions:
 
     def drop(self, node: int, device: DeviceId, *, counted: bool = True) -> None:
         """A GPU is somebody's as a whole; if it was in MIG mode, it is so no more."""
-        others = tuple(gpu for gpu in self.gpus.get(node, ()) if gpu.device != device)
-        if node in self.rules and len(others) < len(self.gpus[node]):
+        if self.is_divided(node, device):
             self.changes_left[self.rules[node].pool] -= counted
-            self._have(node, others)
+            self._have(node, tuple(gpu for gpu in self.gpus[node] if gpu.device != device))
 
     def hold(self, node: int, slot: MigSlot) -> None:
         """Exactly this instance is somebody's, on a GPU that may have been whole."""
         rule = self.rules.get(node)
-        mine = rule.placed(slot.instance) if rule else None
-        if mine is not None:
+        profile = rule.profile(slot.instance.profile) if rule else None
+        if profile is not None:
             gpu = self._gpu(node, slot.gpu)
-            self._put(node, gpu, gpu.with_held(mine))
+            self._put(node, gpu, gpu.with_held(Placed(slot.instance.start, profile)))
 
     def confirm(self, node: int, slots: Iterable[MigSlot]) -> None:
         """Somebody has these instances already: they count as being there, and what they overlap as gone."""
-        rule, gpus = self.rules.get(node), {gpu.device: gpu for gpu in self.gpus.get(node, ())}
-        known = [(slot.gpu, mine) for slot in slots if rule and (mine := rule.placed(slot.instance))]
-        for device, mine in known:
-            gpus[device] = (gpus.get(device) or MigGpu(device, None)).confirmed(mine)
-        if known:
+        rule = self.rules.get(node)
+        known = ((slot, rule.profile(slot.instance.profile)) for slot in slots) if rule else ()
+        placed: dict[DeviceId, list[Placed]] = defaultdict(list)
+        for slot, profile in known:
+            if profile is not None:
+                placed[slot.gpu].append(Placed(slot.instance.start, profile))
+        if placed:
+            gpus = {gpu.device: gpu for gpu in self.gpus[node]}
+            gpus |= {device: self._gpu(node, device).confirmed(tuple(mine)) for device, mine in placed.items()}
             self._have(node, tuple(gpus[device] for device in sorted(gpus)))
 
     def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
         """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
         rule = self.rules.get(node)
-        placed = rule.placed(slot.instance) if rule else None
+        profile = rule.profile(slot.instance.profile) if rule else None
         there = slot.gpu in whole or self.is_divided(node, slot.gpu)
-        if rule is None or placed is None or not there:
+        if rule is None or profile is None or not there:
             return False
-        gpu = self._gpu(node, slot.gpu)
+        gpu, placed = self._gpu(node, slot.gpu), Placed(slot.instance.start, profile)
         after = gpu.with_held(placed)
         paid = gpu.is_changed or self.changes_left[rule.pool] > 0
         return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
@@ -223,11 +227,11 @@ class Partitions:
     def give_back(self, node: int, slot: MigSlot) -> bool:
         """Nobody has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""
         rule = self.rules.get(node)
-        placed = rule.placed(slot.instance) if rule else None
-        if placed is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):
+        profile = rule.profile(slot.instance.profile) if rule else None
+        if profile is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):
             return False
         gpu = self._gpu(node, slot.gpu)
-        after = gpu.without(placed)
+        after = gpu.without(Placed(slot.instance.start, profile))
         if after.before is None and not after.held:
             self._have(node, tuple(other for other in self.gpus[node] if other.device != slot.gpu))
             return True
@@ -281,10 +285,11 @@ class Partitions:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=1024)
 def _geometry(instances: tuple[MigInstance, ...], model: str) -> Geometry:
-    """These instances, each once; those that the model does not have are left out, and used by nobody."""
-    there = dict.fromkeys(placed for known in instances if (placed := placed_as(model, known)))
+    """A GPU's instances, each once; those that its model does not have are left out, and used by nobody."""
+    known = ((profile_on(model, instance.profile), instance.start) for instance in instances)
+    there = dict.fromkeys(Placed(start, profile) for profile, start in known if profile)
     return tuple(sorted(there, key=lambda placed: placed.start))
 
 

@@ -44,7 +44,7 @@ def in_parts(job: Job) -> tuple[Job, ...]:
     surplus = surplus_of(job)
     if not surplus:
         return (job,)
-    return (part_of(job, job.name, without(job.placement, surplus)), *(_task_alone(job, task) for task in surplus))
+    return (part_of(job, job.name, without(job.placement, surplus)), *_tasks_alone(job, surplus))
 
 
 def without(tasks: Iterable[TaskPlacement], gone: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
@@ -66,8 +66,17 @@ def part_of(job: Job, name: JobName, tasks: tuple[TaskPlacement, ...]) -> Job:
     )
 
 
-def _task_alone(job: Job, task: TaskPlacement) -> Job:
-    return part_of(job, JobName(f"{job.name}{_MARK}{task.group}{_MARK}{task.index:06}"), (task,))
+def _tasks_alone(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[Job]:
+    """Each of these tasks as a job; those of one group are of one spec."""
+    specs = {
+        group.name: msgspec.structs.replace(
+            job.spec, task_groups=(msgspec.structs.replace(group, replicas=1, min_replicas=1),)
+        )
+        for group in job.spec.task_groups
+    }
+    for task in tasks:
+        name = JobName(f"{job.name}{_MARK}{task.group}{_MARK}{task.index:06}")
+        yield msgspec.structs.replace(job, name=name, placement=(task,), spec=specs[task.group])
 
 
 def shrinking_apart(snapshot: Snapshot) -> Snapshot:

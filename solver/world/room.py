@@ -55,20 +55,18 @@ class Room(Free):
             for job, task in held_in(snapshot, leaving)
             if (node := room.index.get(task.node)) is not None
         ]
-        in_parts = {
-            node for node, _, task, _ in held if task.share is not None or task.mig
-        } | room.partitions.rules.keys()
-        room._hold_whole([(node, task, shape) for node, _, task, shape in held if node not in in_parts])
-        queues = {job.name: job.spec.queue for job in snapshot.jobs} if in_parts else {}
-        on_node: dict[int, list[tuple[JobName, TaskPlacement, Shape]]] = defaultdict(list)
-        for node, job, task, shape in held if in_parts else ():
-            if node in in_parts:
-                on_node[node].append((job, task, shape))
-        for node, mine in on_node.items():
-            if not room._hold_instances(node, [(task, shape) for _, task, shape in mine]):
-                for job, task, shape in mine:
-                    domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
-                    room._hold(node, task, shape, domain, is_new=False)
+        # Of these it matters in which order they came.
+        mixed = {
+            node
+            for node, _, task, _ in held
+            if task.share is not None or (task.mig is None and task.devices and node in room.partitions.rules)
+        }
+        room._hold_many([(node, task, shape) for node, _, task, shape in held if node not in mixed])
+        queues = {job.name: job.spec.queue for job in snapshot.jobs} if mixed else {}
+        for node, job, task, shape in held if mixed else ():
+            if node in mixed:
+                domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
+                room._hold(node, task, shape, domain, is_new=False)
         room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
 
@@ -219,36 +217,36 @@ class Room(Free):
         self.free_memory[node] -= shape.memory
         if task.share is not None or node in self.shared:
             self._hold_share(node, task, domain)
-        if node in self.partitions.rules:
-            if task.mig is not None:
-                self._hold_instance(node, task.mig, is_new)
-            for device in task.devices:
-                self.partitions.drop(node, device, counted=is_new)
+        if task.mig is not None and is_new:
+            self.partitions.hold(node, task.mig)
+        elif task.mig is not None:
+            self._confirm(node, (task.mig,))
+        for device in task.devices:
+            self.partitions.drop(node, device, counted=is_new)
         self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
 
-    def _hold_whole(self, held: Sequence[tuple[int, TaskPlacement, Shape]]) -> None:
-        """Many tasks at once in a new room, on nodes no GPU of which is divided or partitioned."""
+    def _hold_many(self, held: Sequence[tuple[int, TaskPlacement, Shape]]) -> None:
+        """Many tasks at once in a new room, on nodes of which each has whole GPUs or instances alone."""
         nodes = np.array([node for node, _, _ in held], dtype=np.int64)
         np.subtract.at(self.free_cpu, nodes, np.array([shape.cpu for _, _, shape in held], dtype=np.int64))
         np.subtract.at(self.free_memory, nodes, np.array([shape.memory for _, _, shape in held], dtype=np.int64))
+        slots: dict[int, list[MigSlot]] = defaultdict(list)
         for node, task, _ in held:
             left, devices = self.free_devices[node], task.devices
-            self.free_devices[node] = [] if list(devices) == left else [own for own in left if own not in devices]
+            if task.mig is not None:
+                slots[node].append(task.mig)
+            elif devices:
+                self.free_devices[node] = [] if list(devices) == left else [own for own in left if own not in devices]
+        for node, instances in slots.items():
+            self._confirm(node, instances)
         self.free_gpus[:] = [len(left) for left in self.free_devices]
         self.free_gpus *= self.open_nodes
 
-    def _hold_instances(self, node: int, held: Sequence[tuple[TaskPlacement, Shape]]) -> bool:
-        """Many tasks at once in a new room, if nothing but instances is held on a node. Whether that is so."""
-        slots = [task.mig for task, _ in held if task.mig is not None]
-        devices = {device for task, _ in held for device in task.devices}
-        if len(slots) < len(held) or not devices.isdisjoint(gpu.id for gpu in self.nodes[node].gpus):
-            return False
-        self.free_cpu[node] -= sum(shape.cpu for _, shape in held)
-        self.free_memory[node] -= sum(shape.memory for _, shape in held)
+    def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:
+        """Instances that somebody has already."""
         healthy = self._healthy(node)
         self.partitions.confirm(node, [slot for slot in slots if slot.gpu in healthy])
         self._not_free(node, {slot.gpu for slot in slots})
-        return True
 
     def _hold_share(self, node: int, task: TaskPlacement, domain: TrustDomain) -> None:
         gpus = self.shared.get(node, ())
@@ -261,12 +259,6 @@ class Room(Free):
             gpus = with_owner(gpus, task.devices)
         if gpus:
             self.shared[node] = gpus
-
-    def _hold_instance(self, node: int, slot: MigSlot, is_new: bool) -> None:
-        if is_new:
-            self.partitions.hold(node, slot)
-        elif slot.gpu in self._healthy(node):
-            self.partitions.confirm(node, [slot])
 
     def _not_free(self, node: int, held: set[DeviceId]) -> None:
         if held:

@@ -66,14 +66,20 @@ def held_in(snapshot: Snapshot, leaving: Collection[JobName] = ()) -> Iterator[t
     have to be partitioned anew for it is not there to be held (solver/world/pledges).
     """
     pledges = pledges_in(snapshot.nodes, snapshot.in_flight)
-    has = [(job.name, False, task) for job in snapshot.jobs for task in job.placement]
-    asked = [(i.job, i.kind == "nominate", task) for i in snapshot.in_flight.intents for task in i.tasks]
-    held = {(job, promised, task.group, task.index): task for job, promised, task in (*has, *asked)}
-    for (job, promised, _, _), task in held.items():
+    intents = snapshot.in_flight.intents
+    asked = {(i.job, i.kind == "nominate", task.group, task.index): task for i in intents for task in i.tasks}
+    named = {job for job, _, _, _ in asked}
+    for job in snapshot.jobs:
+        tasks = job.placement
+        if job.name in named:
+            tasks = tuple(asked.pop((job.name, False, task.group, task.index), task) for task in tasks)
+        if job.name not in leaving:
+            yield from ((job.name, task) for task in tasks)
+    for (name, promised, _, _), task in asked.items():
         if promised:
-            yield job, beside(task, pledges.get(job, NOTHING))
-        elif job not in leaving:
-            yield job, task
+            yield name, beside(task, pledges.get(name, NOTHING))
+        elif name not in leaving:
+            yield name, task
 
 
 def foreseen(snapshot: Snapshot) -> Snapshot:

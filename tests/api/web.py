@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import httpx2
 
-WEB = httpx2.Client(verify=False, trust_env=False, limits=httpx2.Limits(max_keepalive_connections=0))
+WEB = httpx2.Client(verify=False, trust_env=False, timeout=60, limits=httpx2.Limits(max_keepalive_connections=0))

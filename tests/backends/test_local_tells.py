@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -213,8 +214,10 @@ def test_what_ends_a_task_for_its_memory_is_in_its_log(world: LocalWorld) -> Non
     script = f"exec {sys.executable} -c 'memory = bytearray(100 * 2**20); import time; time.sleep(600)'"
     world.backend.submit(asking(world, "32Mi", script), ONE)
     eventually(lambda: task(world).state == "failed")
-    assert b"quorate: ended: its processes have 1" in log(world)
-    assert b"of memory, and its shape asks for 32Mi" in log(world)
+    # How far it has come when it is looked at depends on how fast it is.
+    assert re.search(
+        rb"quorate: ended: its processes have [0-9.]+Mi of memory, and its shape asks for 32Mi\n", log(world)
+    )
     eventually(lambda: world.processes() == [])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.rules.demand import in_order
-from solver.rules.dominance import Beside, Cluster, cluster_of, dominant_share
+from solver.rules.dominance import Beside, Cluster, Owed, cluster_of
 from solver.rules.entitlement import gpus_by_type
 from solver.rules.policy import Policy
 from solver.rules.tree import Line
@@ -41,21 +41,21 @@ def test_dominant_share(
     why: str, held: dict[GpuType, int], beside: Beside, guaranteed: dict[GpuType, int], expected: float
 ) -> None:
     lines = {Line(Q, gpu_type): gpus for gpu_type, gpus in guaranteed.items()}
-    assert dominant_share(Q, held, beside, lines, CLUSTER) == pytest.approx(expected), why
+    assert Owed.to(Q, lines, CLUSTER).dominant_share(held, beside) == pytest.approx(expected), why
 
 
 def test_a_guarantee_of_a_heavy_type_is_a_larger_part_of_the_cpu() -> None:
     weighed = replace(CLUSTER, weights={A: 4.0})
     lines = {Line(Q, A): 2}
-    assert dominant_share(Q, {}, Beside(60, 10), lines, CLUSTER) == pytest.approx(0.6 - 2 / 20)
-    assert dominant_share(Q, {}, Beside(60, 10), lines, weighed) == pytest.approx(0.6 - 8 / 32)
+    assert Owed.to(Q, lines, CLUSTER).dominant_share({}, Beside(60, 10)) == pytest.approx(0.6 - 2 / 20)
+    assert Owed.to(Q, lines, weighed).dominant_share({}, Beside(60, 10)) == pytest.approx(0.6 - 8 / 32)
 
 
 @given(st.integers(0, 16), st.integers(0, 4), st.integers(0, 100), st.integers(0, 8), st.integers(0, 100))
 def test_holding_more_never_lowers_it(h: int, a: int, cpu: int, guaranteed: int, more: int) -> None:
     lines = {Line(Q, H): guaranteed}
-    least = dominant_share(Q, {H: h, A: a}, Beside(cpu, 0), lines, CLUSTER)
-    assert 0 <= least <= dominant_share(Q, {H: h, A: a}, Beside(cpu + more, more), lines, CLUSTER)
+    least = Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, Beside(cpu, 0))
+    assert 0 <= least <= Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, Beside(cpu + more, more))
 
 
 @worlds(60)

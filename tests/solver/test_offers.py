@@ -119,29 +119,6 @@ def test_what_is_kept_follows_what_may_be_partitioned_once_others_have_left(worl
 
 
 @worlds(300)
-@given(partitioned(), st.data())
-def test_instances_of_a_node_are_held_at_once_as_one_by_one(
-    world: tuple[Snapshot, Policy], draw: st.DataObject
-) -> None:
-    """Whether they are there or not: they may be on their way, or were lost, or their GPU is broken."""
-    snapshot, policy = world
-    altered: list[dict[str, object]] = [{}, {"instances": None}, {"instances": ()}, {"healthy": False}]
-    nodes = [
-        msgspec.structs.replace(
-            known,
-            gpus=tuple(msgspec.structs.replace(gpu, **draw.draw(st.sampled_from(altered))) for gpu in known.gpus),
-        )
-        for known in snapshot.nodes
-    ]
-    world = (msgspec.structs.replace(snapshot, nodes=tuple(nodes)), policy)
-    at_once, _ = room_in(*world)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Room, "_hold_instances", lambda *_: False)
-        one_by_one, _ = room_in(*world)
-    assert state(at_once) == state(one_by_one)
-
-
-@worlds(300)
 @given(
     st.lists(
         st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 8)), min_size=1, max_size=12

@@ -44,11 +44,18 @@ USUAL = PriorityClass("usual", protection=UNPROTECTED)
 FIRST = PriorityClass("first", value=100, scope="cluster", protection=UNPROTECTED)
 ENTITLED = Quota(GpuType("H100-SXM5-80GB"), guaranteed=MilliGpu.gpus(8))
 """Of the urgent queue: for that, others have to leave."""
+START_DEADLINE = Duration(10_000)
+"""So long a gang that has lost pods, and whose plan with them, may take until it is whole again."""
 EVICTIONS = Evictions(restart_cost=Duration(0), grace=Duration(1_000), back_off=Duration(0))
 POLICY = policy_of(
     (Queue(QUEUE), Queue(URGENT, quota=(ENTITLED,))),
     (USUAL, FIRST),
-    SchedulingPolicy(default_priority_class=USUAL.name, reclaim_within=Duration(0), evictions=EVICTIONS),
+    SchedulingPolicy(
+        default_priority_class=USUAL.name,
+        reclaim_within=Duration(0),
+        evictions=EVICTIONS,
+        start_deadline=START_DEADLINE,
+    ),
     sharing=(SharingPolicy("shared", (POOL,), "mps"),),
 )
 TIMING = Timing(lease_s=3, renew_every_s=0.4, margin_s=1.0, settle_s=0.3)
