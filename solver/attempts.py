@@ -44,7 +44,7 @@ class Attempts:
         draining = room.partitions.draining(self.room.partitions) if wish.drains else None
         with room.trying() as before:
             if draining:
-                room.partitions = draining
+                room.partition_as(draining)
             for victim in victims:
                 leave(room, victim.holder.job)
             narrowed = seen(room, wish.candidate.against)

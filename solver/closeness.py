@@ -217,20 +217,25 @@ def _scatter(room: Room, slots: Ints, tasks: int, limits: Limits, beside: Ints) 
     left, chosen = slots.copy(), list[tuple[int, int]]()
     for limit in limits:
         left = np.minimum(left, limit.left[limit.of_node])
+    of_nodes = [_domains(room, level) for level in ("block", "rack", "node")]
+    mine_in = [np.bincount(of_node, weights=beside).astype(np.int64) for of_node in of_nodes]
+    able = np.flatnonzero(left > 0)
     for _ in range(tasks):
-        nodes = np.flatnonzero(left)
-        if not len(nodes):
+        if not len(able):
             break
-        for level in ("block", "rack", "node"):
-            domains = _domains(room, level)
-            mine = np.bincount(domains, weights=beside)[domains[nodes]]
-            nodes = nodes[mine == mine.min()]
+        nodes = able
+        for of_node, mine in zip(of_nodes, mine_in, strict=True):
+            here = mine[of_node[nodes]]
+            nodes = nodes[here == here.min()]
         node = int(nodes[room.free_gpus[nodes].argmin()])
         left[node] -= 1
         beside[node] += 1
+        for of_node, mine in zip(of_nodes, mine_in, strict=True):
+            mine[of_node[node]] += 1
         for limit in limits:
             limit.left[limit.of_node[node]] -= 1
             left = np.minimum(left, limit.left[limit.of_node])
+        able = able[left[able] > 0]
         chosen.append((node, 1))
     return chosen
 

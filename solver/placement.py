@@ -125,12 +125,14 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
     first = sum(task.group == group.name for task in tasks)
     manners = Manners.of(room, spec, placed.tasks)
     for level in _reach(asked):
-        near = np.isin(room.topology[level].of_node, room.topology[level].of_node[nodes]) if level else room.open_nodes
-        numbers = {task.index for task in tasks if task.group == group.name}
-        own = [room.index[task.node] for task in tasks if task.group == group.name]
+        own = [task for task in tasks if task.group == group.name]
+        if len(own) == first + most:
+            break
+        near = room.topology[level].around(nodes) if level else room.open_nodes
         offer = room.offer(group.shape, group.gpu_type, within=near & room.open_nodes).within(near)
-        chosen = more_tasks(room, offer, most + first - len(own), group.bundle, manners.of_group(number), own)
-        tasks += _realise(room, group, chosen, numbers)
+        hosts = [room.index[task.node] for task in own]
+        chosen = more_tasks(room, offer, first + most - len(own), group.bundle, manners.of_group(number), hosts)
+        tasks += _realise(room, group, chosen, {task.index for task in own})
     return Placed(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
@@ -256,13 +258,13 @@ class _Gang:
 
     def _together(self, group: ServedGroup, offer: Offer, domain: Domain | None) -> Offer:
         """What the nodes take together, where the changes of partitions that are left do not do for each of them."""
-        room = self.room
-        if not (room.partitions and self.fresh and group.shape.uses_gpus):
+        room, shape = self.room, group.shape
+        if not self.fresh or not (isinstance(shape, MigShape) or room.is_partitioned(shape, group.gpu_type)):
             return offer
         nodes = room.open_nodes if self.within is None else room.open_nodes & self.within
         if domain:
             nodes = nodes & (room.topology[domain[0]].of_node == domain[1])
-        together = room.slots(group.shape, group.gpu_type, within=nodes)
+        together = room.slots(shape, group.gpu_type, within=nodes)
         return Offer(np.minimum(offer.slots, together) * nodes, room.topology)
 
 

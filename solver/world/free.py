@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from solver.world.changes import Changes
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.in_parts import InParts, Instances, MadeWhole, Milli, Parts, Shares
 from solver.world.masks import Mask
 from solver.world.offers import Need, Offer, Offers
 from solver.world.partitions import Partitions
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import MigShape, Shape, SharedShape, nodes_of
-from solver.world.shared_gpus import SharedGpus, share_slots
+from solver.world.shared_gpus import SharedGpus
 from solver.world.topology import Topology
 from solver.world.workload import JobName, TaskPlacement
 
@@ -33,6 +36,20 @@ class _Before(NamedTuple):
     memory: int
     devices: list[DeviceId]
     shared: SharedGpus | None
+
+
+@lru_cache(maxsize=4096)
+def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, is_partitioned: bool) -> Need:
+    """What a task takes. `is_partitioned`: GPUs in MIG mode may be made whole for it."""
+    parts: Parts | None = None
+    if isinstance(shape, SharedShape):
+        parts = Shares(shape.milli, shape.circles, fresh)
+    elif isinstance(shape, MigShape):
+        parts = Instances(shape.model, shape.mig or "", fresh)
+    elif is_partitioned:
+        parts = MadeWhole(max(1, shape.gpus))
+    gpus = max(1, shape.gpus) if shape.uses_gpus and parts is None else 0
+    return Need(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape), parts)
 
 
 @dataclass(slots=True)
@@ -61,16 +78,23 @@ class Free:
     reserved: Reserved = field(default_factory=dict)
     sets: Mapping[str, Mask] = field(default_factory=dict)
     near: Mapping[str, Mask] = field(default_factory=dict)
+    _usable: dict[tuple[GpuType | None, str], Mask] = field(default_factory=dict, repr=False)
+    """Which nodes take new work does not change: rooms and their copies share it."""
+    _makeable_by_type: dict[tuple[GpuType | None, str], frozenset[int]] = field(default_factory=dict, repr=False)
+    _healthy_by_node: dict[int, Sequence[DeviceId]] = field(default_factory=dict, repr=False)
+    changes: Changes = field(init=False)
     _offers: Offers = field(init=False)
     _before: dict[int, _Before] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """What it offers is counted as it is asked for."""
-        self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory)
+        self.changes = Changes()
+        parts = InParts(self.topology["pool"], self.free_gpus, self.free_devices, self.shared, self.partitions)
+        self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, parts, self.changes)
 
     def copy(self) -> Self:
         """An independent room with the same free capacity."""
-        return replace(
+        made = replace(
             self,
             free_gpus=self.free_gpus.copy(),
             free_cpu=self.free_cpu.copy(),
@@ -79,12 +103,14 @@ class Free:
             shared=dict(self.shared),
             partitions=self.partitions.copy(),
         )
+        made._offers.take_over(self._offers)
+        return made
 
     @contextmanager
     def trying(self) -> Iterator[Partitions]:
         """What is taken and given back inside is undone at the end, node by node. Yields the partitions of before."""
-        partitions, before, mark = self.partitions, self._before, len(self._offers.changes)
-        self.partitions, self._before = partitions.copy(), {}
+        partitions, before, mark = self.partitions.copy(), self._before, len(self.changes.nodes)
+        self._before = {}
         try:
             yield partitions
         finally:
@@ -95,12 +121,20 @@ class Free:
                     self.shared.pop(node, None)
                 else:
                     self.shared[node] = had.shared
-            self.partitions, self._before = partitions, before
+            self.partitions.become(partitions)
+            self._before = before
             self._offers.back_to(mark)
+
+    def partition_as(self, partitions: Partitions) -> None:
+        """Let GPUs be partitioned as in another room of the same pools."""
+        for node, gpus in partitions.gpus.items():
+            if gpus != self.partitions.gpus[node]:
+                self._will_change(node)
+        self.partitions.become(partitions)
 
     def _will_change(self, node: int) -> None:
         """Called before anything of a node changes."""
-        self._offers.changes.append(node)
+        self.changes.nodes.append(node)
         if self._before is not None and node not in self._before:
             gpus, cpu, memory = int(self.free_gpus[node]), int(self.free_cpu[node]), int(self.free_memory[node])
             self._before[node] = _Before(gpus, cpu, memory, self.free_devices[node], self.shared.get(node))
@@ -112,14 +146,24 @@ class Free:
         nodes take as many together; None: each node by itself, as if changes of partitions were not counted.
         Of what takes GPUs as a whole it is kept, and follows the room.
         """
-        in_parts = isinstance(shape, SharedShape | MigShape) or (fresh and self.is_partitioned(shape, gpu_type))
-        gpus = 0 if in_parts or not shape.uses_gpus else max(1, shape.gpus)
-        need = Need(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape))
-        whole = self._offers.known(need) or self._offers.count(need, self.usable(shape, gpu_type))
-        if not in_parts:
-            return whole
-        slots = self._slots_in_parts(shape, fresh, None if within is None else within & self.usable(shape, gpu_type))
-        return Offer(np.minimum(whole.slots, slots), self.topology)
+        need = _need(shape, gpu_type, fresh, fresh and self.is_partitioned(shape, gpu_type))
+        alone = self._kept(need, shape)
+        return alone if within is None else self._together(need, shape, alone, within & self.usable(shape, gpu_type))
+
+    def _together(self, need: Need, shape: Shape, alone: Offer, within: Mask) -> Offer:
+        """What these nodes take with the changes of partitions that are left; each `alone`: with as many as it likes."""
+        match need.parts:
+            case MadeWhole(gpus):
+                slots = self.partitions.whole_slots(gpus, self.free_gpus, within)
+            case Instances(model, profile, True):
+                slots = self.partitions.instance_slots(model, profile, self.free_devices, within)
+            case _:
+                return alone
+        limits = self._kept(need._replace(parts=None), shape).slots
+        return Offer(np.minimum(limits, slots), self.topology)
+
+    def _kept(self, need: Need, shape: Shape) -> Offer:
+        return self._offers.known(need) or self._offers.count(need, self.usable(shape, need.gpu_type))
 
     def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:
         """How many tasks of this shape each node takes, as `offer` says: an array of one's own."""
@@ -127,21 +171,29 @@ class Free:
 
     def is_partitioned(self, shape: Shape, gpu_type: GpuType | None) -> bool:
         """Whether GPUs in MIG mode may be made whole for it now."""
-        if not (self.partitions.unused and shape.uses_gpus):
-            return False
-        return bool(self.usable(shape, gpu_type)[list(self.partitions.unused)].any())
+        unused = self.partitions.unused
+        return bool(unused) and not unused.keys().isdisjoint(self._makeable(shape, gpu_type))
 
-    def _slots_in_parts(self, shape: Shape, fresh: bool, within: Mask | None) -> Ints:
-        if isinstance(shape, SharedShape):
-            return share_slots(shape, self.free_gpus, self.topology["pool"], self.shared, fresh=fresh)
-        if isinstance(shape, MigShape):
-            return self.partitions.instance_slots(shape, self.free_devices, fresh=fresh, within=within)
-        return self.partitions.whole_slots(shape.gpus, self.free_gpus, within=within)
+    def _makeable(self, shape: Shape, gpu_type: GpuType | None) -> frozenset[int]:
+        """The nodes whose GPUs may be made whole for it while nobody uses them."""
+        if not (self.partitions.rules and shape.uses_gpus):
+            return frozenset()
+        key = (gpu_type, nodes_of(shape))
+        found = self._makeable_by_type.get(key)
+        if found is None:
+            usable, rules = self.usable(shape, gpu_type), self.partitions.rules
+            found = frozenset(node for node, rule in rules.items() if rule.changes and usable[node])
+            self._makeable_by_type[key] = found
+        return found
 
     def usable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
-        """The nodes that take new work and are of a type (None: any), of those that a shape may be on."""
-        usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
-        return usable & self.sets[nodes_of(shape)] if nodes_of(shape) else usable
+        """The nodes that take new work and are of a type (None: any), of those that a shape may be on. Nobody may change it."""
+        key = (gpu_type, nodes_of(shape))
+        usable = self._usable.get(key)
+        if usable is None:
+            usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
+            self._usable[key] = usable = usable & self.sets[key[1]] if key[1] else usable
+        return usable
 
     def of_type(self, gpu_type: GpuType) -> npt.NDArray[np.bool_]:
         """Which nodes have this GPU type; none where the cluster has not heard of it."""
@@ -156,9 +208,10 @@ class Free:
         Of GPUs in MIG mode all that no task has, if one of the shapes is an instance, else those that nobody uses.
         """
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
-        free, instances_too = self.free_gpus * MILLI_PER_GPU, any(isinstance(shape, MigShape) for shape in shapes)
-        for node in self.partitions.rules:
-            free[node] += self.partitions.milli_free(node, instances_too=instances_too) * bool(self.open_nodes[node])
+        free: Ints = self.free_gpus * MILLI_PER_GPU
+        if self.partitions:
+            with_instances = any(isinstance(shape, MigShape) for shape in shapes)
+            free += self._kept(Need(0, 0, 0, None, "", Milli(with_instances)), Shape()).slots
         for node, gpus in self.shared.items() if sharers else ():
             domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
             usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from solver.world.cluster import DeviceId
-from solver.world.mig_gpus import MigGpu, MigRule, tasks_after_change, tasks_as_it_is, with_whole
+from solver.world.mig_gpus import MigGpu, MigRule, most_besides, tasks_on
 from solver.world.mig_table import MigProfile
 
 
@@ -15,6 +15,9 @@ class Counted(NamedTuple):
 
     as_it_is: int
     gains: tuple[int, ...]
+
+
+NONE = Counted(0, ())
 
 
 class InstanceCounts:
@@ -40,10 +43,11 @@ class InstanceCounts:
 
 
 def _count(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], whole: Sequence[DeviceId] | None) -> Counted:
+    tasks = [tasks_on(rule, gpu.before, gpu.held, profile) for gpu in gpus]
+    as_it_is = sum(now for now, _ in tasks)
     if whole is None:
-        return Counted(sum(tasks_as_it_is(rule, gpu, profile) for gpu in gpus), ())
-    all_gpus = tuple(with_whole(rule, gpus, whole))
-    present = [tasks_as_it_is(rule, gpu, profile) for gpu in all_gpus]
-    changed = [tasks_after_change(rule, gpu, profile) for gpu in all_gpus]
-    gains = tuple(then - now for now, then in zip(present, changed, strict=True) if then > now)
-    return Counted(sum(present), gains)
+        return Counted(as_it_is, ())
+    gains = [then - now for now, then in tasks if then > now]
+    if rule.changes:
+        gains += [most_besides(rule, (), profile)] * len(whole)
+    return Counted(as_it_is, tuple(gain for gain in gains if gain))

@@ -90,6 +90,13 @@ def tasks_after_change(rule: MigRule, gpu: MigGpu, profile: MigProfile) -> int:
     return max(as_it_is, most_besides(rule, gpu.held, profile)) if rule.changes else as_it_is
 
 
+@lru_cache(maxsize=100_000)
+def tasks_on(rule: MigRule, before: Geometry | None, held: Geometry, profile: MigProfile) -> tuple[int, int]:
+    """Tasks that find an instance on a GPU as it is, and if it may be partitioned anew."""
+    gpu = MigGpu(DeviceId(""), before, held)
+    return tasks_as_it_is(rule, gpu, profile), tasks_after_change(rule, gpu, profile)
+
+
 def chosen(rule: MigRule, gpu: MigGpu, profile: MigProfile, tasks: int) -> MigGpu:
     """The GPU with so many more instances in use: those that are there if they do, else placed so that most stays possible."""
     present = there_are(gpu, profile)

@@ -25,7 +25,7 @@ MigModelName = Literal["A100-40GB", "A100-80GB", "H100-80GB", "H100-NVL-94GB", "
 """The models of the table."""
 
 
-class MigProfile(Document, frozen=True):
+class MigProfile(Document, frozen=True, cache_hash=True):
     """One kind of GPU instance on one model. `starts` and `memory_slices` are in memory slices, `memory_mib` in MiB."""
 
     name: str

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from solver.world.changes import Changes
 from solver.world.cluster import GpuType, Level
+from solver.world.in_parts import InParts, Parts
 from solver.world.masks import Mask
 from solver.world.topology import Topology
 
@@ -21,18 +24,25 @@ SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 KEPT_MAX = 128
 """Shapes of which a room keeps what it offers. Of more, the one that was asked for first is counted anew when it comes again."""
 
+BEHIND_MAX = 1_000
+"""A copy of a room does not take over what is further behind: it would have more to read than to count."""
+
 ONE_BY_ONE_MAX = 8
 """So many nodes are brought up to date one after the other; more, all at once."""
 
 
 class Need(NamedTuple):
-    """What one task takes of a node, and which nodes it may be on: of a type (None: any), and in a set ("": in any)."""
+    """What one task takes of a node, and which nodes it may be on: of a type (None: any), and in a set ("": in any).
+
+    `gpus`: of those that are free as a whole now; `parts`: what it takes of others besides.
+    """
 
     gpus: int
     cpu: int
     memory: int
     gpu_type: GpuType | None
     node_set: str
+    parts: Parts | None = None
 
 
 class Offer:
@@ -56,6 +66,13 @@ class Offer:
         """What the domain of a level takes that takes most; None: all nodes together."""
         return self.total if level is None else int(self.in_domains(level).max(initial=0))
 
+    def copy(self) -> Offer:
+        """An independent one."""
+        made = copy(self)
+        made.slots = self.slots.copy()
+        made._in_domains = {level: sums.copy() for level, sums in self._in_domains.items()}
+        return made
+
     def within(self, nodes: Mask) -> Offer:
         """That of some of the nodes alone."""
         return Offer(self.slots * nodes, self._topology)
@@ -72,6 +89,8 @@ class Offer:
     def put_all(self, nodes: Ints, slots: Ints) -> None:
         """Each of these nodes, none of them twice, takes so many now."""
         more = slots - self.slots[nodes]
+        if not more.any():
+            return
         self.slots[nodes] = slots
         self.total += int(more.sum())
         for level, sums in self._in_domains.items():
@@ -80,23 +99,24 @@ class Offer:
 
 @dataclass(slots=True)
 class _Kept:
-    """`seen`: how many of the changes it knows."""
+    """`seen`: how many of the changes it knows. `is_lent`: another room has the same offer, which is not to be changed in place."""
 
     offer: Offer
     usable: Mask
     seen: int
+    is_lent: bool = False
 
 
 @dataclass(slots=True)
 class Offers:
-    """What a room offers of whole GPUs, CPU and memory; `gpus`, `cpu` and `memory` are the room's own arrays of what is free."""
+    """What a room offers; `gpus`, `cpu` and `memory` are the room's own arrays of what is free, `parts` what is in parts."""
 
     topology: Topology
     gpus: Ints
     cpu: Ints
     memory: Ints
-    changes: list[int] = field(default_factory=list)
-    """The nodes that changed, in order."""
+    parts: InParts
+    changes: Changes
     _known: dict[Need, _Kept] = field(default_factory=dict)
 
     def known(self, need: Need) -> Offer | None:
@@ -104,38 +124,60 @@ class Offers:
         kept = self._known.get(need)
         if kept is None:
             return None
-        if kept.seen < len(self.changes):
-            self._follow(kept, need, set(self.changes[kept.seen :]))
-            kept.seen = len(self.changes)
+        if kept.seen < len(self.changes.nodes):
+            self._follow(kept, need, set(self.changes.nodes[kept.seen :]))
+            kept.seen = len(self.changes.nodes)
         return kept.offer
 
     def count(self, need: Need, usable: Mask) -> Offer:
         """Count what the usable nodes offer, and keep it."""
         if len(self._known) == KEPT_MAX:
             del self._known[next(iter(self._known))]
-        offer = Offer(self._slots(need, slice(None)) * usable, self.topology)
-        self._known[need] = _Kept(offer, usable, len(self.changes))
+        if need.parts is None:
+            slots = self._limits(need, slice(None)) * usable
+        else:
+            usable = usable & need.parts.possible(self.parts)
+            slots, nodes = np.zeros(len(usable), dtype=np.int64), np.flatnonzero(usable)
+            slots[nodes] = self._among(need, nodes)
+        offer = Offer(slots, self.topology)
+        self._known[need] = _Kept(offer, usable, len(self.changes.nodes))
         return offer
+
+    def take_over(self, others: Offers) -> None:
+        """Keep what a room keeps of which this one's is a copy, until one of the two changes."""
+        begin = max(0, len(others.changes.nodes) - BEHIND_MAX)
+        self.changes.nodes[:] = others.changes.nodes[begin:]
+        for need, kept in others._known.items():
+            if kept.seen >= begin:
+                kept.is_lent = True
+                self._known[need] = _Kept(kept.offer, kept.usable, kept.seen - begin, is_lent=True)
 
     def back_to(self, mark: int) -> None:
         """All changes but the first so many have been undone."""
-        undone = set(self.changes[mark:])
-        del self.changes[mark:]
+        undone = self.changes.back_to(mark)
         for need, kept in self._known.items():
             if kept.seen > mark:
                 self._follow(kept, need, undone)
                 kept.seen = mark
 
     def _follow(self, kept: _Kept, need: Need, changed: Collection[int]) -> None:
+        if kept.is_lent:
+            kept.offer, kept.is_lent = kept.offer.copy(), False
         if len(changed) > ONE_BY_ONE_MAX:
             nodes = np.fromiter(changed, dtype=np.int64, count=len(changed))
-            kept.offer.put_all(nodes, self._slots(need, nodes) * kept.usable[nodes])
+            nodes = nodes[kept.usable[nodes]]
+            kept.offer.put_all(nodes, self._among(need, nodes))
             return
         for node in changed:
             if kept.usable[node]:
                 kept.offer.put(node, self._slots_of(need, node))
 
-    def _slots(self, need: Need, nodes: Ints | slice) -> Ints:
+    def _among(self, need: Need, nodes: Ints) -> Ints:
+        slots = self._limits(need, nodes)
+        return slots if need.parts is None else np.minimum(slots, need.parts.among(self.parts, nodes))
+
+    def _limits(self, need: Need, nodes: Ints | slice) -> Ints:
+        """How many tasks some nodes take, but for what they need in parts."""
         count = np.full(len(self.gpus[nodes]), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
         for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
             if each:
@@ -143,7 +185,7 @@ class Offers:
         return count
 
     def _slots_of(self, need: Need, node: int) -> int:
-        count = SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING
+        count = SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING if need.parts is None else need.parts.at(self.parts, node)
         for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
             if each:
                 count = min(count, max(0, int(free[node])) // each)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.cluster import DeviceId, MigInstance, Node
-from solver.world.instance_counts import InstanceCounts
+from solver.world.instance_counts import NONE, Counted, InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
 from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
 from solver.world.mig_layout import profile_on
@@ -77,6 +77,15 @@ class Partitions:
         made.aside, made.unused = dict(self.aside), dict(self.unused)
         return made
 
+    def become(self, other: Self) -> None:
+        """Be as another one of the same pools."""
+        self.gpus, self.changes_left, self.aside, self.unused = (
+            other.gpus,
+            other.changes_left,
+            other.aside,
+            other.unused,
+        )
+
     def draining(self, now: Self) -> Self:
         """The same as it may become for guarantees: with the changes that are left `now`, in pools where work may have to leave.
 
@@ -105,36 +114,31 @@ class Partitions:
     def __bool__(self) -> bool:
         return bool(self.rules)
 
-    def instance_slots(
-        self, shape: MigShape, whole: Sequence[Sequence[DeviceId]], *, fresh: bool, within: Mask | None
-    ) -> Ints:
-        """Tasks that find an instance on each node, `whole` being the devices that are free as a whole.
+    def counted(self, node: int, model: str, profile: str, whole: Sequence[DeviceId] | None) -> Counted:
+        """Tasks that find an instance on a node, `whole` being the devices that are free as a whole; None: no GPU is changed."""
+        rule = self.rules.get(node)
+        known = rule.profile(profile) if rule and rule.model == model else None
+        if rule is None or known is None:
+            return NONE
+        return self.counts.of(node, rule, known, self.gpus[node], whole)
 
-        `fresh` False: without changing a GPU. `within`: together on these nodes, and so with the changes that are left; None:
-        on each node alone, as if changes were not counted.
-        """
+    def instance_slots(self, model: str, profile: str, whole: Sequence[Sequence[DeviceId]], within: Mask) -> Ints:
+        """Tasks that find an instance on these nodes together, and so with the changes that are left."""
         slots = np.zeros(len(whole), dtype=np.int64)
         gains: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for node, rule in self.rules.items():
-            profile = _profile(rule, shape)
-            if profile is None or not (within is None or within[node]):
-                continue
-            counted = self.counts.of(node, rule, profile, self.gpus[node], whole[node] if fresh else None)
-            slots[node] = counted.as_it_is + (sum(counted.gains) if within is None else 0)
-            if within is not None:
+            if within[node]:
+                counted = self.counted(node, model, profile, whole[node])
+                slots[node] = counted.as_it_is
                 gains[rule.pool] += ((-gain, node) for gain in counted.gains)
         for pool, ranked in gains.items():
             for gain, node in sorted(ranked)[: max(0, self.changes_left[pool])]:
                 slots[node] -= gain
         return slots
 
-    def whole_slots(self, gpus: int, free: Ints, *, within: Mask | None) -> Ints:
-        """Tasks of so many whole GPUs on each node, if GPUs that are partitioned for nobody may be made whole again."""
+    def whole_slots(self, gpus: int, free: Ints, within: Mask) -> Ints:
+        """Tasks of so many whole GPUs, if GPUs are made whole that are partitioned for nobody: on these nodes together."""
         most: Ints = np.maximum(free, 0)
-        if within is None:
-            for node, count in self.unused.items():
-                most[node] += count
-            return most // gpus
         slots: Ints = most // gpus
         costs: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         for node, count in sorted(self.unused.items()):
@@ -172,10 +176,9 @@ class Partitions:
 
     def drop(self, node: int, device: DeviceId, *, counted: bool = True) -> None:
         """A GPU is somebody's as a whole; if it was in MIG mode, it is so no more."""
-        others = tuple(gpu for gpu in self.gpus.get(node, ()) if gpu.device != device)
-        if node in self.rules and len(others) < len(self.gpus[node]):
+        if self.is_divided(node, device):
             self.changes_left[self.rules[node].pool] -= counted
-            self._have(node, others)
+            self._have(node, tuple(gpu for gpu in self.gpus[node] if gpu.device != device))
 
     def hold(self, node: int, slot: MigSlot) -> None:
         """Exactly this instance is somebody's, on a GPU that may have been whole."""
@@ -273,11 +276,10 @@ class Partitions:
     def _gpu(self, node: int, device: DeviceId) -> MigGpu:
         return next((gpu for gpu in self.gpus[node] if gpu.device == device), MigGpu(device, None))
 
-    def _put(self, node: int, gpu: MigGpu, after: MigGpu, *, counted: bool = True) -> None:
+    def _put(self, node: int, gpu: MigGpu, after: MigGpu) -> None:
         others = (other for other in self.gpus[node] if other.device != gpu.device)
         self._have(node, tuple(sorted((*others, after), key=lambda known: known.device)))
-        if counted:
-            self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
+        self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
 
     def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))

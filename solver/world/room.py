@@ -46,8 +46,8 @@ class Room(Free):
         `leaving`: jobs to count as gone from where they are; what they were promised stays theirs.
         """
         inventory = inventory_of(snapshot.nodes)
-        room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets)
-        room.partitions = Partitions.of(snapshot.nodes, mig, broken_too=False)
+        partitions = Partitions.of(snapshot.nodes, mig, broken_too=False)
+        room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
         shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
         # A node that has left the inventory gives nothing away.
         held = [
@@ -74,13 +74,17 @@ class Room(Free):
     def empty(cls, nodes: tuple[Node, ...], mig: PoolRules = NO_RULES, node_sets: Iterable[NodeSet] = ()) -> Self:
         """The room of a cluster where nothing runs; every node and GPU counts, broken or not."""
         inventory = inventory_of(nodes)
-        room = cls._over(inventory, np.ones(len(nodes), dtype=bool), inventory.whole, node_sets)
-        room.partitions = Partitions.of(nodes, mig, broken_too=True)
-        return room
+        partitions = Partitions.of(nodes, mig, broken_too=True)
+        return cls._over(inventory, np.ones(len(nodes), dtype=bool), inventory.whole, node_sets, partitions)
 
     @classmethod
     def _over(
-        cls, known: Inventory, opened: Mask, devices: Sequence[list[DeviceId]], node_sets: Iterable[NodeSet]
+        cls,
+        known: Inventory,
+        opened: Mask,
+        devices: Sequence[list[DeviceId]],
+        node_sets: Iterable[NodeSet],
+        partitions: Partitions,
     ) -> Self:
         return cls(
             nodes=known.nodes,
@@ -93,6 +97,7 @@ class Room(Free):
             free_memory=known.memory * opened,
             free_devices=list(devices),
             index=known.index,
+            partitions=partitions,
             sets=masks_of(node_sets, known.nodes),
             near=known.near,
         )
@@ -162,14 +167,23 @@ class Room(Free):
         self._will_change(node)
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
-        for device in task.devices if node in self.shared else ():
-            freed = MILLI_PER_GPU if task.share is None else task.share
-            self.shared[node] = without_share(self.shared[node], device, freed)
-        divided = {gpu.device for gpu in self.shared.get(node, ())}
-        whole_again = (task.mig.gpu,) if task.mig and self.partitions.give_back(node, task.mig) else ()
-        free = {*self.free_devices[node], *task.devices, *whole_again} - divided
-        self.free_devices[node] = [gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.id in free]
+        free = {*self.free_devices[node], *task.devices}
+        if node in self.shared:
+            for device in task.devices:
+                freed = MILLI_PER_GPU if task.share is None else task.share
+                self.shared[node] = without_share(self.shared[node], device, freed)
+            free.difference_update(gpu.device for gpu in self.shared[node])
+        if task.mig and self.partitions.give_back(node, task.mig):
+            free.add(task.mig.gpu)
+        self.free_devices[node] = [device for device in self._healthy(node) if device in free]
         self.free_gpus[node] = len(self.free_devices[node])
+
+    def _healthy(self, node: int) -> Sequence[DeviceId]:
+        """The healthy GPUs of a node, in order."""
+        known = self._healthy_by_node.get(node)
+        if known is None:
+            known = self._healthy_by_node[node] = tuple(gpu.id for gpu in self.nodes[node].gpus if gpu.healthy)
+        return known
 
     def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
         """A share of the divided GPU that it fills best, else of one that is divided for it."""
@@ -230,7 +244,7 @@ class Room(Free):
 
     def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:
         """Instances that somebody has already."""
-        healthy = {gpu.id for gpu in self.nodes[node].gpus if gpu.healthy}
+        healthy = self._healthy(node)
         self.partitions.confirm(node, [slot for slot in slots if slot.gpu in healthy])
         self._not_free(node, {slot.gpu for slot in slots})
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.shape import SharedShape, TrustDomain
-from solver.world.topology import Domains
-
-Ints = npt.NDArray[np.int64]
+from solver.world.shape import TrustDomain
 
 
 class SharedGpu(NamedTuple):
@@ -34,21 +28,6 @@ class SharedGpu(NamedTuple):
 
 SharedGpus = tuple[SharedGpu, ...]
 """Sorted by device, so that equal worlds have equal rooms."""
-
-
-def share_slots(
-    shape: SharedShape, whole: Ints, pools: Domains, shared: Mapping[int, SharedGpus], *, fresh: bool
-) -> Ints:
-    """How many tasks of a shape each node takes: on GPUs that are divided, and if `fresh` on the `whole` free ones."""
-    domains = [shape.domain(name) for name in pools.names]
-    allowed = np.array([domain is not None for domain in domains], dtype=bool)[pools.of_node]
-    per_gpu = MILLI_PER_GPU // shape.milli if fresh else 0
-    count: Ints = np.maximum(whole, 0) * allowed * per_gpu
-    for node, gpus in shared.items():
-        domain = domains[pools.of_node[node]]
-        if domain is not None:
-            count[node] += sum(gpu.slots(shape.milli, domain) for gpu in gpus)
-    return count
 
 
 def best_fit(gpus: SharedGpus, milli: int, domain: TrustDomain) -> DeviceId | None:

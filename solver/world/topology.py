@@ -41,6 +41,12 @@ class Domains:
         """The nodes of a domain, in their order."""
         return self.by_domain[self.begins[domain] : self.begins[domain + 1]]
 
+    def around(self, nodes: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Which nodes are in one domain with one of these."""
+        mine = np.zeros(len(self.names), dtype=bool)
+        mine[self.of_node[nodes]] = True
+        return np.asarray(mine[self.of_node])
+
     def inside(self, wider: Domains, domain: int) -> Ints:
         """The domains of this level that lie in a domain of a wider one."""
         return np.flatnonzero(wider.of_node[self.first] == domain)

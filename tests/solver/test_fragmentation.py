@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from solver.fit import Fit
+from solver.fit import Fit, Spot
 from solver.fragmentation import Expected, Need
 from solver.plan.check import violations
 from solver.plan.plan import Bind
@@ -173,7 +173,19 @@ def test_a_kept_fit_agrees_with_a_fresh_one_and_with_what_fits(snapshot: Snapsho
                 assert (found is None) == (not slots.any())
                 if found is not None:
                     assert slots[found.node] > 0
+                    copied = room.copy()
+                    with room.trying():
+                        _take(kept, room, found, shape, gpu_type)
+                    assert kept.cheapest(room, [(shape, gpu_type)]) == found
+                    _take(kept, copied, found, shape, gpu_type)
                     room.take(found.node, shape, 1)
+
+
+def _take(kept: Fit, room: Room, spot: Spot, shape: Shape, gpu_type: GpuType) -> None:
+    """Take a place, and look at once for the next."""
+    room.take(spot.node, shape, 1)
+    fresh = Fit.of(kept.expected, kept.prices, room).cheapest(room, [(shape, gpu_type)])
+    assert kept.cheapest(room, [(shape, gpu_type)]) == fresh
 
 
 @worlds(100)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -51,6 +53,11 @@ def offered(room: Room, ways: list[tuple[JobSpec, Option]]) -> list[object]:
     return found
 
 
+def counted_anew(room: Room) -> Room:
+    """The same room, of which nothing is kept."""
+    return replace(room)
+
+
 def state(room: Room) -> object:
     """All that is free in a room."""
     parts = room.partitions
@@ -61,7 +68,7 @@ def state(room: Room) -> object:
 def act(draw: st.DataObject, room: Room, ways: list[tuple[JobSpec, Option]], held: Held, depth: int = 0) -> None:
     """Place something, give something back, or try some of that and undo it; each time all that is kept must be true."""
     for _ in range(draw.draw(st.integers(1, 4))):
-        match draw.draw(st.sampled_from(["place", "place", "give back", "try"])):
+        match draw.draw(st.sampled_from(["place", "place", "give back", "try", "copy"])):
             case "place":
                 spec, option = draw.draw(st.sampled_from(ways))
                 could = has_place(room, spec, option)
@@ -75,14 +82,16 @@ def act(draw: st.DataObject, room: Room, ways: list[tuple[JobSpec, Option]], hel
                 with room.trying():
                     act(draw, room, ways, held.copy(), depth + 1)
                 assert state(room) == before
+            case "copy" if depth < 2:
+                act(draw, room.copy(), ways, held.copy(), depth + 1)
         if draw.draw(st.booleans()):  # what is asked for seldom has more to catch up with
-            assert offered(room, ways) == offered(room.copy(), ways)
+            assert offered(room, ways) == offered(counted_anew(room), ways)
 
 
 @worlds(300)
-@given(WORLDS, st.data(), st.sampled_from([(0, 1), (0, 128), (8, 128)]))
+@given(WORLDS, st.data(), st.sampled_from([(0, 1, 0), (0, 128, 2), (8, 128, 9)]))
 def test_what_is_kept_is_what_a_new_count_finds(
-    world: tuple[Snapshot, Policy], draw: st.DataObject, limits: tuple[int, int]
+    world: tuple[Snapshot, Policy], draw: st.DataObject, limits: tuple[int, int, int]
 ) -> None:
     room, ways = room_in(*world)
     shapes = {(job.name, group.name): group.shape for job in world[0].jobs for group in job.spec.task_groups}
@@ -90,9 +99,23 @@ def test_what_is_kept_is_what_a_new_count_finds(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offers, "ONE_BY_ONE_MAX", limits[0])
         patch.setattr(offers, "KEPT_MAX", limits[1])
+        patch.setattr(offers, "BEHIND_MAX", limits[2])
         if ways:
             act(draw, room, ways, running)
-            assert offered(room, ways) == offered(room.copy(), ways)
+            assert offered(room, ways) == offered(counted_anew(room), ways)
+
+
+@worlds(300)
+@given(partitioned())
+def test_what_is_kept_follows_what_may_be_partitioned_once_others_have_left(world: tuple[Snapshot, Policy]) -> None:
+    room, ways = room_in(*world)
+    for spec, option in ways:
+        place(room, spec, option)
+    before = (state(room), offered(room, ways))
+    with room.trying() as now:
+        room.partition_as(room.partitions.draining(now))
+        assert offered(room, ways) == offered(counted_anew(room), ways)
+    assert (state(room), offered(room, ways)) == before
 
 
 @worlds(300)

@@ -1,0 +1,42 @@
+"""Which nodes of a room changed, in order, so that whatever is kept of the room looks again at those alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Mark(NamedTuple):
+    """How far somebody has read: so many changes, when so often something had been undone."""
+
+    read: int
+    undone: int
+
+
+NOTHING_READ = Mark(0, 0)
+
+
+@dataclass(slots=True)
+class Changes:
+    """Changes of one room. What was tried and undone is not among them; `undone`: how often that happened."""
+
+    nodes: list[int] = field(default_factory=list)
+    undone: int = 0
+
+    @property
+    def mark(self) -> Mark:
+        """All of them are known."""
+        return Mark(len(self.nodes), self.undone)
+
+    def since(self, mark: Mark) -> Collection[int] | None:
+        """The nodes that changed after a mark, each once; None where that can't be told, as something was undone since."""
+        return set(self.nodes[mark.read :]) if mark.undone == self.undone else None
+
+    def back_to(self, count: int) -> Collection[int]:
+        """All but the first so many have been undone: of which nodes."""
+        undone = set(self.nodes[count:])
+        if undone:
+            del self.nodes[count:]
+            self.undone += 1
+        return undone
