@@ -11,7 +11,7 @@ import msgspec
 
 from solver.accounts import Accounts
 from solver.declared import declared_in, kept_by, kept_from
-from solver.enough import with_enough
+from solver.enough import Enough
 from solver.greedy import greedy
 from solver.holds import Ends, Holder, held_back, is_live, kept_for
 from solver.plan.estimates import EarliestStart, EndUnknown
@@ -48,7 +48,8 @@ forecasts are late by a few ends rather than the round by seconds."""
 class World:
     """What is held and what is free at one instant of the future.
 
-    `wanted_behind`: demand of those that are not played ahead. `openings`: when further GPU types open to somebody.
+    `waiting`: who may start, put in before the first round. `wanted_behind`: demand of those that are not played ahead.
+    `openings`: when further GPU types open to somebody.
     `endless`: who holds what for nobody knows how long. `expected_ends`: which ends only history speaks for.
     """
 
@@ -59,6 +60,7 @@ class World:
     jobs: dict[JobName, Job] = field(default_factory=dict)
     reservations: dict[JobName, Reservation] = field(default_factory=dict)
     declared: Sequence[Reservation] = ()
+    waiting: Sequence[Candidate] = ()
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, Holder] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
@@ -66,6 +68,7 @@ class World:
     expected: Expected = field(default_factory=dict)
     expected_ends: list[Instant] = field(default_factory=list)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
+    _enough: Enough | None = field(init=False, default=None)
 
     @classmethod
     def after_round(
@@ -169,12 +172,15 @@ class World:
         self.openings = [opening for opening in self.openings if opening > at]
         return len(self.ends) + len(self.openings) < known
 
-    def round(self, waiting: Sequence[Candidate], now: Instant) -> tuple[Start, ...]:
+    def round(self, now: Instant) -> tuple[Start, ...]:
         """Who of those that wait starts now."""
-        finding = with_enough(waiting, self.room)
+        if not self.waiting:
+            return ()
+        self._enough = self._enough or Enough(self.waiting, self.room)
+        finding = self._enough.now()
         if not self._lets_any_start(finding, now):
             return ()
-        admitted = with_options(waiting)
+        admitted = with_options(self.waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
         shares = with_fair_shares(self.shares, self.capacity, wanted)
         ordered: Sequence[Candidate] = in_order(admitted, self.policy, shares, now)
@@ -193,6 +199,9 @@ class World:
         starts = greedy(able, self.room, shares) if able else ()
         for start in starts:
             self._begin(start, now)
+        if starts:
+            started = {start.candidate.job.name for start in starts}
+            self.waiting, self._enough = [c for c in self.waiting if c.job.name not in started], None
         return starts
 
     def _lets_any_start(self, waiting: Iterable[Candidate], now: Instant) -> bool:

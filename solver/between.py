@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from solver.ahead import World
 from solver.plan.plan import Repartition
 from solver.repartition import changes_between
-from solver.rules.demand import Candidate, in_order
+from solver.rules.demand import in_order
 from solver.rules.fallback import fallback_opens
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
@@ -26,7 +26,6 @@ class Between:
     """The world from one held round to the next. `begun`: the room at its beginning."""
 
     world: World
-    waiting: list[Candidate]
     begun: Room
     _known: set[JobName] = field(default_factory=set)
 
@@ -38,22 +37,20 @@ class Between:
         waiting = in_order(competing(snapshot, admissions, promised), policy, shares, snapshot.time)
         room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
         world = World.after_round(snapshot, policy, shares, (), {}, room)
-        names = {candidate.job.name for candidate in waiting}
+        world.waiting, names = waiting, {candidate.job.name for candidate in waiting}
         reserved = snapshot.in_flight.reservations
         world.reservations = {known.holder: known for known in reserved if known.holder in names}
         opens = {fallback_opens(candidate.job, policy) for candidate in waiting}
         over = {known.until for known in world.declared if known.until is not None}
         world.openings = sorted(at for at in opens | over if at > snapshot.time)
-        return cls(world, list(waiting), room, set(world.holders))
+        return cls(world, room, set(world.holders))
 
     def rounds(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, tuple[Start, ...]]]:
         """A round at each instant up to which something has happened, and who starts in it."""
         for at in instants:
             if self.world.pass_to(at):
-                starts = self.world.round(self.waiting, at) if self.waiting else ()
-                started = {start.candidate.job.name for start in starts}
-                self.waiting = [candidate for candidate in self.waiting if candidate.job.name not in started]
-                self._known |= started & self.world.holders.keys()
+                starts = self.world.round(at)
+                self._known |= {start.candidate.job.name for start in starts} & self.world.holders.keys()
                 yield at, starts
 
     def gone(self) -> list[JobName]:

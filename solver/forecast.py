@@ -33,7 +33,7 @@ def estimates(
     first = [c for number, c in enumerate(waiting) if number < most or c.job.name in held]
     if not first:
         return {}
-    world.reservations = dict(held)
+    world.waiting, world.reservations = first, dict(held)
     world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[most:] if c.job.name not in held)))
     opens = {fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)}
     over = {reservation.until for reservation in world.declared if reservation.until is not None}
@@ -41,10 +41,9 @@ def estimates(
     horizon = world.policy.scheduling.eta_horizon
     found: dict[JobName, EarliestStart] = {}
     for at in world.instants(now.after(horizon)):
-        left = [candidate for candidate in first if candidate.job.name not in found]
-        if not left:
+        if not world.waiting:
             break
-        for start in world.round(left, at):
+        for start in world.round(at):
             found[start.candidate.job.name] = world.start_at(at)
     for name, reservation in held.items():
         kept = world.start_at(reservation.start)

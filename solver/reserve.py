@@ -18,7 +18,7 @@ from itertools import chain
 
 from solver.ahead import World
 from solver.declared import is_for, kept_by
-from solver.enough import with_enough
+from solver.enough import Enough
 from solver.holds import is_live, lies_inside, may_run_around
 from solver.placement import place
 from solver.plan.plan import Reserve, Step, Unreserve
@@ -85,11 +85,11 @@ def reservations_after(
     considered = sorted(able, key=lambda candidate: standing[candidate.job.name])[:CONSIDERED_MAX]
     stops = sorted({held.start for held in by_holder.values()})
     instants, moments = [], {}
+    enough = Enough(considered, world.room, fresh=False)
     for at in chain([now], world.instants(until, stops)):
         instants.append(at)
-        finding = with_enough(considered, world.room)
-        able_then = frozenset(candidate.job.name for candidate in with_enough(finding, world.room, fresh=False))
-        if able_then or (finding and by_holder):
+        able_then = frozenset(candidate.job.name for candidate in enough.now())
+        if able_then or by_holder:
             moments[at] = _Moment(world.room.copy(), world.shares_now(), able_then)
     book = _Book(policy, tree, instants, moments, world.declared)
     for candidate in considered:
