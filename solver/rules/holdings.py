@@ -59,17 +59,6 @@ class Holdings:
             enter(root.name)
         for queue in sorted(of_queue):
             enter(queue)
-        types = sorted({gpu_type for holder in ordered for gpu_type in holder.charge})
-        column = {gpu_type: number for number, gpu_type in enumerate(types)}
-        charge = np.zeros((len(ordered), len(types)), dtype=np.int64)
-        has = np.zeros((len(ordered), len(types)), dtype=bool)
-        entries = [
-            (place, column[gpu_type], milli)
-            for place, holder in enumerate(ordered)
-            for gpu_type, milli in holder.charge.items()
-        ]
-        rows, columns, millis = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-        charge[rows, columns], has[rows, columns] = millis, True
         of_gang: dict[JobName, list[int]] = {}
         gangs = [owner_of(holder.job.name) for holder in ordered]
         for place, gang in enumerate(gangs):
@@ -84,9 +73,7 @@ class Holdings:
         }
         return cls(
             tuple(ordered),
-            tuple(types),
-            charge,
-            has,
+            *_charges(ordered),
             np.array(base, dtype=np.int64),
             np.array([in_order[gang] for gang in gangs], dtype=np.int64),
             of_gang,
@@ -115,6 +102,21 @@ class Holdings:
         columns = [number for number, gpu_type in enumerate(self.gpu_types) if gpu_type in gpu_types]
         any_of: Mask = np.logical_or.reduce(self.has[:, columns], axis=1)
         return any_of
+
+
+def _charges(holders: Sequence[Holder]) -> tuple[tuple[GpuType, ...], Ints, Mask]:
+    """The types that holders are charged for, how much of each, and whether at all."""
+    types = tuple(sorted({gpu_type for holder in holders for gpu_type in holder.charge}))
+    column = {gpu_type: number for number, gpu_type in enumerate(types)}
+    entries = [
+        (place, column[gpu_type], milli)
+        for place, holder in enumerate(holders)
+        for gpu_type, milli in holder.charge.items()
+    ]
+    rows, columns, millis = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    charge, has = np.zeros((len(holders), len(types)), dtype=np.int64), np.zeros((len(holders), len(types)), dtype=bool)
+    charge[rows, columns], has[rows, columns] = millis, True
+    return types, charge, has
 
 
 class Charges(Mapping[QueueName, Charge]):
