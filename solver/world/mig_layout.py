@@ -7,8 +7,8 @@ from collections import Counter
 from difflib import get_close_matches
 from functools import lru_cache
 
-from solver.world.cluster import GpuType
-from solver.world.mig import Geometry, geometries, mig_model
+from solver.world.cluster import GpuType, MigInstance
+from solver.world.mig import Geometry, Placed, geometries, mig_model
 from solver.world.mig_table import MODELS, MigModel, MigProfile
 
 _PART = re.compile(r"(?:([1-9])x )?([0-9a-z.]+(?:\+[a-z]+)?)")
@@ -32,6 +32,14 @@ def find_profile(model: MigModel, name: str) -> MigProfile | None:
 def profile_on(model_name: str, name: str) -> MigProfile | None:
     """The same, by the name of the model: asked for every instance of a cluster."""
     return find_profile(mig_model(model_name), name)
+
+
+@lru_cache(maxsize=1024)
+def geometry_of(instances: tuple[MigInstance, ...], model_name: str) -> Geometry:
+    """A GPU's instances, each once; those that its model does not have are left out, and used by nobody."""
+    known = ((profile_on(model_name, instance.profile), instance.start) for instance in instances)
+    there = dict.fromkeys(Placed(start, profile) for profile, start in known if profile)
+    return tuple(sorted(there, key=lambda placed: placed.start))
 
 
 def near_profiles(model: MigModel, name: str) -> tuple[str, ...]:

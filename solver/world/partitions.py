@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from solver.world.cluster import DeviceId, MigInstance, Node
 from solver.world.instance_counts import NONE, Counted, InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
 from solver.world.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
-from solver.world.mig_layout import profile_on
+from solver.world.mig_layout import geometry_of
 from solver.world.mig_table import MigProfile
 from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
@@ -62,7 +61,7 @@ class Partitions:
         rules = {number: rule.kept() if node.keeps_geometry else rule for number, node, rule in known if rule}
         gpus = {
             number: tuple(
-                MigGpu(gpu.id, _geometry(gpu.instances, rule.model))
+                MigGpu(gpu.id, geometry_of(gpu.instances, rule.model))
                 for gpu in nodes[number].gpus
                 if gpu.instances is not None and (gpu.healthy or broken_too)
             )
@@ -283,14 +282,6 @@ class Partitions:
 
     def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
-
-
-@lru_cache(maxsize=1024)
-def _geometry(instances: tuple[MigInstance, ...], model: str) -> Geometry:
-    """A GPU's instances, each once; those that its model does not have are left out, and used by nobody."""
-    known = ((profile_on(model, instance.profile), instance.start) for instance in instances)
-    there = dict.fromkeys(Placed(start, profile) for profile, start in known if profile)
-    return tuple(sorted(there, key=lambda placed: placed.start))
 
 
 def _profile(rule: MigRule, shape: MigShape) -> MigProfile | None:
