@@ -90,7 +90,8 @@ def reservations_after(
         instants.append(at)
         able_then = frozenset(candidate.job.name for candidate in enough.now())
         if able_then or by_holder:
-            moments[at] = _Moment(world.room.copy(), world.shares_now(), able_then)
+            # Hundreds of them are kept, and few are ever asked for what they offer.
+            moments[at] = _Moment(world.room.copy(offers=False), world.shares_now(), able_then)
     book = _Book(policy, tree, instants, moments, world.declared)
     for candidate in considered:
         book.enter(candidate, by_holder.get(candidate.job.name), most)

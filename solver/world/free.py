@@ -92,8 +92,8 @@ class Free:
         parts = InParts(self.topology["pool"], self.free_gpus, self.free_devices, self.shared, self.partitions)
         self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, parts, self.changes)
 
-    def copy(self) -> Self:
-        """An independent room with the same free capacity."""
+    def copy(self, *, offers: bool = True) -> Self:
+        """An independent room with the same free capacity; without what is kept of its `offers` where memory counts."""
         made = replace(
             self,
             free_gpus=self.free_gpus.copy(),
@@ -103,7 +103,8 @@ class Free:
             shared=dict(self.shared),
             partitions=self.partitions.copy(),
         )
-        made._offers.take_over(self._offers)
+        if offers:
+            made._offers.take_over(self._offers)
         return made
 
     @contextmanager
