@@ -23,6 +23,7 @@ from solver.rules.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.rules.victims import Taker
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
+from solver.unserved import Unserved
 from solver.world.parts import owner_of
 from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
@@ -43,7 +44,8 @@ class MakingRoom:
     moving: Moving
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
-    _without: set[tuple[int, Tier, bool]] = field(default_factory=set)
+    _unserved: Unserved = field(default_factory=Unserved)
+    _refused: bool = False
     _within: dict[QueueName, Duration] = field(default_factory=dict)
     givers: Givers = field(init=False)
 
@@ -54,9 +56,10 @@ class MakingRoom:
     def serve_all(self, candidates: Sequence[Candidate], tier: Tier) -> None:
         """Serve them in order; again while somebody was promised something, since a victim may have freed more than was used."""
         waiting, promised = list(candidates), -1
+        self._unserved.begin()
         while promised < len(self.promises) and waiting:
             promised = len(self.promises)
-            self._without.clear()
+            self._unserved.begin_again()
             for candidate in waiting:
                 self.serve(candidate, tier)
             served = {start.candidate.job.name for start in self.starts} | {known.job.name for known in self.promises}
@@ -66,14 +69,14 @@ class MakingRoom:
         """Start a taker where it can now, else promise it its devices with the least harm found, if there are any for it."""
         taker = self._taker(candidate, tier)
         alike = (candidate.likeness, tier, taker.overdue)
-        # Room and lawful victims only become fewer: what one could not have, none of its like can have later.
-        if alike in self._without or (candidate.inside_only and tier == "fair"):
+        if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
+        self._refused = False
         wishes = self._within_limits(candidate, tier, taker)
         now = next(filter(None, (self.attempts.attempt(wish, (), self.attempts.room) for wish in wishes)), None)
         found = now or next(self._ways(wishes, tier, taker), None)
         if found is None:
-            self._without.add(alike)
+            self._unserved.add(candidate, alike, was_refused=self._refused)
             return
         start = Start(candidate, found.wish.option, found.placed, least_tasks(candidate.job.spec))
         if not now:
@@ -122,6 +125,7 @@ class MakingRoom:
                 found = Fewest(self.attempts).find(wish, side)
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
+                self._refused |= found is not None
 
     def _sides(self, taker: Taker, tier: Tier) -> Iterator[Side]:
         """Everybody who may have to give way for a taker, then those of its own queue alone."""
@@ -175,10 +179,14 @@ class MakingRoom:
         attempts = self.attempts
         for victim in found.victims:
             leave(attempts.soon, victim.holder.job)
+            self._unserved.open(victim.holder.charge)
             self._ask(owner_of(victim.name))
         for move in found.moves:
             move.mover.leave(attempts.soon)
+            self._unserved.open(move.mover.charge)
             self._ask(move.name)
+        if start.candidate.strict:
+            self._unserved.open([None])
         attempts.headroom = found.headroom
         attempts.hold(start, found.pledged)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))

@@ -162,7 +162,8 @@ class _Search:
     def fewest(self, able: Sequence[Mover]) -> tuple[Placed, tuple[Mover, ...]] | None:
         """A place for the taker, and who has to leave it, if all could who are able to move."""
         order = self._cheapest_to_clear(able)
-        near = [mover for mover in able if not mover.gpus_on.keys().isdisjoint(order.tolist())]
+        looked_at = set(order.tolist())
+        near = [mover for mover in able if not looked_at.isdisjoint(mover.gpus_on)]
         everybody = self._without(near)
         placed, too_few, suffices = self._place(everybody, order), 0, len(order)
         while placed is not None and too_few + 1 < suffices:

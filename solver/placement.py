@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
-from solver.plain import has_room, says_it_all
+from solver.plain import has_room, is_plain, says_it_all
 from solver.rails import rails_of
 from solver.rules.options import Option
 from solver.strain import near_data, strain_of, strains_at
@@ -90,7 +90,7 @@ def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
 
 
 def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
-    if says_it_all(room, spec, option) and not has_room(room, spec, option, tasks[0]):
+    if is_plain(spec, option) and not has_room(room, spec, option, tasks[0]):
         return None
     able = [gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere()]
     for level in _levels(spec.effective_topology) if able else ():

@@ -9,8 +9,10 @@ from solver.world.workload import JobSpec
 
 
 def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
-    """Whether counting decides that a gang fits: it is plain, and no GPU need be made whole for it."""
-    return is_plain(spec, option) and not room.is_partitioned(option.shapes[0], option.gpu_types[0])
+    """Whether counting decides that a gang fits: it is plain, and no GPU could be made whole for it."""
+    if not is_plain(spec, option):
+        return False
+    return not (room.partitions.may_change and room.is_partitioned(option.shapes[0], option.gpu_types[0]))
 
 
 def is_plain(spec: JobSpec, option: Option) -> bool:
@@ -22,5 +24,9 @@ def is_plain(spec: JobSpec, option: Option) -> bool:
 
 
 def has_room(room: Room, spec: JobSpec, option: Option, tasks: int) -> bool:
-    """Whether so many tasks of the first group of a gang find slots, together where it has to be together."""
-    return room.offer(option.shapes[0], option.gpu_types[0]).most(spec.effective_topology.required) >= tasks
+    """Whether so many tasks of the first group of a plain gang find slots, together where it has to be together.
+
+    Where counting doesn't say all, no more of them fit.
+    """
+    offer = room.offer(option.shapes[0], option.gpu_types[0], fresh=room.partitions.may_change)
+    return offer.most(spec.effective_topology.required) >= tasks

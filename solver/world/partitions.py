@@ -96,6 +96,11 @@ class Partitions:
         return type(self)(self.rules, gpus, left, dict(self.aside), self.counts)
 
     @property
+    def may_change(self) -> bool:
+        """Whether any GPU may still be partitioned anew."""
+        return any(left > 0 for left in self.changes_left.values())
+
+    @property
     def may_drain(self) -> bool:
         """Whether somebody may have to leave so that a GPU can be partitioned anew."""
         return any(rule.drains and self.changes_left[rule.pool] > 0 for rule in self.rules.values())

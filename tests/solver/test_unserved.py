@@ -1,0 +1,45 @@
+"""Who could not be served is tried again where, and only where, something has opened to it since."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+
+from hack.rounds.world import World
+from solver.eviction import MakingRoom
+from solver.plan.plan import Plan
+from solver.solve import solve
+from solver.unserved import Unserved
+
+WORLDS = [World(512, 300, full, seed) for full in (0.93, 0.99) for seed in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=str)
+def test_plans_are_as_if_everybody_were_tried_in_each_pass(world: World) -> None:
+    plan, tried = tried_in(world)
+    begin_again = Unserved.begin_again
+
+    def forgetting(self: Unserved) -> None:
+        begin_again(self)
+        self.begin()
+
+    with patch.object(Unserved, "begin_again", forgetting):
+        expected, often = tried_in(world)
+    assert (plan.steps, plan.verdicts) == (expected.steps, expected.verdicts)
+    assert tried < often
+
+
+def tried_in(world: World) -> tuple[Plan, int]:
+    """The plan, and for how many takers places were sought."""
+    tried = 0
+    within_limits = MakingRoom._within_limits
+
+    def counted(*arguments: object) -> object:
+        nonlocal tried
+        tried += 1
+        return within_limits(*arguments)  # type: ignore[arg-type]
+
+    with patch.object(MakingRoom, "_within_limits", counted):
+        plan = solve(world.snapshot, world.policy, None)
+    return plan, tried
