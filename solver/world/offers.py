@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,8 +67,8 @@ class Offer:
 
     def copy(self) -> Offer:
         """An independent one."""
-        made = copy(self)
-        made.slots = self.slots.copy()
+        made = Offer.__new__(Offer)
+        made.slots, made.total, made._topology = self.slots.copy(), self.total, self._topology
         made._in_domains = {level: sums.copy() for level, sums in self._in_domains.items()}
         return made
 

@@ -122,9 +122,7 @@ class Partitions:
         """Tasks that find an instance on a node, `whole` being the devices that are free as a whole; None: no GPU is changed."""
         rule = self.rules.get(node)
         known = rule.profile(profile) if rule and rule.model == model else None
-        if rule is None or known is None:
-            return NONE
-        return self.counts.of(node, rule, known, self.gpus[node], whole)
+        return self.counts.of(node, rule, known, self.gpus[node], whole) if rule and known else NONE
 
     def instance_slots(self, model: str, profile: str, whole: Sequence[Sequence[DeviceId]], within: Mask) -> Ints:
         """Tasks that find an instance on these nodes together, and so with the changes that are left."""
