@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
-from solver.plan.plan import LayerResult, ProofStatus
+import msgspec
+
+from solver.plan.plan import Certificate, LayerResult, ProofStatus
 from solver.program.classes import JobClass
 from solver.program.optimiser import Solution
 from solver.rules.demand import SubLayer
@@ -79,6 +82,24 @@ def _inside_alone(layer: SubLayer, demand: dict[Segment, int], weight: dict[Segm
 def entitled_unproven(results: Sequence[LayerResult]) -> float:
     """GPUs, weighted by their order, by which entitled layers may fall short of the best answer."""
     return _tidy(sum(r.bound - r.value for r in results if r.name.startswith(ENTITLED) and r.status == "unproven"))
+
+
+def tightened(certificate: Certificate, bounds: Mapping[str, float], *, cut_by_clock: bool) -> Certificate:
+    """The certificate, with bounds of some layers where they are tighter. `cut_by_clock`: a clock ended the search for them."""
+    layers = tuple(_tightened(known, bounds.get(known.name, inf)) for known in certificate.layers)
+    return msgspec.structs.replace(
+        certificate,
+        layers=layers,
+        entitled_unproven=entitled_unproven(layers),
+        cut_by_clock=certificate.cut_by_clock or cut_by_clock,
+    )
+
+
+def _tightened(layer: LayerResult, bound: float) -> LayerResult:
+    if bound >= layer.bound:
+        return layer
+    bound = _tidy(max(bound, layer.value))
+    return msgspec.structs.replace(layer, bound=bound, status=_status(layer.value, bound, 0.0))
 
 
 def same(one: float, other: float) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from solver.attempts import Attempts
+from solver.bounding import Bounding
 from solver.certify import loose_bounds
 from solver.decide import Answer, certificate, decide
 from solver.eviction import MakingRoom
@@ -179,11 +180,17 @@ def decide_with_evictions(
     room.reserved = soon.reserved = reserved
     ground = _Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon)
     decision = _decide(ground, optimiser)
-    if optimiser is None or len(decision.starts) == len(candidates) or len(candidates) > DECIDED_TWICE_MAX:
+    if optimiser is None or len(decision.starts) == len(candidates):
         return decision
-    other = _decide(ground, None)
-    sub_layers = sub_layers_of(candidates)
-    return other if other.promises and _served(other, sub_layers) > _served(decision, sub_layers) else decision
+    if len(candidates) <= DECIDED_TWICE_MAX:
+        other, sub_layers = _decide(ground, None), sub_layers_of(candidates)
+        if other.promises and _served(other, sub_layers) > _served(decision, sub_layers):
+            decision = other
+    if not decision.promises:
+        return decision
+    served = decision.starts, decision.promises
+    bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
+    return replace(decision, certificate=bounding.tighten(decision.certificate, optimiser))
 
 
 def _decide(ground: _Ground, optimiser: Optimiser | None) -> Decision:

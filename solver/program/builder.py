@@ -28,6 +28,11 @@ class ProgramBuilder:
         self._integer.append(integer)
         return len(self._upper) - 1
 
+    @property
+    def columns(self) -> int:
+        """How many there are."""
+        return len(self._upper)
+
     def most(self, column: int) -> float:
         """The upper bound of a column."""
         return self._upper[column]

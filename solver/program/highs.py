@@ -42,8 +42,8 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
         return None
     models = Models(program, _load(stated(program), effort), effort)
     size = 0 if effort.exact else len(program.lower)
-    best = Dive(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX else start
-    run = Layers(models, models.stated, best, partial(_gap, effort, size))
+    best = Dive(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
+    run = Layers(models, models.stated, best, partial(_gap, effort, size), improving=not effort.bounding)
     reached = tuple(
         run.settle(objective) if objective.exact or size <= EXACT_BRANCHED_COLUMNS_MAX else run.leave(objective)
         for objective in program.objectives
@@ -53,7 +53,8 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
 
 def _gap(effort: Effort, size: int, objective: Objective) -> float | None:
     if objective.exact:
-        return 0.0 if size <= EXACT_BRANCHED_COLUMNS_MAX else None
+        most = ALL_BRANCHED_COLUMNS_MAX if effort.bounding else EXACT_BRANCHED_COLUMNS_MAX
+        return 0.0 if size <= most else None
     return effort.gap if size <= ALL_BRANCHED_COLUMNS_MAX else None
 
 
@@ -87,7 +88,7 @@ def _load(problem: pulp.LpProblem, effort: Effort) -> highspy.Highs:
     solver.createAndConfigureSolver(problem)
     solver.buildSolverModel(problem)
     model: highspy.Highs = problem.solverModel
-    if model.getNumCol() > ALL_BRANCHED_COLUMNS_MAX and not effort.exact:
+    if effort.bounding or (model.getNumCol() > ALL_BRANCHED_COLUMNS_MAX and not effort.exact):
         model.setOptionValue("mip_max_nodes", NODES_MAX)
     if effort.exact or not UNREDUCED_COLUMNS_MAX < model.getNumCol() <= EXACT_BRANCHED_COLUMNS_MAX:
         model.setOptionValue("presolve", "off")

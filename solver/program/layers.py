@@ -77,12 +77,16 @@ GapOf = Callable[[Objective], float | None]
 
 @dataclass(slots=True)
 class Layers:
-    """The layers being settled on one of the models. `best`: the best point so far; None: nobody knows one."""
+    """The layers being settled on one of the models. `best`: the best point so far; None: nobody knows one.
+
+    `improving`: what is found to be better takes its place; else it is only told how good that could be.
+    """
 
     models: Models
     model: highspy.Highs
     best: Floats | None
     gap_of: GapOf
+    improving: bool = True
 
     def settle(self, objective: Objective) -> Reached:
         """Make one layer as good as the earlier ones allow, and lock in what it reached."""
@@ -127,6 +131,8 @@ class Layers:
         return -float(self.model.getInfo().mip_dual_bound)
 
     def _keep_if_better(self, objective: Objective) -> None:
+        if not self.improving:
+            return
         found = self.models.point(self.model)
         if found is None or not self.models.program.is_satisfied_by(found):
             return

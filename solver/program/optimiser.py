@@ -66,13 +66,15 @@ class Effort:
     """How hard to try: the relative gap of layers that need not be exact, a limit in seconds for all of it, and the seed.
 
     The time limit is a safety net, not a tuning knob: what it cut short is not reproducible. `exact`: the program is
-    solved as it is stated, and to tight tolerances, so that what layers may lose to rounding does not add up.
+    solved as it is stated, and to tight tolerances, so that what layers may lose to rounding does not add up. `bounding`: the
+    start is the answer, and all that is asked is how good another could be in each layer that is as good in those before.
     """
 
     gap: float
     time_limit_s: float
     seed: int
     exact: bool = False
+    bounding: bool = False
 
 
 @dataclass(frozen=True, slots=True)

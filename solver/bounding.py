@@ -1,0 +1,73 @@
+"""How good a round that evicts could have been in its entitled layers: bounds for its certificate, by a program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from solver.certify import tightened
+from solver.plan.plan import Certificate
+from solver.program.entitled import EntitledBound, Manner
+from solver.program.optimiser import Effort, Floats, Optimiser
+from solver.promise import Promise
+from solver.rules.demand import Candidate, sub_layers_of
+from solver.rules.entitlement import Shares
+from solver.rules.freeable import Freeable
+from solver.rules.lawful import Lawful
+from solver.rules.policy import Policy
+from solver.rules.reclaim import reclaim_within
+from solver.rules.victims import Taker
+from solver.starts import Start
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Bounding:
+    """A round that evicts, and what it was decided from.
+
+    `shares` and `room` are those before it; `soon` is the room once all have left who had been asked to.
+    """
+
+    snapshot: Snapshot
+    policy: Policy
+    candidates: Sequence[Candidate]
+    shares: Shares
+    lawful: Lawful
+    room: Room
+    soon: Room
+    starts: Sequence[Start]
+    promises: Sequence[Promise]
+
+    def tighten(self, certificate: Certificate, optimiser: Optimiser) -> Certificate:
+        """The certificate, with what the program says of entitled layers; as it is, where there is no answer."""
+        stated, limits = self.stated(), self.policy.scheduling.solver
+        program = stated.builder.build()
+        effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, bounding=True)
+        found = optimiser(program, self.point(stated), effort)
+        if found is None:
+            return certificate
+        layers = zip(program.objectives, found.reached, strict=True)
+        bounds = {layer.name: reached.bound for layer, reached in layers}
+        return tightened(certificate, bounds, cut_by_clock=found.cut_by_clock)
+
+    def stated(self) -> EntitledBound:
+        """The program of the most that this round could have served, whoever it evicted."""
+        layers = [layer for layer in sub_layers_of(self.candidates) if not layer.growth]
+        most = Freeable(self.lawful, self._takers(), self.soon, self.policy.scheduling.evictions.moves_per_round)
+        bound = EntitledBound(self.candidates, layers, self.shares, self.room, most)
+        bound.state()
+        return bound
+
+    def point(self, stated: EntitledBound) -> Floats:
+        """What the round does, as a point of that program."""
+        free: list[tuple[Start, Manner]] = [(start, "free") for start in self.starts]
+        promised = [(promise.start, promise.tier) for promise in self.promises]
+        holders = (victim.holder for promise in self.promises for victim in promise.victims)
+        return stated.point([*free, *promised], [(holder.job.spec.queue, holder.charge) for holder in holders])
+
+    def _takers(self) -> Iterator[Taker]:
+        for candidate in self.candidates:
+            job, known = candidate.job, self.policy.priority_class(candidate.job)
+            within = reclaim_within(self.policy, self.shares.tree, job.spec.queue)
+            yield Taker(job, known.value if known else 0, self.snapshot.time >= job.submitted_at.after(within))

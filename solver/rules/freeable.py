@@ -1,0 +1,77 @@
+"""What there would be if everybody left who may lawfully be evicted for one of those who wait: no round takes more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import nlargest
+
+import numpy as np
+
+from solver.rules.holdings import Ints
+from solver.rules.lawful import Lawful
+from solver.rules.tree import Line
+from solver.rules.victims import Taker
+from solver.world.cluster import GpuType
+from solver.world.masks import Mask
+from solver.world.room import Room
+from solver.world.workload import QueueName
+
+
+@dataclass(slots=True)
+class Freeable:
+    """Who may leave for any of the takers, and what they leave. `soon`: the room once all have left who were asked before.
+
+    `moves`: how many jobs may move in a round; which they are is left open.
+    """
+
+    lawful: Lawful
+    takers: Iterable[Taker]
+    soon: Room
+    moves: int
+    leaving: Mask = field(init=False)
+    _gpus: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leaving = self._leaving()
+        freeing = self.lawful.freeing(self.soon)
+        gone = self.leaving[freeing.holder]
+        self._gpus = self.soon.free_gpus.copy()
+        np.add.at(self._gpus, freeing.node[gone], freeing.gpus[gone])
+        # GPUs in parts may be made whole, or are counted by their parts elsewhere: all of their nodes are taken for free.
+        for node in {*self.soon.shared, *self.soon.partitions.rules}:
+            self._gpus[node] = len(self.soon.nodes[node].gpus)
+        self._gpus[~self.soon.open_nodes] = 0
+
+    def charges(self) -> Mapping[Line, int]:
+        """Milli-GPU that they are charged, by their queue and type."""
+        holdings, found = self.lawful.holdings, dict[Line, int]()
+        for queue, own in holdings.own.items():
+            milli = holdings.charge[own][self.leaving[own]].sum(axis=0).tolist()
+            found |= {Line(queue, known): most for known, most in zip(holdings.gpu_types, milli, strict=True) if most}
+        return found
+
+    def slots(self, gpu_type: GpuType, gpus: int) -> int:
+        """How many tasks of so many whole GPUs there is room for. Whoever moves makes room for larger ones alone."""
+        there = self._gpus[self.soon.of_type(gpu_type)] // gpus
+        return int(there.sum()) + (self._slots_by_moving(gpus) if gpus > 1 else 0)
+
+    def _slots_by_moving(self, gpus: int) -> int:
+        freeing, stays = self.lawful.freeing(self.soon), ~self.leaving
+        slots = np.bincount(freeing.holder, -(-freeing.gpus // gpus), minlength=len(stays)) * stays
+        gangs = (sum(slots[number] for number in gang) for gang in self.lawful.holdings.of_gang.values())
+        return int(sum(nlargest(self.moves, gangs)))
+
+    def _leaving(self) -> Mask:
+        lawful, leaving = self.lawful, np.zeros(len(self.lawful.holdings.holders), dtype=bool)
+        alike = {lawful.likeness(taker): taker for taker in self.takers}
+        for taker in alike.values():
+            leaving[lawful.holders_of(lawful.of_its_own(taker))] = True
+        for branch, overdue in sorted(set(_branches(lawful, alike.values()))):
+            leaving[lawful.holders_of(lawful.beside(branch, overdue=overdue))] = True
+        return lawful.holdings.with_all_parts(leaving)
+
+
+def _branches(lawful: Lawful, takers: Iterable[Taker]) -> Iterator[tuple[QueueName, bool]]:
+    for taker in takers:
+        yield from ((branch, taker.overdue) for branch in lawful.law.tree.path(taker.job.spec.queue))

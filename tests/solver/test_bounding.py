@@ -1,0 +1,130 @@
+"""Bounds of entitled layers where somebody is evicted: no round is above them, in whatever order its takers are served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from solver.bounding import Bounding
+from solver.program.highs import optimise
+from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.rules.demand import in_order, sub_layers_of
+from solver.rules.harm import Evictions
+from solver.rules.lawful import Lawful
+from solver.rules.partitioning import pool_rules
+from solver.rules.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy_of
+from solver.rules.sharing import sharing_of
+from solver.rules.victims import Law
+from solver.solve import competing, solve, standing
+from solver.starts import layer_values
+from solver.tiers import decide_with_evictions, soon_free
+from solver.world.quantities import Instant
+from solver.world.room import Room
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import QueueName
+from tests.drawn import counted, worlds
+from tests.solver.test_least_harm import CLASSES, GPU_TYPE, QUEUES, runners
+from tests.solver.worlds import job, node, policies, quota_of, sharing_policies, snapshots, with_fractions
+
+ORDERS_MAX = 24
+EXAMPLES = counted(1000)
+
+
+@st.composite
+def contended(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
+    """Nodes that are mostly held by jobs of three queues, and a few jobs of these that wait."""
+    nodes = [node(f"n{number}", draw(st.sampled_from([2, 4])), GPU_TYPE) for number in range(draw(st.integers(1, 3)))]
+    running = [known for on in nodes for known in draw(runners(on))]
+    waiting = [
+        job(
+            f"taker-{number}",
+            draw(st.sampled_from(QUEUES)),
+            draw(st.integers(1, 2)),
+            draw(st.sampled_from([1, 1, 2, 4])),
+            priority_class=draw(st.sampled_from(["low", "middle", "high"])),
+        )
+        for number in range(draw(st.integers(1, 4)))
+    ]
+    queues = (Queue(QueueName(name), quota=(quota_of(GPU_TYPE, draw(st.integers(0, 8))),)) for name in QUEUES)
+    reclaim: Reclaim = draw(st.sampled_from(["fair-share", "guaranteed"]))
+    evictions = Evictions(moves_per_round=draw(st.sampled_from([0, 4])))
+    policy = policy_of(tuple(queues), CLASSES, SchedulingPolicy("low", reclaim=reclaim, evictions=evictions))
+    return snapshot_of(Instant(0), nodes, [*running, *waiting]), policy
+
+
+def judging(program: Program, start: Floats, effort: Effort) -> Solution | None:
+    """HiGHS; a round that evicts has to be a point of the program that bounds it."""
+    assert not effort.bounding or program.is_satisfied_by(start)
+    return optimise(program, start, effort)
+
+
+@worlds(300)
+@given(snapshots(elastic=True, close=True, held_one_in=1), policies() | policies(keeping=True))
+def test_a_round_that_evicts_is_a_point_of_its_program(snapshot: Snapshot, policy: Policy) -> None:
+    plan = solve(snapshot, policy, judging)
+    assert all(layer.value <= layer.bound for layer in plan.certificate.layers)
+
+
+@worlds(200)
+@given(snapshots(elastic=True, held_one_in=1).flatmap(with_fractions), policies().flatmap(sharing_policies))
+def test_so_is_one_with_parts_of_gpus(snapshot: Snapshot, policy: Policy) -> None:
+    solve(snapshot, policy, judging)
+
+
+def rounds_in_any_order(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Bounding, tuple[float, ...]]]:
+    """Rounds that serve those who wait in different orders, each with its values in entitled layers."""
+    shares, admissions = standing(snapshot, policy)
+    candidates = in_order(competing(snapshot, admissions), policy, shares, snapshot.time)
+    sub_layers, domain = sub_layers_of(candidates), sharing_of(policy, shares.tree, snapshot.nodes).domain
+    room = Room.of(snapshot, domain, pool_rules(policy, snapshot))
+    soon = soon_free(snapshot, domain, pool_rules(policy, snapshot), room)
+    begun = snapshot, policy, candidates, shares, Lawful(Law.of(snapshot, policy, shares)), room, soon
+    for order, _ in zip(permutations(candidates), range(ORDERS_MAX), strict=False):
+        made = decide_with_evictions(snapshot, policy, order, shares, None, frozenset(), {})
+        starts = (*made.starts, *(promise.start for promise in made.promises))
+        values = layer_values(starts, sub_layers, made.shares)[: sum(not layer.growth for layer in sub_layers)]
+        yield Bounding(*begun, made.starts, made.promises), values
+
+
+def best_by_program(bounding: Bounding) -> tuple[float, ...]:
+    """What the program could reach at most, layer by layer."""
+    stated = bounding.stated()
+    program = stated.builder.build()
+    found = optimise(program, np.zeros(stated.builder.columns), Effort(0.0, 60.0, 0, exact=True))
+    assert found is not None
+    return tuple(round(layer.bound, 6) for layer in found.reached)
+
+
+def test_no_order_of_service_is_above_the_bounds_and_most_rounds_reach_them() -> None:
+    evicting = reached = 0
+
+    @seed(1)
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(contended())
+    def compare(world: tuple[Snapshot, Policy]) -> None:
+        nonlocal evicting, reached
+        rounds = list(rounds_in_any_order(*world))
+        if not any(bounding.promises for bounding, _ in rounds):
+            return
+        most = best_by_program(rounds[0][0])
+        for bounding, values in rounds:
+            stated = bounding.stated()
+            assert stated.builder.build().is_satisfied_by(bounding.point(stated))
+            assert not values > tuple(bound + 1e-5 for bound in most)
+        evicting += 1
+        best = max(values for _, values in rounds)
+        reached += all(abs(mine - bound) < 1e-4 for mine, bound in zip(best, most, strict=True))
+
+    compare()
+    assert evicting > EXAMPLES / 5
+    assert reached > 0.7 * evicting
