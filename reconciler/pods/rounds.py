@@ -39,7 +39,9 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
         await plane.hands.caught_up()
     pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
     budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
-    sight = seen(plane.mirror.cluster(), pods, budgets, policy.scheduling.start_deadline, plane.handed.clock.now())
+    begun = plane.hands.binder.remembered if plane.hands else ()
+    deadline, now = policy.scheduling.start_deadline, plane.handed.clock.now()
+    sight = seen(plane.mirror.cluster(), pods, budgets, deadline, now, begun)
     policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
     if plane.hands:
         sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))

@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.budgets import Budgets, as_protected, protected_gangs
 from reconciler.backends.kubernetes.intents import Pods, in_flight_of
+from reconciler.backends.kubernetes.journal import Journal
 from reconciler.backends.kubernetes.mig.known import Geometry
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
@@ -57,9 +58,19 @@ NOTHING_SEEN = Sight(Cluster((), (), ()), {}, {})
 """Before the first look."""
 
 
-def seen(cluster: Cluster, pods: Pods, budgets: Budgets, start_deadline: Duration, now: Instant) -> Sight:
-    """One look. `start_deadline`: how long a gang may take from its bindings until it runs."""
-    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline, now))
+def seen(
+    cluster: Cluster,
+    pods: Pods,
+    budgets: Budgets,
+    start_deadline: Duration,
+    now: Instant,
+    remembered: Iterable[Journal] = (),
+) -> Sight:
+    """One look. `start_deadline`: how long a gang may take from its bindings until it runs.
+
+    `remembered`: starts that this process has begun and goes on with, also where the pod that said so is gone.
+    """
+    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline, now, remembered))
     return Sight(cluster, pods, budgets, flight.intents, flight.reservations)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.backends.kubernetes.intents import Pods, members_of
-from reconciler.backends.kubernetes.journal import GangBinding, JournalUnreadableError, PodBinding, read
+from reconciler.backends.kubernetes.journal import GangBinding, Journal, JournalUnreadableError, PodBinding, read
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import SHARING, Gang, Member
@@ -49,24 +50,29 @@ def _binding(member: Member, task: TaskPlacement) -> PodBinding:
     )
 
 
-def starts_of(cluster: Cluster, pods: Pods, deadline: Duration, now: Instant) -> Iterator[Intent]:
+def starts_of(
+    cluster: Cluster, pods: Pods, deadline: Duration, now: Instant, remembered: Iterable[Journal] = ()
+) -> Iterator[Intent]:
     """Of every gang that holds nodes and does not run yet, where all of it will be; of one that runs, what joins it.
 
     It is to run `deadline` after the newest of its pods came, or was bound: a pod that takes the place of one that is gone has as
     long as the first. Of what joins, each pod has so long for itself, and those that took longer are told apart: they alone leave.
+    `remembered`: starts that this process has begun and goes on with, also where the pod that said so is gone.
     """
-    nodes = {node.name: node for node in cluster.nodes}
+    nodes, begun = {node.name: node for node in cluster.nodes}, defaultdict[JobName, list[Journal]](list)
+    for journal in remembered:
+        begun[journal.job].append(journal)
     for gang in cluster.gangs:
         job = gang.job
         if job is None or not job.placement or not (job.phase == "starting" or is_elastic(job)):
             continue
         there = dict(members_of(gang, pods))
         if job.phase != "starting":
-            yield from _growth_of(job, there, _coming(there, nodes), now, deadline)
+            yield from _growth_of(job, there, _coming(there, nodes, begun[job.name]), now, deadline)
             continue
         at = max(_came_at(pod, job.submitted_at) for pod in there.values())
         placed = {(task.group, task.index): task for task in job.placement}
-        coming = _coming(there, nodes)
+        coming = _coming(there, nodes, begun[job.name])
         tasks = tuple(task for _, task in sorted((coming | placed).items()))
         yield Intent("start", job.name, job.attempt, at, at.after(deadline), tasks)
 
@@ -93,9 +99,11 @@ def _growth_of(
         yield Intent("grow", job.name, job.attempt, at, at.after(deadline), tasks)
 
 
-def _coming(there: Mapping[Member, Pod], nodes: Mapping[NodeName, Node]) -> dict[tuple[str, int], TaskPlacement]:
-    """What the journal on the gang's first pod says of those that are not bound yet."""
-    planned: dict[str, PodBinding] = {}
+def _coming(
+    there: Mapping[Member, Pod], nodes: Mapping[NodeName, Node], begun: Iterable[Journal]
+) -> dict[_Task, TaskPlacement]:
+    """What the journal on the gang's first pod says of those that are not bound yet, and what is known of it besides."""
+    planned = {one.name: one for journal in begun for one in journal.pods}
     for pod in there.values():
         text = pod.metadata.annotations.get(names.GANG_PLAN)
         if text and pod.holds:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backends.kubernetes.journal import GangBinding, PodBinding, journal_of, written
+from reconciler.backends.kubernetes.journal import GangBinding, Journal, PodBinding, journal_of, written
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.disruption import Budget
 from reconciler.backends.kubernetes.objects.wire import Pod, read
@@ -18,7 +18,7 @@ from reconciler.pods.starts import bindings_of
 from reconciler.pods.views import PodHoldings, PodJobs
 from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
 from solver.plan.check import violations
-from solver.plan.plan import Bind, Release, Shrink
+from solver.plan.plan import Bind, Grow, Release, Shrink
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
 from solver.world.cluster import DeviceId, NodeName
@@ -38,17 +38,20 @@ def a_worker(index: int, on: str = "", **said: Any) -> Sent:
     return pod(f"w{index}", 2, on, annotations=notes, **said)
 
 
-def sight_of(nodes: Iterable[Sent], pods: Iterable[Sent], budgets: Iterable[Budget] = ()) -> Sight:
+def sight_of(
+    nodes: Iterable[Sent], pods: Iterable[Sent], budgets: Iterable[Budget] = (), remembered: Iterable[Journal] = ()
+) -> Sight:
     listed = list(pods)
     read_pods = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in listed)}
-    return seen(cluster(nodes, listed), read_pods, {"vision": list(budgets)} if budgets else {}, DEADLINE, NOW)
+    limits = {"vision": list(budgets)} if budgets else {}
+    return seen(cluster(nodes, listed), read_pods, limits, DEADLINE, NOW, remembered)
 
 
 def snapshot_of_sight(sight: Sight, by_hand: tuple[Intervention, ...] = (), policy: Policy = POLICY) -> Snapshot:
     return snapshot_from(NOW, sight, policy, by_hand, Remembered())
 
 
-def journal(*places: tuple[str, str, int]) -> str:
+def journal(*places: tuple[str, str, int]) -> Journal:
     """Of workers on nodes, each with two devices from this number on."""
     pods = tuple(
         PodBinding(
@@ -56,7 +59,7 @@ def journal(*places: tuple[str, str, int]) -> str:
         )
         for name, on, n in places
     )
-    return written(journal_of(GangBinding(GANG, 1, pods), NOW))
+    return journal_of(GangBinding(GANG, 1, pods), NOW)
 
 
 def test_a_plan_becomes_bindings_of_the_pods_that_were_seen() -> None:
@@ -76,7 +79,7 @@ def test_a_plan_becomes_bindings_of_the_pods_that_were_seen() -> None:
 
 def test_what_is_on_its_way_is_held() -> None:
     """The first of three is bound, its journal says where the others will be: nobody else is given their devices."""
-    plan = journal(("w0", "n1", 0), ("w1", "n1", 2), ("w2", "n2", 0))
+    plan = written(journal(("w0", "n1", 0), ("w1", "n1", 2), ("w2", "n2", 0)))
     first = a_worker(0, "n1", annotations={names.GANG_PLAN: plan, names.DEVICES: "n1/0,n1/1", names.ATTEMPT: "1"})
     other = pod("other", 4)
     sight = sight_of([node("n1", 4), node("n2", 4)], [first, a_worker(1), a_worker(2), other])
@@ -85,6 +88,18 @@ def test_what_is_on_its_way_is_held() -> None:
     assert (intent.kind, intent.job, len(intent.tasks)) == ("start", GANG, 3)
     assert [claim.job for claim in claims_of(sight)] == [GANG]
     assert not [step for step in solve(snapshot, POLICY, None).steps if isinstance(step, Bind)]
+
+
+def test_what_is_on_its_way_is_held_also_where_the_pod_that_said_so_is_gone() -> None:
+    """Who began it remembers it, and is about to bind the new pods to the old ones' places."""
+    plan = journal(("w0", "n1", 0), ("w1", "n1", 2), ("w2", "n2", 0))
+    third = a_worker(2, "n2", annotations={names.DEVICES: "n2/0,n2/1", names.ATTEMPT: "1"})
+    pods = [a_worker(0), a_worker(1), third, pod("other", 4)]
+    sight = sight_of([node("n1", 4), node("n2", 4), node("n3", 2)], pods, remembered=[plan])
+    snapshot = snapshot_of_sight(sight)
+    (intent,) = snapshot.in_flight.intents
+    assert [(task.node, task.devices) for task in intent.tasks] == [(one.node, one.devices) for one in plan.pods]
+    assert not [step for step in solve(snapshot, POLICY, None).steps if isinstance(step, Bind | Grow)]
 
 
 @pytest.mark.parametrize(("age_s", "is_released"), [(200, False), (400, True)])
@@ -204,7 +219,7 @@ def test_an_elastic_gang_of_which_too_few_began_is_released_whole() -> None:
 
 
 def test_what_is_about_to_join_is_held() -> None:
-    plan = journal(("w3", "n1", 6), ("w4", "n1", 8))
+    plan = written(journal(("w3", "n1", 6), ("w4", "n1", 8)))
     first = a_joiner(3, 1, "Running")
     first["metadata"]["annotations"] |= {names.GANG_PLAN: plan, names.DEVICES: "n1/6,n1/7"}
     snapshot = grown(first, a_worker(4))
