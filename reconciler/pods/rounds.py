@@ -37,15 +37,7 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
         plane.mirror.declare(declared)
     if plane.hands:
         await plane.hands.caught_up()
-    pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
-    budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
-    begun = plane.hands.binder.remembered if plane.hands else ()
-    deadline, now = policy.scheduling.start_deadline, plane.handed.clock.now()
-    sight = seen(plane.mirror.cluster(), pods, budgets, deadline, now, begun)
-    policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
-    if plane.hands:
-        sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
-    sight = await _with_geometry(plane, policy, sight)
+    sight, policy = await _looked(plane, policy)
     laps.end("sight")
     settled = await plane.hands.go_on(sight, policy) if plane.hands else 0
     laps.end("settle")
@@ -68,12 +60,25 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     if plane.observer:
         await plane.observer.note(snapshot.time, plan, sight)
     if plane.teller:
-        plane.teller.note(Facts(plan, sight.cluster, pods, snapshot, policy, _standing(plane, revision, by_hand)))
+        plane.teller.note(Facts(plan, sight.cluster, sight.pods, snapshot, policy, _standing(plane, revision, by_hand)))
     done = Pass(
         *(epoch, revision, policy, snapshot, plan, number, settled, refused),
         *(laps.phase_ms, Sighted({node.name: node for node in sight.cluster.nodes}, {}), by_hand),
     )
     return done, sight
+
+
+async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:
+    """What the mirror shows and this process remembers, and what of the policy can be kept there."""
+    pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
+    budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
+    begun = plane.hands.binder.remembered if plane.hands else ()
+    deadline, now = policy.scheduling.start_deadline, plane.handed.clock.now()
+    sight = seen(plane.mirror.cluster(), pods, budgets, deadline, now, begun)
+    policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
+    if plane.hands:
+        sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
+    return await _with_geometry(plane, policy, sight), policy
 
 
 async def _with_geometry(plane: PodPlane, policy: Policy, sight: Sight) -> Sight:
