@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final, TypeVar
+from threading import Lock
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,6 +13,9 @@ from solver.world.quantities import decode_quantity, encode_quantity
 API_VERSION: Final = "quorate.dev/v1"
 
 T = TypeVar("T")
+
+_LEARNING: Final = Lock()
+_DECODERS: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
 
 
 class Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -25,7 +29,7 @@ def encode(value: object) -> bytes:
 
 def decode(text: bytes | str, kind: type[T]) -> T:
     """Read JSON as `kind`; raises msgspec.ValidationError (place and problem) or msgspec.DecodeError."""
-    return msgspec.json.decode(text, type=kind, dec_hook=decode_quantity)
+    return _decoder(kind).decode(text)
 
 
 def to_builtins(value: object) -> object:
@@ -35,7 +39,17 @@ def to_builtins(value: object) -> object:
 
 def from_builtins(value: object, kind: type[T]) -> T:
     """The same as `decode`, from dicts and lists."""
+    _decoder(kind)
     return msgspec.convert(value, type=kind, dec_hook=decode_quantity)
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Made by one thread at a time: msgspec learns a type at its first use, and two threads that do so at once end the process."""
+    found = _DECODERS.get(kind)
+    if found is None:
+        with _LEARNING:
+            found = _DECODERS[kind] = msgspec.json.Decoder(kind, dec_hook=decode_quantity)
+    return found
 
 
 def digest(value: object) -> str:

@@ -151,12 +151,12 @@ def paths(client: Client, names: list[str]) -> Iterator[str]:
 
 def answer(plane: ControlPlane, path: str) -> bytes:
     """The body; of a stream, what it has to say at once: it ends when nothing came for a while."""
-    query = {"/v1/watch": "?after=0"}.get(path, "")
+    query, patience_s = {"/v1/watch": ("?after=0", 1)}.get(path, ("", 60))
     url = plane.logged("listening")[-1]["url"] + path + query
     headers = {"Authorization": f"Bearer {read_token(plane.folder.token)}"}
     body = b""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=1) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=patience_s) as response:
             assert response.status == 200
             while piece := response.read1():
                 body += piece
