@@ -21,16 +21,17 @@ class Written(NamedTuple):
 
 async def all_of(writes: Iterable[Coroutine[None, None, bool]]) -> int:
     """Sends them; how many arrived. Raises what one of them raised, once all are over."""
-    at_once = asyncio.Semaphore(AT_ONCE_MAX)
+    at_once, sent = asyncio.Semaphore(AT_ONCE_MAX), list(writes)
 
     async def in_turn(write: Coroutine[None, None, bool]) -> bool:
-        try:
-            async with at_once:
-                return await write
-        finally:
-            write.close()  # one that was cut off before its turn
+        async with at_once:
+            return await write
 
-    return sum(await all_over(map(in_turn, writes)))
+    try:
+        return sum(await all_over(map(in_turn, sent)))
+    finally:
+        for write in sent:
+            write.close()  # those that were cut off before their turn, or before they could ask for one
 
 
 async def all_over(work: Iterable[Coroutine[None, None, T]]) -> list[T]:
