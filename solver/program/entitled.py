@@ -165,6 +165,8 @@ class EntitledBound:
         """The columns' values where these are served and those have left."""
         values, milli = np.zeros(self.builder.columns), dict[Segment, int]()
         for start, manner in served:
+            if not any(start.charge.values()):
+                continue  # without GPUs it counts in no layer, and has no column
             option = start.candidate.options.index(start.option)
             values[self.columns[Served(Alike.of(start.candidate), option, manner)]] += 1
             for segment, count in segments_of(start.candidate, start.option, start.charge):

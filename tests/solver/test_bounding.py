@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.bounding import Bounding
+from solver.plan.plan import Bind, Evict
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Program, Solution
 from solver.rules.demand import in_order, sub_layers_of
@@ -24,11 +25,12 @@ from solver.starts import layer_values
 from solver.tiers import decide_with_evictions, soon_free
 from solver.world.quantities import Instant
 from solver.world.room import Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.drawn import counted, worlds
 from tests.solver.test_least_harm import CLASSES, GPU_TYPE, QUEUES, runners
-from tests.solver.worlds import job, node, policies, quota_of, sharing_policies, snapshots, with_fractions
+from tests.solver.worlds import HOUR_MS, job, node, policies, quota_of, sharing_policies, snapshots, with_fractions
 
 ORDERS_MAX = 24
 EXAMPLES = counted(1000)
@@ -67,6 +69,21 @@ def judging(program: Program, start: Floats, effort: Effort) -> Solution | None:
 def test_a_round_that_evicts_is_a_point_of_its_program(snapshot: Snapshot, policy: Policy) -> None:
     plan = solve(snapshot, policy, judging)
     assert all(layer.value <= layer.bound for layer in plan.certificate.layers)
+
+
+def test_so_is_one_in_which_a_job_without_gpus_starts() -> None:
+    on = node("n1", 4, GPU_TYPE)
+    held = (TaskPlacement("worker", 0, on.name, tuple(gpu.id for gpu in on.gpus)),)
+    spec = JobSpec(QueueName("left"), (TaskGroup("worker", 1, Shape(4)),), "low")
+    runs = Job(JobName("runs"), Instant(0), spec, "", "running", 1, Instant(-HOUR_MS), held)
+    waiting = [job("taker", "owner", 1, 4, priority_class="low"), job("no-gpus", "left", 1, 0, priority_class="low")]
+    queues = (Queue(QueueName(name), quota=(quota_of(GPU_TYPE, 4 if name == "owner" else 0),)) for name in QUEUES)
+    policy = policy_of(tuple(queues), CLASSES, SchedulingPolicy("low"))
+    plan = solve(snapshot_of(Instant(0), [on], [runs, *waiting]), policy, judging)
+    assert {(type(step), step.job) for step in plan.steps if isinstance(step, Bind | Evict)} == {
+        (Evict, "runs"),
+        (Bind, "no-gpus"),
+    }
 
 
 @worlds(200)
