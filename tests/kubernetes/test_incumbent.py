@@ -15,7 +15,7 @@ import yaml
 from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import NODES, PODS
+from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backtest.past import read_recorded
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
@@ -61,14 +61,6 @@ async def observing(plane: ControlPlane, cluster: Cluster, api: Api) -> AsyncIte
     await asyncio.to_thread(plane.start, *options)
     yield
     assert await asyncio.to_thread(plane.signal, signal.SIGTERM) == 0
-
-
-@asynccontextmanager
-async def alone(api: Api) -> AsyncIterator[None]:
-    """No nodes but those of the test: others leave some, on which whoever is to wait would find room."""
-    for node in (await api.get(NODES.path(), dict[str, Any]))["items"]:
-        await api.delete(NODES.path("", node["metadata"]["name"]))
-    yield
 
 
 class Incumbent:
@@ -124,12 +116,7 @@ def test_beside_an_incumbent(
     cluster: Cluster, plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def story() -> None:
-        async with (
-            session(cluster) as api,
-            alone(api),
-            gpu_nodes(api, 1, "observed") as (node,),
-            observing(plane, cluster, api),
-        ):
+        async with session(cluster) as api, gpu_nodes(api, 1, "observed") as (node,), observing(plane, cluster, api):
             there = Incumbent(api, await a_namespace(api), plane)
             await there.submit("guest", 4)
             await there.until_said("would-start", "guest")
