@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.world.changes import NOTHING_READ, Mark
+from solver.world.masks import Mask
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.room import Room
+from solver.world.room import Ints, Room
 from solver.world.shape import Shape, SharedShape, TrustDomain
 from solver.world.shared_gpus import SharedGpus
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Part(NamedTuple):
