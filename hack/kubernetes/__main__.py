@@ -11,8 +11,9 @@ from hack.kubernetes.components import API_SERVER, ETCD, OPTIONAL, ComponentMiss
 def main(arguments: list[str]) -> int:
     """Exit code 0 if all are there, 1 with a message if not, 64 for a name that is none of theirs."""
     parser = argparse.ArgumentParser(prog="python -m hack.kubernetes", description=__doc__)
-    parser.add_argument("--with", dest="more", metavar="NAME,NAME", default="", help=f"also {', '.join(OPTIONAL)}")
-    wanted = [name for name in parser.parse_args(arguments).more.split(",") if name]
+    also = f"also {', '.join(OPTIONAL)}; several with commas, or one after the other"
+    parser.add_argument("--with", dest="more", metavar="NAME,NAME", action="append", default=[], help=also)
+    wanted = [name for names in parser.parse_args(arguments).more for name in names.split(",") if name]
     if unknown := set(wanted) - {ETCD, API_SERVER, *OPTIONAL}:
         print(f"{', '.join(sorted(unknown))}: not built here. There are {', '.join(OPTIONAL)}", file=sys.stderr)
         return 64
