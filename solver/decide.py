@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from solver.certify import better, entitled_unproven, layer_results, loose_bounds
 from solver.exact import ByProgram, Deciding
 from solver.fit import Fit
+from solver.footprint import Footprint, footprint_of
 from solver.greedy import greedy
 from solver.plan.plan import Certificate, Stage
 from solver.program.cells import Cells
@@ -71,6 +72,13 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
     Nor can those who would delay such a one in a strict queue.
     """
     headroom, users = Headroom(shares), UserRoom(shares.users)
+    known: dict[Footprint, bool] = {}
+
+    def has_place(candidate: Candidate, option: Option) -> bool:
+        footprint = footprint_of(candidate, option)
+        if footprint not in known:
+            known[footprint] = fits(room, candidate, option)
+        return known[footprint]
 
     def alone(candidate: Candidate) -> bool:
         job, spec = candidate.job, candidate.job.spec
@@ -78,7 +86,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
             (not candidate.is_inside_only(option) or _inside(headroom, candidate, option))
             and headroom.allows(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
-            and fits(room, candidate, option)
+            and has_place(candidate, option)
             for option in candidate.options
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 
 from solver.fit import Fit
+from solver.footprint import Footprint, finds_less_in_less, footprint_of
 from solver.growth import grow_all
 from solver.placement import least_tasks
 from solver.rules.demand import Candidate
@@ -79,11 +80,15 @@ def greedy(
 
 @dataclass(frozen=True, slots=True)
 class _HandedOut:
-    """What the rules leave while a round hands out room: to queues, to users, and past those who stand in line."""
+    """What is left while a round hands out room: to queues, to users, and past those who stand in line.
+
+    `full`: for whom there is no room any more, whoever asks.
+    """
 
     headroom: Headroom
     users: UserRoom
     lines: Lines
+    full: set[Footprint] = field(default_factory=set)
 
     def allows(self, candidate: Candidate, option: Option) -> bool:
         """Nothing but room could keep the gang from starting this way."""
@@ -103,6 +108,14 @@ class _HandedOut:
         self.headroom.take(candidate.job.spec.queue, charge)
         self.users.take(candidate.job, charge)
         self.lines.start(candidate)
+
+    def refuse(self, candidate: Candidate, options: Iterable[Option]) -> None:
+        """There is no room for the gang under any of these options."""
+        self.full.update(footprint_of(candidate, option) for option in options if finds_less_in_less(candidate, option))
+
+    def is_full(self, candidate: Candidate, option: Option) -> bool:
+        """There is no room for it, as others have found out."""
+        return footprint_of(candidate, option) in self.full
 
 
 def _pass(
@@ -127,13 +140,17 @@ def _start(
     able = [
         option
         for option in candidate.options
-        if eligible(handed_out.headroom, spec.queue, option.charge) and handed_out.allows(candidate, option)
+        if not handed_out.is_full(candidate, option)
+        and eligible(handed_out.headroom, spec.queue, option.charge)
+        and handed_out.allows(candidate, option)
     ]
     least = least_tasks(spec)
-    for _, equals in groupby(able, key=lambda option: (option.fallback, option.excess_weight(least))):
-        chosen = place_in_view(room, candidate, tuple(equals), fit)
+    for _, group in groupby(able, key=lambda option: (option.fallback, option.excess_weight(least))):
+        equals = tuple(group)
+        chosen = place_in_view(room, candidate, equals, fit)
         if chosen is not None:
             option, placed = chosen
             handed_out.take(candidate, option.charge)
             return Start(candidate, option, placed, least)
+        handed_out.refuse(candidate, equals)
     return None
