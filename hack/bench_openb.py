@@ -75,7 +75,7 @@ class OneByOne:
             groups = pod.spec.task_groups
             if groups not in self._options:
                 self._options[groups] = options_of(pod.spec, room.gpu_types, sharing)
-            candidate = Candidate(pod, SubLayer(0, 0), 0, self._options[groups], 0)
+            candidate = Candidate(pod, SubLayer(False, 0, 0), 0, self._options[groups], 0)
             for start in greedy([candidate], room, shares, fit=fit):
                 live.append(_running(pod, start.placed.tasks))
                 yield pod.name, start.placed.tasks

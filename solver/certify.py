@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 
 import msgspec
 
 from solver.plan.plan import Certificate, LayerResult, ProofStatus
-from solver.program.classes import JobClass
 from solver.program.optimiser import Solution
-from solver.rules.demand import SubLayer
+from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Inside, Shares
 from solver.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
+from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 
 SAME = 1e-6
@@ -47,25 +47,49 @@ def layer_results(
     return tuple(results)
 
 
-def loose_bounds(classes: Sequence[JobClass], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
+@dataclass(frozen=True, slots=True)
+class _AtBest:
+    """What gangs that are alike have at their own best.
+
+    `milli`: the most of a type that one needs, and by which it grows (True); `worth` and `growth` in GPUs.
+    """
+
+    milli: Mapping[tuple[bool, GpuType], int]
+    worth: float
+    growth: float
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> _AtBest:
+        """That of a candidate and all of its likeness."""
+        most: dict[tuple[bool, GpuType], int] = defaultdict(int)
+        for option in candidate.options:
+            for segment, milli in segments_of(candidate, option, option.wanted):
+                part = segment.sub_layer.growth, segment.gpu_type
+                most[part] = max(milli, most[part])
+        return cls(
+            most, max(option.worth for option in candidate.options), max(option.growth for option in candidate.options)
+        )
+
+
+def loose_bounds(candidates: Iterable[Candidate], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
     """What no answer can exceed: every candidate started at its own best, only guarantees and fair shares respected."""
     demand: dict[Segment, int] = defaultdict(int)
     weight: dict[Segment, float] = {}
     served = dict.fromkeys(sub_layers, 0.0)
-    for known in classes:
-        most: dict[Segment, int] = {}
-        for option in known.options:
-            for exact, milli in segments_of(known.members[0], option, option.wanted):
-                # What may not borrow is counted first only where it is there; no answer need start it.
-                segment = replace(exact, may_borrow=True)
-                most[segment] = max(milli, most.get(segment, 0))
-        for segment, milli in most.items():
-            demand[segment] += milli * len(known.members)
-            weight[segment] = known.weight
-        served[known.sub_layer] += known.weight * max(option.worth for option in known.options) * len(known.members)
-        growth = max(option.growth for option in known.options)
-        if growth:
-            served[known.sub_layer.of_growth] += known.weight * growth * len(known.members)
+    known: dict[int, _AtBest] = {}
+    for candidate in candidates:
+        best = known.get(candidate.likeness) or known.setdefault(candidate.likeness, _AtBest.of(candidate))
+        layer, weighs = candidate.sub_layer, candidate.weight
+        for (grows, gpu_type), milli in best.milli.items():
+            # What may not borrow is counted first only where it is there; no answer need start it.
+            segment = Segment(
+                True, layer.of_growth if grows else layer, candidate.band, candidate.job.spec.queue, gpu_type
+            )
+            demand[segment] += milli
+            weight[segment] = weighs
+        served[layer] += weighs * best.worth
+        if best.growth:
+            served[layer.of_growth] += weighs * best.growth
     inside = [
         _inside_alone(layer, demand, weight, Inside(shares.tree, room))
         for room in (shares.entitled_room, shares.fair_room)

@@ -46,14 +46,13 @@ def decide(
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
-    classes = classes_of(able)
-    bounds = loose_bounds(classes, sub_layers, shares)
+    bounds = loose_bounds(able, sub_layers, shares)
     first = greedy(able, room.copy(), shares, fit=fit)
     values = layer_values(first, sub_layers, shares)
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
         return Answer(first, certificate(stage, values, sub_layers, bounds, limits))
-    exact = limits.mode == "exact"
+    classes, exact = classes_of(able), limits.mode == "exact"
     level = closest_cell_level(classes) if exact else cell_level(classes)
     formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
     formulation.state()

@@ -74,7 +74,11 @@ def greedy(
     for eligible, growing in PASSES:
         served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible, fit)}
         starts = growing([*starts, *served.values()], room, handed_out.headroom, handed_out.users)
-        waiting = [candidate for candidate in waiting if candidate.job.name not in served]
+        waiting = [
+            candidate
+            for candidate in waiting
+            if candidate.job.name not in served and candidate.likeness not in handed_out.hopeless
+        ]
     return tuple(starts)
 
 
@@ -82,13 +86,14 @@ def greedy(
 class _HandedOut:
     """What is left while a round hands out room: to queues, to users, and past those who stand in line.
 
-    `full`: for whom there is no room any more, whoever asks.
+    `full`: for whom there is no room any more, whoever asks; `hopeless`: the likenesses of whom that is so in every way.
     """
 
     headroom: Headroom
     users: UserRoom
     lines: Lines
     full: set[Footprint] = field(default_factory=set)
+    hopeless: set[int] = field(default_factory=set)
 
     def allows(self, candidate: Candidate, option: Option) -> bool:
         """Nothing but room could keep the gang from starting this way."""
@@ -113,9 +118,12 @@ class _HandedOut:
         """There is no room for the gang under any of these options."""
         self.full.update(footprint_of(candidate, option) for option in options if finds_less_in_less(candidate, option))
 
-    def is_full(self, candidate: Candidate, option: Option) -> bool:
-        """There is no room for it, as others have found out."""
-        return footprint_of(candidate, option) in self.full
+    def not_full(self, candidate: Candidate) -> list[Option]:
+        """The options under which there may be room for a gang."""
+        left = [option for option in candidate.options if footprint_of(candidate, option) not in self.full]
+        if not left:
+            self.hopeless.add(candidate.likeness)
+        return left
 
 
 def _pass(
@@ -125,7 +133,7 @@ def _pass(
     # later in the same pass.
     without: set[int] = set()
     for candidate in waiting:
-        if candidate.likeness not in without:
+        if candidate.likeness not in without and candidate.likeness not in handed_out.hopeless:
             start = _start(candidate, room, handed_out, eligible, fit)
             if start is None:
                 without.add(candidate.likeness)
@@ -139,10 +147,8 @@ def _start(
     spec = candidate.job.spec
     able = [
         option
-        for option in candidate.options
-        if not handed_out.is_full(candidate, option)
-        and eligible(handed_out.headroom, spec.queue, option.charge)
-        and handed_out.allows(candidate, option)
+        for option in handed_out.not_full(candidate)
+        if eligible(handed_out.headroom, spec.queue, option.charge) and handed_out.allows(candidate, option)
     ]
     least = least_tasks(spec)
     for _, group in groupby(able, key=lambda option: (option.fallback, option.excess_weight(least))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from solver.placement import Placed
 from solver.rules.demand import Candidate, SubLayer
@@ -85,8 +86,7 @@ def misfit(gpus: float, option: Option, strain: float) -> float:
     return gpus * (option.fallback + strain)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Segment:
+class Segment(NamedTuple):
     """Milli-GPU of one queue, type and place in the order: what entitlement is counted in. Sorts as it is served.
 
     What may not borrow is inside by necessity, so it is counted first.

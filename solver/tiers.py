@@ -25,7 +25,6 @@ from solver.moving import Moving
 from solver.placement import Placed, least_tasks
 from solver.plan.plan import Certificate, LayerResult
 from solver.prices import fit_for
-from solver.program.classes import classes_of
 from solver.program.optimiser import Optimiser
 from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
@@ -215,7 +214,7 @@ def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
     sub_layers = sub_layers_of(candidates)
     values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
     # No program has weighed victims against each other: only what no answer could exceed bounds these values.
-    bounds = loose_bounds(classes_of(candidates), sub_layers, shares.without(_own_lower_priority(this.ground.lawful)))
+    bounds = loose_bounds(candidates, sub_layers, shares.without(_own_lower_priority(this.ground.lawful)))
     proven = certificate("greedy", values, sub_layers, bounds, this.ground.policy.scheduling.solver)
     layers = tuple(_with_harm(proven.layers, promises))
     return Decision(starts, promises, msgspec.structs.replace(proven, layers=layers), after, room)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from solver.rules.dominance import Beside, Owed, beside_wanted
 from solver.rules.entitlement import Charge, Shares
@@ -40,14 +41,13 @@ AGE_BANDS_MAX = 8
 HOUR_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SubLayer:
+class SubLayer(NamedTuple):
     """Which GPUs are served before which: SLO class (as index in SLO_CLASSES), then priority rank.
 
     All that gangs need to start comes before all by which they grow.
     """
 
-    growth: bool = field(default=False, kw_only=True)
+    growth: bool
     slo: int
     rank: int
 
@@ -57,7 +57,7 @@ class SubLayer:
     @property
     def of_growth(self) -> SubLayer:
         """Where the GPUs count by which its gangs grow."""
-        return SubLayer(self.slo, self.rank, growth=True)
+        return self._replace(growth=True)
 
 
 Turn = tuple[Seniority, float, tuple[Instant, JobName], int]
@@ -178,9 +178,9 @@ def _sub_layers(jobs: list[Job], policy: Policy, tree: QueueTree) -> dict[JobNam
     ranks = ranks_of(jobs, policy, tree)
     classes = {job.name: policy.priority_class(job) for job in jobs}
     return {
-        name: SubLayer(SLO_CLASSES.index(known.slo_class), ranks[name])
+        name: SubLayer(False, SLO_CLASSES.index(known.slo_class), ranks[name])
         if known
-        else SubLayer(len(SLO_CLASSES) - 1, RANKS_MAX - 1)
+        else SubLayer(False, len(SLO_CLASSES) - 1, RANKS_MAX - 1)
         for name, known in classes.items()
     }
 
