@@ -58,8 +58,16 @@ class Gate:
     empty: Room
     sharing: Sharing
     _known: dict[object, Admission] = field(default_factory=dict)
+    _options: dict[object, tuple[Option, ...]] = field(default_factory=dict)
     _in_set: dict[str, frozenset[GpuType]] = field(default_factory=dict)
     _fits: dict[object, bool] = field(default_factory=dict)
+    _unused: Weights = field(init=False)
+    """What queues weigh while nobody uses anything."""
+
+    def __post_init__(self) -> None:
+        """What is lent is limited by what there is, running or not."""
+        lending = replace(self.shares.lending, capacity=self.shares.cluster.gpus)
+        self._unused = Weights.of(self.shares.tree, lending)
 
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""
@@ -73,17 +81,28 @@ class Gate:
         refusals = (*self._names_that_do_not_exist(job), *self._closed_queues(job))
         if refusals:
             return Admission((), refusals)
-        known = self.policy.priority_class(job)
-        slo_class = known.slo_class if known else "standard"
-        most = None if self.policy.scheduling.solver.mode == "exact" else OPTIONS_MAX
-        weights = weights_of(self.policy.scheduling.gpu_types)
-        in_set = {group.nodes: self._types_of(group.nodes) for group in job.spec.task_groups if group.nodes}
-        options = options_of(job.spec, self.empty.gpu_types, self.sharing, slo_class, most, weights, in_set)
+        options = self._options_of(job)
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
         holds = tuple(Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
         return Admission(usable, reasons, holds)
+
+    def _options_of(self, job: Job) -> tuple[Option, ...]:
+        """The same for all that ask for the same, whatever their queues: but who may share a GPU depends on those."""
+        known, groups = self.policy.priority_class(job), job.spec.task_groups
+        slo_class = known.slo_class if known else "standard"
+        shares_gpus = any(group.shape.is_shared for group in groups)
+        alike = (groups, slo_class, job.spec.queue if shares_gpus else None)
+        if alike not in self._options:
+            scheduling = self.policy.scheduling
+            most = None if scheduling.solver.mode == "exact" else OPTIONS_MAX
+            in_set = {group.nodes: self._types_of(group.nodes) for group in groups if group.nodes}
+            weights = weights_of(scheduling.gpu_types)
+            self._options[alike] = options_of(
+                job.spec, self.empty.gpu_types, self.sharing, slo_class, most, weights, in_set
+            )
+        return self._options[alike]
 
     def _types_of(self, node_set: str) -> frozenset[GpuType]:
         """The GPU types of the nodes in a set."""
@@ -151,8 +170,7 @@ class Gate:
 
     def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
         """Where it needs more than the others would leave it, if nobody used anything: who keeps back most."""
-        shares, queue = self.shares, job.spec.queue
-        weights = Weights.of(shares.tree, replace(shares.lending, capacity=shares.cluster.gpus))
+        weights, queue = self._unused, job.spec.queue
         for gpu_type in weights.refused(queue, option.charge):
             # Where nobody keeps back any, there is too little of it altogether: that never fits.
             keeper, _ = max(weights.keepers(queue, gpu_type), key=lambda known: known[1], default=(None, 0))

@@ -106,6 +106,8 @@ class Weights:
 
     def refused(self, queue: QueueName, charge: Mapping[GpuType, int]) -> list[GpuType]:
         """The types of which a charge would take what is kept back for others."""
+        if not self.total:
+            return []
         rooms = ((gpu_type, milli, self.room(queue, gpu_type)) for gpu_type, milli in sorted(charge.items()))
         return [gpu_type for gpu_type, milli, room in rooms if room is not None and milli > room]
 

@@ -30,7 +30,7 @@ class UserCaps:
 
     def lines(self, job: Job, gpu_types: Iterable[GpuType]) -> Iterator[UserLine]:
         """The lines with a cap that a job of its user counts against, from its queue up, type by type."""
-        for gpu_type in sorted(gpu_types):
+        for gpu_type in sorted(gpu_types) if self.cap else ():
             for queue in self.tree.path(job.spec.queue):
                 if (queue, gpu_type) in self.cap:
                     yield UserLine(queue, gpu_type, job.user)
