@@ -68,6 +68,8 @@ def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
     tasks = least_tasks(spec)
     if says_it_all(room, spec, option):
         return has_room(room, spec, option, tasks[0])
+    if is_plain(spec, option) and has_room(room, spec, option, tasks[0], fresh=False):
+        return True
     return _found(room, spec, option, None, tasks) is not None
 
 

@@ -23,10 +23,10 @@ def is_plain(spec: JobSpec, option: Option) -> bool:
     return not spec.bundle_of(group)
 
 
-def has_room(room: Room, spec: JobSpec, option: Option, tasks: int) -> bool:
+def has_room(room: Room, spec: JobSpec, option: Option, tasks: int, *, fresh: bool = True) -> bool:
     """Whether so many tasks of the first group of a plain gang find slots, together where it has to be together.
 
-    Where counting doesn't say all, no more of them fit.
+    Where counting doesn't say all, no more of them fit; but so many do where no GPU need be made whole (`fresh` False).
     """
-    offer = room.offer(option.shapes[0], option.gpu_types[0], fresh=room.partitions.may_change)
+    offer = room.offer(option.shapes[0], option.gpu_types[0], fresh=fresh and room.partitions.may_change)
     return offer.most(spec.effective_topology.required) >= tasks

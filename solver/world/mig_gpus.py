@@ -191,19 +191,16 @@ def _by_start(placed: Placed) -> tuple[int, int]:
 def spread(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], tasks: int) -> Iterator[tuple[MigGpu, int]]:
     """How many tasks each GPU takes: as they are if that does, else changing those that gain most, the last one fitting best."""
     gpus = sorted(gpus, key=lambda gpu: (not gpu.held, gpu.before is None))
-    counts = [tasks_as_it_is(rule, gpu, profile) for gpu in gpus]
-    gains = {
-        number: gain
-        for number, gpu in enumerate(gpus)
-        if (gain := tasks_after_change(rule, gpu, profile) - counts[number])
-    }
+    known = [tasks_on(rule, gpu.before, gpu.held, profile) for gpu in gpus]
+    counts = [as_it_is for as_it_is, _ in known]
+    gains = {number: then - now for number, (now, then) in enumerate(known) if then > now}
     missing = tasks - sum(counts)
     while missing > 0:
         enough = [number for number, gain in gains.items() if gain >= missing]
         number = min(enough, key=lambda n: (gains[n], n)) if enough else max(gains, key=lambda n: (gains[n], -n))
         missing -= gains[number]
         counts[number] += gains.pop(number)
-    for number in sorted(range(len(gpus)), key=lambda n: tasks_as_it_is(rule, gpus[n], profile) != counts[n]):
+    for number in sorted(range(len(gpus)), key=lambda n: known[n][0] != counts[n]):
         gpu, count = gpus[number], counts[number]
         if tasks and count:
             yield gpu, min(tasks, count)
