@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -177,7 +177,7 @@ class EntitledBound:
                     values[self.leaving[Line(queue, gpu_type)][0]] += count / MILLI_PER_GPU
         for segment, part in parts_inside(milli, Headroom(self.shares.without(gone)).entitled).items():
             if not segment.sub_layer.growth and part:
-                values[self.inside[replace(segment, may_borrow=True)]] += part / MILLI_PER_GPU
+                values[self.inside[segment._replace(may_borrow=True)]] += part / MILLI_PER_GPU
         return values
 
     def _columns_for_gangs(self, loosened: Mapping[Manner, Loosening]) -> None:
