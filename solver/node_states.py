@@ -10,6 +10,7 @@ import numpy as np
 
 from solver.world.changes import NOTHING_READ, Mark
 from solver.world.masks import Mask
+from solver.world.offers import ONE_BY_ONE_MAX
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Ints, Room
 from solver.world.shape import Shape, SharedShape, TrustDomain
@@ -58,12 +59,33 @@ class States:
     def follow(self, room: Room) -> None:
         """Bring the states up to what a room is now: only nodes that differ from the last one seen."""
         changed = room.changes.since(self._mark) if room is self._room else None
-        for node in self._different(room) if changed is None else changed:
+        nodes = set(self._different(room) if changed is None else changed)
+        if len(nodes) > ONE_BY_ONE_MAX:
+            whole = nodes.difference(room.shared, self._shared)
+            self._number_many(room, np.fromiter(whole, dtype=np.int64, count=len(whole)))
+            nodes -= whole
+        for node in nodes:
             number = self._number(room, node)
             if number != self.of_node[node]:
                 self.of_node[node] = number
                 self.changes.append(node)
         self._room, self._mark = room, room.changes.mark
+
+    def _number_many(self, room: Room, nodes: Ints) -> None:
+        """Nodes with no divided GPU, now or before: each state that some of them are in is looked at once."""
+        pools, free = room.topology["pool"], (room.free_cpu, room.free_memory, room.free_gpus)
+        for known, now in zip(self._free, free, strict=True):
+            known[nodes] = now[nodes]
+        rows = np.stack([of[nodes] for of in (self.group_of_node, room.type_of_node, pools.of_node, *free)])
+        alike, of_row = np.unique(rows, axis=1, return_inverse=True)
+        states = [
+            State(group, gpu_type, pools.names[pool], cpu, memory, whole, ())
+            for group, gpu_type, pool, cpu, memory, whole in alike.T.tolist()
+        ]
+        numbers = np.array([self._number_of(state) for state in states], dtype=np.int64)[of_row.reshape(-1)]
+        differs = numbers != self.of_node[nodes]
+        self.of_node[nodes] = numbers
+        self.changes += nodes[differs].tolist()
 
     def _different(self, room: Room) -> Iterable[int]:
         differs = np.zeros(len(self.of_node), dtype=bool)
@@ -82,7 +104,9 @@ class States:
             self._shared.pop(node, None)
         cpu, memory, whole = map(int, free)
         group, gpu_type = int(self.group_of_node[node]), int(room.type_of_node[node])
-        state = State(group, gpu_type, room.nodes[node].pool, cpu, memory, whole, _parts(shared))
+        return self._number_of(State(group, gpu_type, room.nodes[node].pool, cpu, memory, whole, _parts(shared)))
+
+    def _number_of(self, state: State) -> int:
         number = self._numbers.setdefault(state, len(self.known))
         if number == len(self.known):
             self.known.append(state)
