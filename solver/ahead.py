@@ -286,7 +286,9 @@ class World:
         return GpuType("") if node is None else self.room.nodes[node].gpu_type
 
 
-def _except(tasks: Iterable[TaskPlacement], promised: set[DeviceId]) -> tuple[TaskPlacement, ...]:
+def _except(tasks: tuple[TaskPlacement, ...], promised: set[DeviceId]) -> tuple[TaskPlacement, ...]:
+    if all(promised.isdisjoint(task.devices) for task in tasks):
+        return tasks
     return tuple(
         task
         if promised.isdisjoint(task.devices)

@@ -141,8 +141,9 @@ def held_parts(snapshot: Snapshot, nodes: Collection[NodeName]) -> Parts:
     parts: dict[DeviceId, list[tuple[JobName, TaskPlacement]]] = defaultdict(list)
     for job in snapshot.jobs if nodes else ():
         for task in job.placement:
-            for device in _with_gpus(task) if task.node in nodes else ():
-                parts[device].append((job.name, task))
+            if task.node in nodes:
+                for device in _with_gpus(task):
+                    parts[device].append((job.name, task))
     return parts
 
 

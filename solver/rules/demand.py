@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from solver.rules.dominance import Beside, Owed, beside_wanted
@@ -24,10 +25,9 @@ from solver.rules.precedence import ordering_of
 from solver.rules.ranks import RANKS_MAX, ranks_of
 from solver.rules.tree import Line, QueueTree
 from solver.rules.turns import Seniority, in_turn, rising, with_those_behind
-from solver.world.cluster import GpuType
 from solver.world.held import NOBODY, Against
 from solver.world.quantities import Instant
-from solver.world.workload import Job, JobName, QueueName
+from solver.world.workload import Job, JobName, JobSpec, QueueName
 
 BANDS = 64
 """Steps of the place in the order that the program tells apart. More would split job classes without changing plans."""
@@ -177,12 +177,12 @@ def _sub_layers(jobs: list[Job], policy: Policy, tree: QueueTree) -> dict[JobNam
     """By SLO class and rank."""
     ranks = ranks_of(jobs, policy, tree)
     classes = {job.name: policy.priority_class(job) for job in jobs}
-    return {
-        name: SubLayer(False, SLO_CLASSES.index(known.slo_class), ranks[name])
-        if known
-        else SubLayer(False, len(SLO_CLASSES) - 1, RANKS_MAX - 1)
-        for name, known in classes.items()
+    last = SubLayer(False, len(SLO_CLASSES) - 1, RANKS_MAX - 1)
+    of_class = {
+        slo_class: [SubLayer(False, slo, rank) for rank in range(RANKS_MAX)]
+        for slo, slo_class in enumerate(SLO_CLASSES)
     }
+    return {name: of_class[known.slo_class][ranks[name]] if known else last for name, known in classes.items()}
 
 
 def _turns(
@@ -196,7 +196,7 @@ def _turns(
     Position: how far the queue would be when the job's turn comes, towards its guarantee and above it.
     The highest age band does not ask: there only jobs submitted earlier come first, so nobody new can pass one that reached it.
     """
-    standing = _Standing.of(members[0].spec.queue, shares)
+    standing = _Standing(members[0].spec.queue, shares)
     before: Seniority | None = None
     position, submitted = 0.0, (Instant(0), JobName(""))
     for place, job in enumerate(members):
@@ -209,38 +209,39 @@ def _turns(
         standing.serve(job, charge)
 
 
-@dataclass(slots=True)
 class _Standing:
     """What one queue would hold once the jobs before the next have started, by type and beside GPUs."""
 
-    queue: QueueName
-    shares: Shares
-    held: dict[GpuType, int]
-    beside: Beside
-    owed: Owed
-
-    @classmethod
-    def of(cls, queue: QueueName, shares: Shares) -> _Standing:
-        held = {gpu_type: shares.used.get(Line(queue, gpu_type), 0) for gpu_type in shares.cluster.gpus}
-        owed = Owed.to(queue, shares.guaranteed, shares.cluster)
-        return cls(queue, shares, held, shares.cluster.held_beside.get(queue, Beside()), owed)
+    def __init__(self, queue: QueueName, shares: Shares) -> None:
+        self._queue, self._shares = queue, shares
+        self._held = {gpu_type: shares.used.get(Line(queue, gpu_type), 0) for gpu_type in shares.cluster.gpus}
+        self._beside = shares.cluster.held_beside.get(queue, Beside())
+        self._not_counted: list[JobSpec] = []
 
     def serve(self, job: Job, charge: Charge) -> None:
         """The next job has started too."""
         for gpu_type, gpus in charge.items():
-            self.held[gpu_type] = self.held.get(gpu_type, 0) + gpus
-        self.beside = self.beside.plus(beside_wanted(job.spec))
+            self._held[gpu_type] = self._held.get(gpu_type, 0) + gpus
+        self._not_counted.append(job.spec)
 
     def position(self, charge: Charge) -> float:
         """Below 1: how much of its guarantee the queue has of the types charged. From 1: its dominant share above, by weight."""
         filled = 0.0
         for gpu_type in charge:
-            guaranteed, held = self.shares.guaranteed.get(Line(self.queue, gpu_type), 0), self.held.get(gpu_type, 0)
+            guaranteed = self._shares.guaranteed.get(Line(self._queue, gpu_type), 0)
+            held = self._held.get(gpu_type, 0)
             if held >= guaranteed:
                 return self._above()
             filled = max(filled, held / guaranteed)
         return filled if charge else self._above()
 
     def _above(self) -> float:
-        share = self.owed.dominant_share(self.held, self.beside)
-        return 1.0 + share / max(1, self.shares.tree.by_name[self.queue].weight)
+        while self._not_counted:
+            self._beside = self._beside.plus(beside_wanted(self._not_counted.pop()))
+        share = self._owed.dominant_share(self._held, self._beside)
+        return 1.0 + share / max(1, self._shares.tree.by_name[self._queue].weight)
+
+    @cached_property
+    def _owed(self) -> Owed:
+        """What few queues are asked for: those that are above their guarantee."""
+        return Owed.to(self._queue, self._shares.guaranteed, self._shares.cluster)

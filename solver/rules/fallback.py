@@ -31,8 +31,9 @@ def as_open_at(options: Sequence[Option], job: Job, policy: Policy, now: Instant
     its first choice. An entitlement to nothing on either type does not count as an equal one.
     """
     first = min(option.fallback for option in options)
-    early = now < fallback_opens(job, policy)
-    later = [early and option.fallback > first for option in options]
+    later = [option.fallback > first for option in options]
+    if any(later) and now >= fallback_opens(job, policy):
+        later = [False] * len(options)
     return tuple(
         option if option.inside_only == inside_only else replace(option, inside_only=inside_only)
         for option, inside_only in zip(options, later, strict=True)

@@ -45,7 +45,7 @@ class UserCaps:
 
     def user_matters(self, queue: QueueName) -> bool:
         """Whether jobs of this queue that differ in nothing but their user may fare differently."""
-        path = set(self.tree.path(queue))
+        path = self.tree.path(queue)
         return any(capped in path for capped, _ in self.cap)
 
 

@@ -167,6 +167,11 @@ class Room(Free):
         self._will_change(node)
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
+        healthy = self._healthy(node)
+        if task.devices == healthy and not self.free_devices[node] and node not in self.shared:
+            # It had the whole node, as large gangs do.
+            self.free_devices[node], self.free_gpus[node] = list(healthy), len(healthy)
+            return
         free = {*self.free_devices[node], *task.devices}
         if node in self.shared:
             for device in task.devices:
@@ -175,7 +180,7 @@ class Room(Free):
             free.difference_update(gpu.device for gpu in self.shared[node])
         if task.mig and self.partitions.give_back(node, task.mig):
             free.add(task.mig.gpu)
-        self.free_devices[node] = [device for device in self._healthy(node) if device in free]
+        self.free_devices[node] = [device for device in healthy if device in free]
         self.free_gpus[node] = len(self.free_devices[node])
 
     def _healthy(self, node: int) -> Sequence[DeviceId]:
@@ -221,7 +226,7 @@ class Room(Free):
             self.partitions.hold(node, task.mig)
         elif task.mig is not None:
             self._confirm(node, (task.mig,))
-        for device in task.devices:
+        for device in task.devices if node in self.partitions.rules else ():
             self.partitions.drop(node, device, counted=is_new)
         self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
 
