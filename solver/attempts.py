@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from solver.counting import could_fit, says_it_all
+from solver.counting import says_it_all
 from solver.givers import charges_of
 from solver.placement import place
 from solver.rules.entitlement import Headroom
@@ -32,14 +32,29 @@ class Attempts:
     users: UserRoom
     lines: Lines
 
-    def attempt(self, wish: Wish, victims: Collection[Victim], free: Room | None = None) -> Trial | None:
+    def claim(self, wish: Wish, room: Room) -> Trial | None:
+        """Take a place in one of the rooms, as it is, for a taker that may have what it asks for; None where it finds none."""
+        candidate, option = wish.candidate, wish.option
+        if room is self.soon and not says_it_all(wish, room):
+            # What waits for others to leave is not partitioned anew for it: only once it is placed that is known.
+            found = self.attempt(wish, ())
+            if found:
+                room.occupy(found.held)
+            return found
+        view = seen(room, candidate.against)
+        placed = place(view, candidate.job.spec, option)
+        if placed is None:
+            return None
+        found = Trial(wish, (), placed, self.headroom)
+        if view is not room:
+            room.occupy(found.held)
+        return found
+
+    def attempt(self, wish: Wish, victims: Collection[Victim]) -> Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
-        victims = self.lawful.law.with_all_parts(tuple(victims))
+        victims, room = self.lawful.law.with_all_parts(tuple(victims)), self.soon
         headroom = self.allowed(wish, charges_of(victims))
         if headroom is None:
-            return None
-        room = free or self.soon
-        if not victims and says_it_all(wish, room) and not could_fit(wish, room):
             return None
         draining = room.partitions.draining(self.room.partitions) if wish.drains else None
         with room.trying() as before:
@@ -51,7 +66,7 @@ class Attempts:
             placed = place(narrowed, wish.candidate.job.spec, wish.option)
             if placed is None:
                 return None
-            pledged = NOTHING if free else placed.pledged(before, narrowed)
+            pledged = placed.pledged(before, narrowed)
         return Trial(wish, victims, placed, headroom, pledged=pledged) if wish.drains or not pledged else None
 
     def allowed(self, wish: Wish, leaving: Leaving) -> Headroom | None:
@@ -87,10 +102,11 @@ class Attempts:
             if line.queue in above
         )
 
-    def hold(self, start: Start, pledged: Pledged = NOTHING) -> None:
-        """What a taker was given is nobody else's."""
+    def hold(self, start: Start, pledged: Pledged = NOTHING, claimed: Room | None = None) -> None:
+        """What a taker was given is nobody else's. `claimed`: where its place is taken already."""
         for room in (self.room, self.soon):
-            room.occupy(start.held)
+            if room is not claimed:
+                room.occupy(start.held)
             room.set_aside(pledged)
         self.headroom.take(start.queue, start.charge)
         self.users.take(start.candidate.job, start.charge)

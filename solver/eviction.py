@@ -26,6 +26,7 @@ from solver.trial import Trial, Wish, leave
 from solver.unserved import Unserved
 from solver.world.parts import owner_of
 from solver.world.quantities import Duration
+from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
 
@@ -72,31 +73,30 @@ class MakingRoom:
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
-        wishes = self._within_limits(candidate, tier, taker)
-        now = next(filter(None, (self.attempts.attempt(wish, (), self.attempts.room) for wish in wishes)), None)
-        found = now or next(self._ways(wishes, tier, taker), None)
+        wishes = [Wish(candidate, option, tier) for option in candidate.options]
+        if not any(sum(wish.option.charge.values()) for wish in wishes):
+            wishes = []
+        allowed = [wish for wish in wishes if self.attempts.may(wish, {})]
+        found, claimed = self._as_it_is(allowed)
+        found = found or next(self._with_harm(wishes, allowed, taker, tier), None)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
         start = Start(candidate, found.wish.option, found.placed, least_tasks(candidate.job.spec))
-        if not now:
-            self.promises.append(Promise(start, found.victims, tier, found.moves, found.pledged))
-        else:
+        if claimed is self.attempts.room:
             self.starts.append(start)
-        self._keep(start, found)
+        else:
+            self.promises.append(Promise(start, found.victims, tier, found.moves, found.pledged))
+        self._keep(start, found, claimed)
 
-    def _within_limits(self, candidate: Candidate, tier: Tier, taker: Taker) -> list[Wish]:
-        """The ways in which it could be served for all that shares and limits say, if everybody left who may have to.
-
-        Most takers have none, and no place need be sought for them.
-        """
-        if not any(sum(option.charge.values()) for option in candidate.options):
-            return []
-        wishes, own = [Wish(candidate, option, tier) for option in candidate.options], self.givers.own(taker).charges
-        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, own)]
-        return [
-            wish for wish in inside if any(self.attempts.may(wish, side.charges) for side in self._sides(taker, tier))
-        ]
+    def _as_it_is(self, wishes: Sequence[Wish]) -> tuple[Trial, Room] | tuple[None, None]:
+        """The first of these with a place on what is free now, else on what will be once all have left who were asked to."""
+        for room in (self.attempts.room, self.attempts.soon):
+            for wish in wishes:
+                found = self.attempts.claim(wish, room)
+                if found:
+                    return found, room
+        return None, None
 
     def keep(self, start: Start) -> bool:
         """Hold on to a start that was decided before, if nobody has been given its room since."""
@@ -108,15 +108,28 @@ class MakingRoom:
         self.attempts.hold(start)
         return True
 
-    def _ways(self, wishes: Sequence[Wish], tier: Tier, taker: Taker) -> Iterator[Trial]:
-        """How it could be served, the least harmful first; by partitioning what others leave only where nothing else does."""
-        yield from filter(None, (self.attempts.attempt(wish, ()) for wish in wishes))
-        yield from self._by_moving(wishes)
+    def _with_harm(self, wishes: Sequence[Wish], allowed: Sequence[Wish], taker: Taker, tier: Tier) -> Iterator[Trial]:
+        """How it could be served if others move or leave, the least harmful first; by partitioning what they leave only where
+        nothing else does. `allowed`: what it may have even if nobody leaves.
+        """
+        yield from self._by_moving(allowed)
+        wishes = self._within_limits(wishes, taker, tier)
         yield from self._by_evicting(wishes, taker, tier)
         if tier == "entitled" and self.attempts.room.partitions.may_drain:
             drains = [replace(wish, drains=True) for wish in wishes]
             yield from filter(None, (self.attempts.attempt(wish, ()) for wish in drains))
             yield from self._by_evicting(drains, taker, tier)
+
+    def _within_limits(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> list[Wish]:
+        """The ways in which it could be served for all that shares and limits say, if everybody left who may have to.
+
+        Most takers have none, and no place need be sought for them.
+        """
+        own = self.givers.own(taker).charges
+        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, own)]
+        return [
+            wish for wish in inside if any(self.attempts.may(wish, side.charges) for side in self._sides(taker, tier))
+        ]
 
     def _by_evicting(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> Iterator[Trial]:
         # Where taking from others would not be fair, its own queue may still make room.
@@ -140,10 +153,9 @@ class MakingRoom:
     def _by_moving(self, wishes: Sequence[Wish]) -> Iterator[Trial]:
         """Who moves keeps what it has: that takes from nobody."""
         for wish in wishes:
-            headroom = self.attempts.allowed(wish, {})
-            found = headroom and self._moving_for(wish)
-            if headroom and found:
-                yield Trial(wish, (), found[0], headroom, found[1])
+            found = self._moving_for(wish)
+            if found:
+                yield Trial(wish, (), found[0], self.attempts.headroom, found[1])
 
     def _moving_for(self, wish: Wish) -> tuple[Placed, tuple[Move, ...]] | None:
         rooms = self.attempts.room, self.attempts.soon
@@ -175,7 +187,7 @@ class MakingRoom:
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
         return fairer(self.attempts.headroom, wish.candidate.job.spec.queue, wish.option.charge, losses)
 
-    def _keep(self, start: Start, found: Trial) -> None:
+    def _keep(self, start: Start, found: Trial, claimed: Room | None) -> None:
         attempts = self.attempts
         for victim in found.victims:
             leave(attempts.soon, victim.holder.job)
@@ -188,7 +200,7 @@ class MakingRoom:
         if start.candidate.strict:
             self._unserved.open([None])
         attempts.headroom = found.headroom
-        attempts.hold(start, found.pledged)
+        attempts.hold(start, found.pledged, claimed)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
 
     def _ask(self, name: JobName) -> None:

@@ -28,5 +28,5 @@ def has_room(room: Room, spec: JobSpec, option: Option, tasks: int, *, fresh: bo
 
     Where counting doesn't say all, no more of them fit; but so many do where no GPU need be made whole (`fresh` False).
     """
-    offer = room.offer(option.shapes[0], option.gpu_types[0], fresh=fresh and room.partitions.may_change)
-    return offer.most(spec.effective_topology.required) >= tasks
+    shape, gpu_type, level = option.shapes[0], option.gpu_types[0], spec.effective_topology.required
+    return room.has_slots(shape, gpu_type, tasks, level, fresh=fresh and room.partitions.may_change)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from solver.moving import Move
@@ -11,10 +12,11 @@ from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom
 from solver.rules.options import Option
 from solver.rules.victims import Victim
+from solver.starts import held_by
 from solver.world.pledges import NOTHING, Pledged
 from solver.world.room import Room
 from solver.world.shape import Shape
-from solver.world.workload import Job
+from solver.world.workload import Job, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ class Trial:
     headroom: Headroom
     moves: tuple[Move, ...] = ()
     pledged: Pledged = NOTHING
+
+    @property
+    def held(self) -> Iterator[tuple[TaskPlacement, Shape]]:
+        """The taker's tasks, each with what it takes."""
+        return held_by(self.wish.candidate.job.spec, self.wish.option, self.placed.tasks)
 
     def uses_nodes_of(self, victim: Victim) -> bool:
         """Whether some of the taker's tasks run where the victim ran."""

@@ -19,10 +19,14 @@ NOTHING_READ = Mark(0, 0)
 
 @dataclass(slots=True)
 class Changes:
-    """Changes of one room. What was tried and undone is not among them; `undone`: how often that happened."""
+    """Changes of one room. What was tried and undone is not among them; `undone`: how often that happened.
+
+    `gained`: how many there were when a node last may have got anything back. Since then all have only become less.
+    """
 
     nodes: list[int] = field(default_factory=list)
     undone: int = 0
+    gained: int = 0
 
     @property
     def mark(self) -> Mark:
@@ -32,6 +36,10 @@ class Changes:
     def since(self, mark: Mark) -> Collection[int] | None:
         """The nodes that changed after a mark, each once; None where that can't be told, as something was undone since."""
         return set(self.nodes[mark.read :]) if mark.undone == self.undone else None
+
+    def gain(self) -> None:
+        """The last change may have given something back."""
+        self.gained = len(self.nodes)
 
     def back_to(self, count: int) -> Collection[int]:
         """All but the first so many have been undone: of which nodes."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.world.changes import Changes
-from solver.world.cluster import DeviceId, GpuType, Node, NodeName
+from solver.world.cluster import DeviceId, GpuType, Level, Node, NodeName
 from solver.world.in_parts import InParts, Instances, MadeWhole, Milli, Parts, Shares
 from solver.world.masks import Mask
 from solver.world.offers import Need, Offer, Offers
@@ -110,7 +110,8 @@ class Free:
     @contextmanager
     def trying(self) -> Iterator[Partitions]:
         """What is taken and given back inside is undone at the end, node by node. Yields the partitions of before."""
-        partitions, before, mark = self.partitions.copy(), self._before, len(self.changes.nodes)
+        partitions, before = self.partitions.copy(), self._before
+        mark, gained = len(self.changes.nodes), self.changes.gained
         self._before = {}
         try:
             yield partitions
@@ -125,12 +126,14 @@ class Free:
             self.partitions.become(partitions)
             self._before = before
             self._offers.back_to(mark)
+            self.changes.gained = gained
 
     def partition_as(self, partitions: Partitions) -> None:
         """Let GPUs be partitioned as in another room of the same pools."""
         for node, gpus in partitions.gpus.items():
             if gpus != self.partitions.gpus[node]:
                 self._will_change(node)
+        self.changes.gain()
         self.partitions.become(partitions)
 
     def _will_change(self, node: int) -> None:
@@ -150,6 +153,13 @@ class Free:
         need = _need(shape, gpu_type, fresh, fresh and self.is_partitioned(shape, gpu_type))
         alone = self._kept(need, shape)
         return alone if within is None else self._together(need, shape, alone, within & self.usable(shape, gpu_type))
+
+    def has_slots(
+        self, shape: Shape, gpu_type: GpuType | None, tasks: int, level: Level | None, *, fresh: bool = True
+    ) -> bool:
+        """Whether one domain of a level (None: all nodes together) takes so many tasks, where `offer` says how many each does."""
+        need = _need(shape, gpu_type, fresh, fresh and self.is_partitioned(shape, gpu_type))
+        return self._offers.may_reach(need, tasks, level) and self._kept(need, shape).most(level) >= tasks
 
     def _together(self, need: Need, shape: Shape, alone: Offer, within: Mask) -> Offer:
         """What these nodes take with the changes of partitions that are left; each `alone`: with as many as it likes."""

@@ -128,6 +128,14 @@ class Offers:
             kept.seen = len(self.changes.nodes)
         return kept.offer
 
+    def may_reach(self, need: Need, tasks: int, level: Level | None) -> bool:
+        """False where what is kept, be it behind, tells that no domain of a level takes so many tasks."""
+        kept = self._known.get(need)
+        if kept is None or need.parts is not None or kept.seen < self.changes.gained:
+            return True
+        # Nothing was given back since: a domain that took too few then takes no more now.
+        return kept.offer.most(level) >= tasks
+
     def count(self, need: Need, usable: Mask) -> Offer:
         """Count what the usable nodes offer, and keep it."""
         if len(self._known) == KEPT_MAX:
@@ -146,6 +154,7 @@ class Offers:
         """Keep what a room keeps of which this one's is a copy, until one of the two changes."""
         begin = max(0, len(others.changes.nodes) - BEHIND_MAX)
         self.changes.nodes[:] = others.changes.nodes[begin:]
+        self.changes.gained = max(0, others.changes.gained - begin)
         for need, kept in others._known.items():
             if kept.seen >= begin:
                 kept.is_lent = True

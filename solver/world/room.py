@@ -165,6 +165,7 @@ class Room(Free):
         if node is None or not self.open_nodes[node]:
             return
         self._will_change(node)
+        self.changes.gain()
         self.free_cpu[node] += shape.cpu
         self.free_memory[node] += shape.memory
         healthy = self._healthy(node)

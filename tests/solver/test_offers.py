@@ -17,7 +17,7 @@ from solver.rules.sharing import sharing_of
 from solver.solve import standing
 from solver.starts import held_by
 from solver.world import offers
-from solver.world.cluster import LEVELS
+from solver.world.cluster import LEVELS, Level
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
@@ -116,6 +116,35 @@ def test_what_is_kept_follows_what_may_be_partitioned_once_others_have_left(worl
         room.partition_as(room.partitions.draining(now))
         assert offered(room, ways) == offered(counted_anew(room), ways)
     assert (state(room), offered(room, ways)) == before
+
+
+@worlds(300)
+@given(st.lists(st.sampled_from(["take", "give back", "try"]), max_size=12), st.data())
+def test_too_little_is_too_little_only_until_something_is_given_back(steps: list[str], draw: st.DataObject) -> None:
+    """Two racks of two nodes with 2 GPUs each; what is tried is one of the other steps, and undone."""
+    room = Room.empty(tuple(node(f"n{number}", 2, rack=f"r{number // 2}") for number in range(4)))
+    held: Held = []
+
+    def act(step: str, held: Held) -> None:
+        free = [number for number in range(4) if room.free_gpus[number]]
+        if step == "take" and free:
+            number = draw.draw(st.sampled_from(free))
+            ((device,),) = room.take(number, Shape(1), 1)
+            held.append((TaskPlacement("worker", 0, room.nodes[number].name, (device,)), Shape(1)))
+        elif step == "give back" and held:
+            room.give_back(*held.pop(draw.draw(st.integers(0, len(held) - 1))))
+        # The most first: what finds enough has caught up with all changes.
+        asked: list[tuple[int, Level | None]] = [(8, None), (4, "rack"), (3, "rack"), (1, None)]
+        for tasks, level in asked:
+            expected = counted_anew(room).has_slots(Shape(1), None, tasks, level)
+            assert room.has_slots(Shape(1), None, tasks, level) == expected
+
+    for step in steps:
+        if step == "try":
+            with room.trying():
+                for tried in draw.draw(st.lists(st.sampled_from(["take", "give back"]), max_size=3)):
+                    act(tried, held.copy())
+        act(step, held)
 
 
 @worlds(300)
