@@ -41,7 +41,8 @@ class Fewest:
             found = self._by_counting(wish, places[countable])
             if found or (says_it_all(wish, attempts.soon) and lawful.countable[side.leaving & useful].all()):
                 return found
-        victims = [lawful.victim(place) for place in places.tolist()]
+        matters = self._mattering(wish)
+        victims = [lawful.victim(place) for place in places[matters[lawful.holders_of(places)]].tolist()]
         found = attempts.attempt(wish, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
 
@@ -102,6 +103,18 @@ class Fewest:
                 counting.change(leaving.leave_again(number), 1)
                 needed.add(number)
         return needed
+
+    def _mattering(self, wish: Wish) -> Mask:
+        """By number, without whom it could be that the taker may not have what it asks for, or that it finds no place."""
+        lawful, room = self.attempts.lawful, self.attempts.soon
+        holdings, freeing = lawful.holdings, lawful.freeing(room)
+        parts = zip(wish.option.shapes, wish.option.gpu_types, strict=True)
+        nodes = np.logical_or.reduce([room.conceivable(*part) for part in parts])
+        matters = self._bearing_on_quota(wish) | ~lawful.countable
+        matters[freeing.holder[nodes[freeing.node]]] = True
+        # What a gang can't be without leaves with all of its parts.
+        matters[holdings.base[matters]] = True
+        return matters
 
     def _bearing_on_quota(self, wish: Wish) -> Mask:
         """By number, on whom it could depend that the taker may have what it asks for; as `Attempts.frees_quota`."""

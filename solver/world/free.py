@@ -206,6 +206,11 @@ class Free:
             self._usable[key] = usable = usable & self.sets[key[1]] if key[1] else usable
         return usable
 
+    def conceivable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
+        """The nodes that would take a task of this shape if enough were free, and whatever may be partitioned were so."""
+        usable, parts = self.usable(shape, gpu_type), _need(shape, gpu_type, True, False).parts
+        return usable if parts is None else usable & parts.possible(self._offers.parts)
+
     def of_type(self, gpu_type: GpuType) -> npt.NDArray[np.bool_]:
         """Which nodes have this GPU type; none where the cluster has not heard of it."""
         if gpu_type not in self.gpu_types:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import numpy as np
+import pytest
 from hypothesis import given
 
+from hack.rounds.world import World
 from solver.attempts import Attempts
+from solver.fewest import Fewest
 from solver.plan.plan import Evict, Plan
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.solve import solve
 from solver.world.quantities import Instant
+from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.drawn import worlds
 from tests.solver.test_least_harm import CLASSES, GPU_TYPE, contended
 from tests.solver.worlds import HOUR_MS, job, node, quota_of
+
+WORLDS = [World(512, 300, full, seed) for full, seed in ((0.93, 1), (0.99, 2), (0.99, 3))]
 
 
 @worlds(300)
@@ -70,3 +77,29 @@ def held_by_many(count: int) -> tuple[Snapshot, Policy]:
     queues = (Queue(QueueName("owner"), quota=(quota_of(GPU_TYPE, count),)), Queue(QueueName("left")))
     policy = policy_of(queues, CLASSES, SchedulingPolicy("low", reclaim="guaranteed"))
     return snapshot_of(Instant(0), nodes, [*held, job("taker", "owner", count // 8, 8)]), policy
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=str)
+def test_those_are_not_tried_who_free_nothing_that_the_taker_could_use(world: World) -> None:
+    """Takers of parts of GPUs, for whom a place is sought in each trial; plans are those of all who leave being tried."""
+    plan, given_back = tried_in(world)
+    with patch.object(Fewest, "_mattering", lambda self, _: np.ones(len(self.attempts.lawful.countable), dtype=bool)):
+        expected, more = tried_in(world)
+    assert sorted(plan.steps, key=repr) == sorted(expected.steps, key=repr)
+    assert plan.verdicts == expected.verdicts
+    assert given_back < more
+
+
+def tried_in(world: World) -> tuple[Plan, int]:
+    """The plan, and how often a task was looked at as if it had left."""
+    given_back = 0
+    give_back = Room.give_back
+
+    def counted(*arguments: object) -> None:
+        nonlocal given_back
+        given_back += 1
+        give_back(*arguments)  # type: ignore[arg-type]
+
+    with patch.object(Room, "give_back", counted):
+        plan = solve(world.snapshot, world.policy, None)
+    return plan, given_back
