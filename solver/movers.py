@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+
+import numpy as np
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.entry import lets_in
 from solver.rules.options import Option, option_of, options_of
-from solver.rules.policy import Policy
-from solver.rules.sharing import sharing_of
+from solver.rules.policy import Policy, PriorityClass
+from solver.rules.sharing import Sharing
 from solver.rules.victims import Holder, lost_gpu_s, protected
 from solver.starts import held_by
-from solver.strain import strain_of
+from solver.world.cluster import GpuType
+from solver.world.masks import Mask
 from solver.world.quantities import MilliGpu
-from solver.world.room import Room
+from solver.world.room import Ints, Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, TaskPlacement
+from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """A running job that may move: how it is served, with how many tasks of each group, and what moving it loses."""
+    """A running job that may move: how it is served, with how many tasks of each group, and what moving it loses.
+
+    `likeness`: equal for jobs that find a place where the other does.
+    """
 
     job: Job
     option: Option
     charge: Charge
     tasks: tuple[int, ...]
-    strain: float
     lost_gpu_s: float
     gpus_on: Mapping[int, int] = field(hash=False)
+    likeness: Hashable
 
     @property
     def name(self) -> JobName:
@@ -44,11 +50,6 @@ class Mover:
         """GPUs that it has, and will have."""
         return MilliGpu(sum(self.charge.values()))
 
-    @property
-    def likeness(self) -> object:
-        """The same for jobs that find a place where the other does."""
-        return self.job.spec.task_groups, self.job.spec.effective_topology, self.option, self.tasks
-
     def held(self, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[TaskPlacement, Shape]]:
         """Some tasks of it, each with what it takes."""
         return held_by(self.job.spec, self.option, tasks)
@@ -59,37 +60,113 @@ class Mover:
             room.give_back(task, shape)
 
 
-def movers_in(snapshot: Snapshot, policy: Policy, shares: Shares, room: Room) -> Iterator[Mover]:
-    """Gangs that run and may move: freely, of a preemptible class, not protected, whole GPUs, nothing in flight or above a limit.
+class Movers:
+    """All who may move in a round, by number, those first that lose least by it.
+
+    `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one node alone. What they hold is in rows,
+    one for the tasks of a mover on a node with as many GPUs each: `holder`, `node`, `gpus` of a task, `tasks`.
+    """
+
+    def __init__(self, movers: Iterable[Mover], room: Room) -> None:
+        self.all = tuple(sorted(movers, key=_cheapest))
+        self._numbers = {mover.name: number for number, mover in enumerate(self.all)}
+        known = dict[Hashable, int]()
+        alike = [known.setdefault(mover.likeness, len(known)) for mover in self.all]
+        self.likeness: Ints = np.array(alike, dtype=np.int64)
+        self.first = [alike.index(number) for number in range(len(known))]
+        self.is_on_one: Mask = np.array([len(mover.gpus_on) == 1 for mover in self.all], dtype=bool)
+        self._has: dict[GpuType, Mask] = {}
+        for number, mover in enumerate(self.all):
+            for gpu_type in mover.charge:
+                self._has.setdefault(gpu_type, np.zeros(len(self.all), dtype=bool))[number] = True
+        held = Counter(
+            (number, room.index[task.node], len(task.devices))
+            for number, mover in enumerate(self.all)
+            for task in mover.job.placement
+        )
+        rows = np.array([(*row, tasks) for row, tasks in held.items()], dtype=np.int64).reshape(-1, 4)
+        self.holder, self.node, self.gpus, self.tasks = rows.T.copy()
+
+    def charged_for(self, gpu_types: Iterable[GpuType], without: Collection[JobName]) -> Mask:
+        """Who has something of one of these types, but for some who are not asked any more."""
+        nobody = np.zeros(len(self.all), dtype=bool)
+        charged: Mask = np.logical_or.reduce([self._has.get(gpu_type, nobody) for gpu_type in gpu_types])
+        charged[[self._numbers[name] for name in without if name in self._numbers]] = False
+        return charged
+
+
+def may_leave(snapshot: Snapshot, policy: Policy) -> Iterator[Job]:
+    """Gangs that run and might be interrupted: freely, of a preemptible class, not protected, with nothing in flight.
 
     A service would be away with all of its replicas, and what a person works in is not restarted elsewhere.
     """
-    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
-    types = sorted({node.gpu_type for node in snapshot.nodes if node.gpus})
-    busy, gpu_types = {intent.job for intent in snapshot.in_flight.intents}, snapshot.gpu_types
+    busy = {intent.job for intent in snapshot.in_flight.intents}
     for job in snapshot.jobs:
+        if job.phase != "running" or job.spec.type != "gang" or job.name in busy or job.leaves != "freely":
+            continue
         known = policy.priority_class(job)
-        if job.phase != "running" or job.spec.type != "gang" or job.name in busy or not _has_whole_gpus(job, room):
-            continue
-        if known is None or not known.preemptible or protected(job, known.protection, snapshot.time):
-            continue
-        if job.leaves != "freely":
+        if known is not None and known.preemptible and not protected(job, known.protection, snapshot.time):
+            yield job
+
+
+def movers_in(
+    jobs: Iterable[Job], snapshot: Snapshot, policy: Policy, shares: Shares, sharing: Sharing, room: Room
+) -> Iterator[Mover]:
+    """Who of those that may leave could go on elsewhere: with whole GPUs, above no limit, in a queue that starts their like."""
+    gpu_types, ways, may_start = snapshot.gpu_types, _Ways(snapshot, sharing), _MayStart(shares)
+    for job in jobs:
+        known = policy.priority_class(job)
+        if known is None or not _has_whole_gpus(job, room):
             continue
         charge = charge_of_tasks(job.placement, gpu_types)
-        if not lets_in(shares.tree, job.spec.queue, known.name) or _is_above_a_limit(job, charge, shares):
-            continue
-        option = option_of(job, options_of(job.spec, types, sharing, known.slo_class), gpu_types)
+        option = ways.of(job, known) if may_start.allows(job, known, charge) else None
         if option is not None:
-            counts = Counter(task.group for task in job.placement)
-            yield Mover(
-                job,
-                option,
-                charge,
-                tuple(counts[group.name] for group in job.spec.task_groups),
-                strain_of(room, job.spec, job.placement),
-                lost_gpu_s(Holder(job, charge, known), snapshot.time, policy.scheduling.evictions.restart_cost),
-                _gpus_on(job, room),
-            )
+            tasks = tuple(sum(task.group == group.name for task in job.placement) for group in job.spec.task_groups)
+            lost = lost_gpu_s(Holder(job, charge, known), snapshot.time, policy.scheduling.evictions.restart_cost)
+            # What it has are whole GPUs, which all queues and classes are served alike.
+            likeness = job.spec.task_groups, job.spec.effective_topology, option.gpu_types, tasks
+            yield Mover(job, option, charge, tasks, lost, _gpus_on(job, room), likeness)
+
+
+class _Ways:
+    """How running jobs are served: worked out once for those that ask for the same."""
+
+    def __init__(self, snapshot: Snapshot, sharing: Sharing) -> None:
+        self._types = sorted({node.gpu_type for node in snapshot.nodes if node.gpus})
+        self._gpu_types, self._sharing = snapshot.gpu_types, sharing
+        self._known: dict[Hashable, tuple[Option, ...]] = {}
+
+    def of(self, job: Job, known: PriorityClass) -> Option | None:
+        """The one of a job; None where it is not served in any that there is now."""
+        spec, slo_class = job.spec, known.slo_class
+        # A queue decides with whom GPUs are shared, and nothing else of this.
+        queue = spec.queue if any(group.shape.is_shared for group in spec.task_groups) else None
+        alike = spec.task_groups, slo_class, queue
+        options = self._known.get(alike)
+        if options is None:
+            options = self._known[alike] = options_of(spec, self._types, self._sharing, slo_class)
+        return option_of(job, options, self._gpu_types)
+
+
+class _MayStart:
+    """Whether jobs could start again once they had left: their queue takes them in, and no limit on what they hold is broken."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._above = {line for line, used in shares.used.items() if used > shares.ceiling.get(line, inf)}
+        self._lets_in: dict[tuple[QueueName, str], bool] = {}
+
+    def allows(self, job: Job, known: PriorityClass, charge: Charge) -> bool:
+        """Whether it could, holding this."""
+        tree, users, at = self._shares.tree, self._shares.users, (job.spec.queue, known.name)
+        if at not in self._lets_in:
+            self._lets_in[at] = lets_in(tree, *at)
+        lines = (line for gpu_type in charge for line in tree.lines(job.spec.queue, gpu_type)) if self._above else ()
+        return (
+            self._lets_in[at]
+            and self._above.isdisjoint(lines)
+            and all(users.used.get(line, 0) <= users.most(line) for line in users.lines(job, charge))
+        )
 
 
 def _has_whole_gpus(job: Job, room: Room) -> bool:
@@ -97,17 +174,12 @@ def _has_whole_gpus(job: Job, room: Room) -> bool:
     return whole and any(task.devices for task in job.placement)
 
 
-def _is_above_a_limit(job: Job, charge: Charge, shares: Shares) -> bool:
-    """Whether a limit on what it holds is broken: once it had left, it could not start again."""
-    lines = [line for gpu_type in charge for line in shares.tree.lines(job.spec.queue, gpu_type)]
-    users = shares.users
-    return any(shares.used.get(line, 0) > shares.ceiling.get(line, inf) for line in lines) or any(
-        users.used.get(line, 0) > users.most(line) for line in users.lines(job, charge)
-    )
-
-
 def _gpus_on(job: Job, room: Room) -> dict[int, int]:
     gpus: dict[int, int] = defaultdict(int)
     for task in job.placement:
         gpus[room.index[task.node]] += len(task.devices)
     return dict(gpus)
+
+
+def _cheapest(mover: Mover) -> tuple[float, int, str]:
+    return mover.lost_gpu_s, mover.gpus, mover.name

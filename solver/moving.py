@@ -12,23 +12,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from solver.movers import Mover, movers_in
-from solver.placement import Mask, Placed, place
+from solver.gains import could_gain, in_the_way
+from solver.movers import Mover, Movers, may_leave, movers_in
+from solver.placement import Placed, place
 from solver.reach import reach
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Shares
 from solver.rules.options import Option
 from solver.rules.policy import Policy
+from solver.rules.sharing import Sharing
 from solver.starts import held_by
+from solver.strain import strain_of
 from solver.world.held import seen
+from solver.world.masks import Mask
 from solver.world.room import Ints, Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 SEARCHES_MAX = 16
 """Takers for which a round looks for jobs to move, the first in the order."""
@@ -74,20 +79,24 @@ class Moving:
     snapshot: Snapshot
     policy: Policy
     shares: Shares
+    sharing: Sharing
     searches: int = SEARCHES_MAX
     moved: int = 0
-    _movers: tuple[Mover, ...] | None = None
-    _has_place: dict[object, bool] = field(default_factory=dict)
+    _leaving: Sequence[Job] = ()
+    _in_the_way: Mask | None = None
+    _movers: Movers | None = None
+    _with_place: set[int] = field(default_factory=set)
+    _without_place: set[int] = field(default_factory=set)
 
     def find(
         self, taker: Candidate, option: Option, room: Room, soon: Room, gone: Collection[JobName]
     ) -> tuple[Placed, tuple[Move, ...]] | None:
         """A place for a taker, and who moves for it; None where none was found. The rooms, and who is gone, as in `MakingRoom`."""
         most = self._most(len(gone))
-        if most <= 0 or self.searches <= 0 or not _enough_is_free(option, soon):
+        if most <= 0 or self.searches <= 0 or not (_enough_is_free(option, soon) and self._is_in_the_way(option, soon)):
             return None
         search = _Search(taker, option, soon, _still(room, soon), most)
-        able = [mover for mover in self._able(search, room) if mover.name not in gone]
+        able = self._able(search, room, gone)
         if not able:
             return None
         self.searches -= 1
@@ -118,21 +127,34 @@ class Moving:
         gained, moved = sum(option.charge.values()), sum(move.mover.gpus for move in moves)
         return gained >= self.policy.scheduling.evictions.min_gain * moved
 
-    def _able(self, search: _Search, room: Room) -> Iterator[Mover]:
-        """Who has GPUs of the types that are wanted. Whoever is on one node has to find a place on another."""
+    def _is_in_the_way(self, option: Option, soon: Room) -> bool:
+        """Whether anybody has GPUs as a whole on nodes where the taker might be; many pools are divided on all of theirs."""
+        if self._in_the_way is None:
+            self._leaving = tuple(may_leave(self.snapshot, self.policy))
+            self._in_the_way = in_the_way(self._leaving, soon)
+        served = zip(option.shapes, option.gpu_types, strict=True)
+        return any((soon.conceivable(*way) & self._in_the_way).any() for way in served if way[1] is not None)
+
+    def _able(self, search: _Search, room: Room, gone: Collection[JobName]) -> list[Mover]:
+        """Who could move for a taker; nobody where even the best of them would not gain it what it lacks."""
         if self._movers is None:
-            self._movers = tuple(sorted(movers_in(self.snapshot, self.policy, self.shares, room), key=_cheapest))
-        for mover in self._movers:
-            if mover.charge.keys() & search.option.charge.keys():
-                # What is free only becomes less: where one finds no place, none of its like does later.
-                if len(mover.gpus_on) == 1 and mover.likeness not in self._has_place:
-                    self._has_place[mover.likeness] = search.place_of(mover, search.soon.copy()) is not None
-                if self._has_place.get(mover.likeness, True):
-                    yield mover
+            known = movers_in(self._leaving, self.snapshot, self.policy, self.shares, self.sharing, room)
+            self._movers = Movers(known, room)
+        movers = self._movers
+        able = movers.charged_for(search.option.charge, gone)
+        self._see_who_has_place(search, movers, able & movers.is_on_one)
+        able &= ~(movers.is_on_one & np.isin(movers.likeness, list(self._without_place)))
+        if not could_gain(search.taker.job.spec, search.option, search.soon, movers, able, search.most):
+            return []
+        return [movers.all[number] for number in np.flatnonzero(able).tolist()]
 
-
-def _cheapest(mover: Mover) -> tuple[float, int, str]:
-    return mover.lost_gpu_s, mover.gpus, mover.name
+    def _see_who_has_place(self, search: _Search, movers: Movers, alone: Mask) -> None:
+        """Whoever is on one node has to find a place on another."""
+        for alike in {*movers.likeness[alone].tolist()} - self._with_place - self._without_place:
+            with search.soon.trying():
+                found = search.place_of(movers.all[movers.first[alike]], search.soon)
+            # What is free only becomes less: where one finds no place, none of its like does later.
+            (self._without_place if found is None else self._with_place).add(alike)
 
 
 def _enough_is_free(option: Option, soon: Room) -> bool:
@@ -151,7 +173,10 @@ def _still(room: Room, soon: Room) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """For one taker, served one way: on what will be free, with places for at most so many on the nodes that are `still`."""
+    """For one taker, served one way: on what will be free, with places for at most so many on the nodes that are `still`.
+
+    Whoever is tried to leave, or to go on somewhere, does so in the room itself, and that is undone.
+    """
 
     taker: Candidate
     option: Option
@@ -164,27 +189,27 @@ class _Search:
         order = self._cheapest_to_clear(able)
         looked_at = set(order.tolist())
         near = [mover for mover in able if not looked_at.isdisjoint(mover.gpus_on)]
-        everybody = self._without(near)
-        placed, too_few, suffices = self._place(everybody, order), 0, len(order)
-        while placed is not None and too_few + 1 < suffices:
-            middle = (too_few + suffices) // 2
-            found = self._place(everybody, order[:middle])
-            if found is None:
-                too_few = middle
-            else:
-                placed, suffices = found, middle
+        with self._without(near):
+            placed, too_few, suffices = self._place(order), 0, len(order)
+            while placed is not None and too_few + 1 < suffices:
+                middle = (too_few + suffices) // 2
+                found = self._place(order[:middle])
+                if found is None:
+                    too_few = middle
+                else:
+                    placed, suffices = found, middle
         return None if placed is None else self._spare(near, placed, order[:suffices])
 
     def moved(self, placed: Placed, movers: Collection[Mover]) -> tuple[tuple[Move, ...], Mover | None]:
         """Where each goes on beside the taker and the others, the largest first; and who finds no place."""
         moves: list[Move] = []
         for mover in sorted(movers, key=lambda mover: (-mover.gpus, mover.name)):
-            room = self._without((mover,))
-            room.occupy(held_by(self.taker.job.spec, self.option, placed.tasks))
-            for move in moves:
-                room.occupy(move.held)
-            found = self.place_of(mover, room)
-            if found is None or found.strain > mover.strain + ABOUT:
+            with self._without((mover,)) as room:
+                room.occupy(held_by(self.taker.job.spec, self.option, placed.tasks))
+                for move in moves:
+                    room.occupy(move.held)
+                found = self.place_of(mover, room)
+            if found is None or found.strain > strain_of(room, mover.job.spec, mover.job.placement) + ABOUT:
                 return (), mover
             moves.append(Move(mover, found.tasks))
         return tuple(moves), None
@@ -198,7 +223,8 @@ class _Search:
         chosen = self._on_nodes_of(placed, able)
         for mover in chosen[::-1][:SPARED_MAX]:
             others = [other for other in chosen if other is not mover]
-            found = self._place(self._without(others), nodes)
+            with self._without(others):
+                found = self._place(nodes)
             if found is not None:
                 placed, chosen = found, others
         chosen = self._on_nodes_of(placed, chosen)
@@ -208,16 +234,19 @@ class _Search:
         nodes = {self.soon.index[task.node] for task in placed.tasks}
         return [mover for mover in movers if not nodes.isdisjoint(mover.gpus_on)]
 
-    def _place(self, room: Room, nodes: Ints) -> Placed | None:
-        within = np.zeros(len(room.nodes), dtype=bool)
+    def _place(self, nodes: Ints) -> Placed | None:
+        within = np.zeros(len(self.soon.nodes), dtype=bool)
         within[nodes] = True
-        return place(seen(room.copy(), self.taker.against), self.taker.job.spec, self.option, within)
+        with self.soon.trying():
+            return place(seen(self.soon, self.taker.against), self.taker.job.spec, self.option, within)
 
-    def _without(self, movers: Iterable[Mover]) -> Room:
-        room = self.soon.copy()
-        for mover in movers:
-            mover.leave(room)
-        return room
+    @contextmanager
+    def _without(self, movers: Iterable[Mover]) -> Iterator[Room]:
+        """The room while these have left."""
+        with self.soon.trying():
+            for mover in movers:
+                mover.leave(self.soon)
+            yield self.soon
 
     def _cheapest_to_clear(self, able: Sequence[Mover]) -> Ints:
         """Nodes in the order of what is lost until a task of the taker fits: nothing, then as little as possible."""

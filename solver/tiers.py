@@ -196,7 +196,7 @@ def _decide(ground: _Ground, optimiser: Optimiser | None) -> Decision:
     snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
     room, limits = ground.room.copy(), policy.scheduling.solver
     fit = fit_for(snapshot, room, ground.sharing, limits, optimiser) if candidates else None
-    moving, waiting = Moving(snapshot, policy, shares), tuple(candidates)
+    moving, waiting = Moving(snapshot, policy, shares, ground.sharing), tuple(candidates)
     this = _Round(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit, moving)
     answer = this.decide()
     for tier in TIERS if len(answer.starts) < len(candidates) else ():
