@@ -17,6 +17,7 @@ from solver.trial import Wish
 from solver.world.masks import Mask
 from solver.world.room import Room
 from solver.world.shape import Shape
+from solver.world.sums import running_sums
 
 
 def says_it_all(wish: Wish, room: Room) -> bool:
@@ -72,7 +73,7 @@ class Counting:
         first = np.ones(len(node), dtype=bool)
         first[1:] = node[1:] != node[:-1]
         freed = (self._freeing.gpus, self._freeing.cpu, self._freeing.memory)
-        gpus, cpu, memory = (_along(first, of[leaves][order]) for of in freed)
+        gpus, cpu, memory = (running_sums(first, of[leaves][order]) for of in freed)
         room = self._room
         fitting = _fitting(
             self._shape, room.free_gpus[node] + gpus, room.free_cpu[node] + cpu, room.free_memory[node] + memory
@@ -89,7 +90,7 @@ class Counting:
         when, domain = when[order], domain[order]
         first = np.ones(len(domain), dtype=bool)
         first[1:] = domain[1:] != domain[:-1]
-        enough = np.array(self._in_domain)[domain] + _along(first, more[order]) >= self._needed
+        enough = np.array(self._in_domain)[domain] + running_sums(first, more[order]) >= self._needed
         return int(when[enough].min()) + 1 if enough.any() else None
 
     def _when_they_leave(self, holders: Ints) -> Ints:
@@ -174,13 +175,6 @@ def _fitting(shape: Shape, gpus: Ints, cpu: Ints, memory: Ints) -> Ints:
         if need:
             fitting = np.minimum(fitting, free // int(need))
     return np.maximum(fitting, 0)
-
-
-def _along(first: Mask, more: Ints) -> Ints:
-    """Sums of what comes so far, begun anew at each `first`."""
-    total = np.cumsum(more)
-    before = (total - more)[first]
-    return total - np.repeat(before, np.diff(np.append(np.flatnonzero(first), len(more))))
 
 
 def _added_up(domain_of: Ints, slots: Ints) -> Ints:

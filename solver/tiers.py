@@ -30,13 +30,14 @@ from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.holdings import Charges
+from solver.rules.law import Law
 from solver.rules.lawful import Lawful
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
-from solver.rules.victims import MEANS, Law
+from solver.rules.victims import MEANS
 from solver.starts import Start, layer_values
 from solver.strain import strain_of
 from solver.world.free import Reserved

@@ -12,10 +12,11 @@ import msgspec
 from solver.rules.entitlement import Shares, shares_of
 from solver.rules.entry import draining
 from solver.rules.harm import Convergence
+from solver.rules.law import Law
 from solver.rules.loans import ends_by, loans_in
 from solver.rules.policy import Policy
 from solver.rules.tree import Line, QueueTree
-from solver.rules.victims import STANDINGS, Holder, Law, gangs_first, holders_of, protected
+from solver.rules.victims import STANDINGS, Holder, gangs_first, holders_of, protected
 from solver.world.inflight import ConvergenceClock
 from solver.world.parts import owner_of, place_in_gang
 from solver.world.quantities import MilliGpu

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +34,11 @@ class Freeing:
 
     def __init__(self, holders: Sequence[Holder], room: Room) -> None:
         healthy = [{gpu.id for gpu in node.gpus if gpu.healthy} for node in room.nodes]
-        self.of = [
-            tuple(_freed(holder.job, room, healthy)) if holds_whole_gpus(holder.job) else () for holder in holders
-        ]
-        rows = [(number, *one) for number, freed in enumerate(self.of) for one in freed]
-        columns = np.array(sorted(rows, key=itemgetter(1)), dtype=np.int64).reshape(-1, 5).T.copy()
-        self.holder, self.node, self.gpus, self.cpu, self.memory = columns
+        self.of = [_freed(holder.job, room, healthy) if holds_whole_gpus(holder.job) else [] for holder in holders]
+        rows = np.array(list(chain.from_iterable(self.of)), dtype=np.int64).reshape(-1, len(Freed._fields))
+        holder = np.repeat(np.arange(len(self.of)), [len(freed) for freed in self.of])
+        by_node = np.argsort(rows[:, 0], kind="stable")
+        self.holder, (self.node, self.gpus, self.cpu, self.memory) = holder[by_node], rows[by_node].T.copy()
 
 
 def holds_whole_gpus(job: Job) -> bool:
@@ -47,10 +46,11 @@ def holds_whole_gpus(job: Job) -> bool:
     return all(task.share is None and task.mig is None for task in job.placement)
 
 
-def _freed(job: Job, room: Room, healthy: Sequence[set[DeviceId]]) -> Iterator[Freed]:
-    shapes = {group.name: group.shape for group in job.spec.task_groups}
-    for task in job.placement:
-        node = room.index.get(task.node)
-        if node is not None and room.open_nodes[node]:
-            shape = shapes.get(task.group, NOTHING)
-            yield Freed(node, len(healthy[node].intersection(task.devices)), int(shape.cpu), int(shape.memory))
+def _freed(job: Job, room: Room, healthy: Sequence[set[DeviceId]]) -> list[Freed]:
+    shapes, index, opened = {group.name: group.shape for group in job.spec.task_groups}, room.index, room.open_nodes
+    return [
+        Freed(node, len(healthy[node].intersection(task.devices)), int(shape.cpu), int(shape.memory))
+        for task in job.placement
+        if (node := index.get(task.node)) is not None and opened[node]
+        for shape in (shapes.get(task.group, NOTHING),)
+    ]

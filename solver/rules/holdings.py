@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.rules.entitlement import Charge
 from solver.rules.tree import QueueTree
-from solver.rules.victims import Holder
+from solver.rules.victims import Gang, Holder
 from solver.world.cluster import GpuType
 from solver.world.masks import Mask
 from solver.world.parts import owner_of
@@ -18,34 +19,38 @@ from solver.world.workload import JobName, QueueName
 
 Ints = npt.NDArray[np.int64]
 
+NONE = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
 
-    `base`: what a holder can't be without; of a gang's part that is the gang's, of all others they themselves. `of_gang`: all
-    that a gang holds, whatever part of it; `gang`: by holder which of these is its own; `whole`: the same by what a gang can't be
-    without, which stands first. `own` and `below`: the holders of a queue, and these with all further down.
+    `gang`: by holder the number of its gang; `first`: by gang the number of what it can't be without, behind which its other parts
+    stand; `base`: the same by holder. `of_gang`: all that a gang holds; `whole`: the same of gangs in parts, by the first of them.
+    `by_name`: by holder its place in the order of names. `own` and `below`: the holders of a queue, and these with all below it.
     """
 
     holders: tuple[Holder, ...]
     gpu_types: tuple[GpuType, ...]
     charge: Ints
-    has: npt.NDArray[np.bool_]
-    base: Ints
+    has: Mask
     gang: Ints
-    of_gang: Mapping[JobName, Sequence[int]]
-    whole: Mapping[int, Sequence[int]]
+    first: Ints
+    base: Ints
+    of_gang: Mapping[JobName, range]
+    whole: Mapping[int, range]
+    by_name: Ints
     own: Mapping[QueueName, slice]
     below: Mapping[QueueName, slice]
 
     @classmethod
-    def of(cls, holders: Iterable[Holder], tree: QueueTree) -> Holdings:
-        """These holders; those of queues that do not exist stand last."""
-        of_queue: dict[QueueName, list[Holder]] = {}
-        for holder in holders:
-            of_queue.setdefault(holder.job.spec.queue, []).append(holder)
-        ordered, own, below = list[Holder](), dict[QueueName, slice](), dict[QueueName, slice]()
+    def of(cls, gangs: Iterable[Gang], tree: QueueTree) -> Holdings:
+        """What these hold; those of queues that do not exist stand last."""
+        of_queue: dict[QueueName, list[Gang]] = {}
+        for gang in gangs:
+            of_queue.setdefault(gang[0].job.spec.queue, []).append(gang)
+        ordered, own, below = list[Gang](), dict[QueueName, slice](), dict[QueueName, slice]()
 
         def enter(queue: QueueName) -> None:
             first = len(ordered)
@@ -59,28 +64,40 @@ class Holdings:
             enter(root.name)
         for queue in sorted(of_queue):
             enter(queue)
-        of_gang: dict[JobName, list[int]] = {}
-        gangs = [owner_of(holder.job.name) for holder in ordered]
-        for place, gang in enumerate(gangs):
-            of_gang.setdefault(gang, []).append(place)
-        number = {holder.job.name: place for place, holder in enumerate(ordered)}
-        base = [number.get(gang, place) for place, gang in enumerate(gangs)]
-        in_order = {gang: place for place, gang in enumerate(of_gang)}
-        whole = {
-            number[gang]: (number[gang], *(part for part in parts if part != number[gang]))
-            for gang, parts in of_gang.items()
-            if len(parts) > 1 and gang in number
-        }
+        first = list(accumulate(map(len, ordered), initial=0))
+        holders, members = tuple(chain.from_iterable(ordered)), [range(*ends) for ends in pairwise(first)]
+        gang_of = np.repeat(np.arange(len(ordered)), np.diff(first))
         return cls(
-            tuple(ordered),
-            *_charges(ordered),
-            np.array(base, dtype=np.int64),
-            np.array([in_order[gang] for gang in gangs], dtype=np.int64),
-            of_gang,
-            whole,
-            own,
-            below,
+            holders,
+            *_charges(holders),
+            gang_of,
+            np.array(first[:-1], dtype=np.int64),
+            np.array(first, dtype=np.int64)[gang_of],
+            {gang[0].job.name: numbers for gang, numbers in zip(ordered, members, strict=True)},
+            {numbers[0]: numbers for numbers in members if len(numbers) > 1},
+            ranks_of([holder.job.name for holder in holders]),
+            {queue: slice(first[gangs.start], first[gangs.stop]) for queue, gangs in own.items()},
+            {queue: slice(first[gangs.start], first[gangs.stop]) for queue, gangs in below.items()},
         )
+
+    @property
+    def gangs(self) -> list[Holder]:
+        """What each gang can't be without. Its other parts differ in nothing but what they hold."""
+        return [self.holders[first] for first in self.first.tolist()]
+
+    def paths(self, tree: QueueTree) -> tuple[Ints, tuple[QueueName, ...]]:
+        """By holder and depth (roots: 0) the number of the queue on its path, -1 beyond its end; and these queues."""
+        queues = tuple(self.own)
+        number = {queue: place for place, queue in enumerate(queues)}
+        paths = [[number[step] for step in reversed(tree.path(queue))] for queue in queues]
+        levels = max(map(len, paths), default=1) or 1
+        at = np.array([[*path, *[-1] * (levels - len(path))] for path in paths], dtype=np.int64).reshape(-1, levels)
+        return np.repeat(at, [own.stop - own.start for own in self.own.values()], axis=0), queues
+
+    def number_of(self, holder: Holder) -> int:
+        """Its number."""
+        name = holder.job.name
+        return next(number for number in self.of_gang[owner_of(name)] if self.holders[number].job.name == name)
 
     @property
     def gpus(self) -> Ints:
@@ -104,19 +121,19 @@ class Holdings:
         return any_of
 
 
+def ranks_of(names: Sequence[str]) -> Ints:
+    """By number, the place of each in the order of names."""
+    ranks = np.empty(len(names), dtype=np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return ranks
+
+
 def _charges(holders: Sequence[Holder]) -> tuple[tuple[GpuType, ...], Ints, Mask]:
     """The types that holders are charged for, how much of each, and whether at all."""
     types = tuple(sorted({gpu_type for holder in holders for gpu_type in holder.charge}))
-    column = {gpu_type: number for number, gpu_type in enumerate(types)}
-    entries = [
-        (place, column[gpu_type], milli)
-        for place, holder in enumerate(holders)
-        for gpu_type, milli in holder.charge.items()
-    ]
-    rows, columns, millis = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    charge, has = np.zeros((len(holders), len(types)), dtype=np.int64), np.zeros((len(holders), len(types)), dtype=bool)
-    charge[rows, columns], has[rows, columns] = millis, True
-    return types, charge, has
+    columns = [[holder.charge.get(gpu_type, NONE) for holder in holders] for gpu_type in types]
+    charge = np.array(columns, dtype=np.int64).reshape(len(types), len(holders)).T
+    return types, np.maximum(charge, 0), charge != NONE
 
 
 class Charges(Mapping[QueueName, Charge]):

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from solver.rules.freed import Freeing, holds_whole_gpus
 from solver.rules.holdings import Holdings, Ints
-from solver.rules.victims import BORROWED, MEANS, STRADDLES, Holder, Law, Taker, Victim, protected, unsaved_ms
+from solver.rules.law import Law
+from solver.rules.victims import BORROWED, MEANS, STRADDLES, Holder, Taker, Victim, protected, unsaved_ms
 from solver.world.masks import Mask
 from solver.world.parts import owner_of, place_in_gang
 from solver.world.quantities import MILLI_PER_GPU
@@ -52,11 +53,9 @@ class Lawful:
 
     def __post_init__(self) -> None:
         law = self.law
-        self.holdings = Holdings.of(law.holders, law.tree)
-        holders, gang = self.holdings.holders, self.holdings.gang
+        self.holdings = holdings = law.holdings
+        holders, gangs, gang = holdings.holders, holdings.gangs, holdings.gang
         self.countable = np.array([holds_whole_gpus(holder.job) for holder in holders], dtype=bool)
-        # Parts of a gang differ in nothing but what they hold.
-        gangs = [holders[parts[0]] for parts in self.holdings.of_gang.values()]
 
         def by_holder(judge: Callable[[Holder], bool]) -> Mask:
             found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
@@ -67,12 +66,13 @@ class Lawful:
         self._evictable = leaves & by_holder(lambda holder: holder.evictable)
         self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, law.now))
         self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
-        self._standing = self._standings()
+        # How protected it is from its own queue up to each depth.
+        self._standing = np.maximum.accumulate(law.standing[:, ::-1], axis=1)[:, ::-1]
         lost_ms = np.array([unsaved_ms(holder.job, law.now) + law.restart_cost for holder in gangs], dtype=np.int64)
-        self._lost_gpu_s = self.holdings.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
+        self._lost_gpu_s = holdings.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
         ranks = np.array([law.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
         by_harm, places = self._by_harm(ranks[gang]), law.precedence.places
-        costs = [places[name].cost if name in places else inf for name in self.holdings.of_gang]
+        costs = [places[name].cost if name in places else inf for name in holdings.of_gang]
         by_turn = self._by_harm(-np.array(costs, dtype=float)[gang]) if places else by_harm
         self._in_order = np.concatenate([by_turn if means == TURN else by_harm for means in range(len(MEANS))])
         self._place = np.empty((len(MEANS), len(holders)), dtype=np.int64)
@@ -80,23 +80,11 @@ class Lawful:
             first = means * len(holders)
             self._place[means, by_turn if means == TURN else by_harm] = np.arange(first, first + len(holders))
 
-    def _standings(self) -> Ints:
-        """By holder and depth: how protected it is on the lines of its path from its queue up to that depth (roots: 0)."""
-        tree = self.law.tree
-        levels = max((len(tree.path(queue)) for queue in tree.by_name), default=1)
-        known = [self.law.standings_of(holder)[::-1] for holder in self.holdings.holders]
-        deeper = [BORROWED] * levels
-        downwards = np.array([[*one, *deeper[len(one) :]] for one in known], dtype=np.int64).reshape(-1, levels)
-        found: Ints = np.maximum.accumulate(downwards[:, ::-1], axis=1)[:, ::-1]
-        return found
-
     def _by_harm(self, ranks: Floats) -> Ints:
         """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
-        names = [holder.job.name for holder in self.holdings.holders]
-        by_name = np.empty(len(names), dtype=np.int64)
-        by_name[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-        last_first = np.array([-place_in_gang(name) for name in names], dtype=np.int64)
-        order: Ints = np.lexsort((by_name, last_first, self.holdings.gpus, self._lost_gpu_s, ranks))
+        held = self.holdings
+        last_first = -np.array([place_in_gang(holder.job.name) for holder in held.holders], dtype=np.int64)
+        order: Ints = np.lexsort((held.by_name, last_first, held.gpus, self._lost_gpu_s, ranks))
         return order
 
     def freeing(self, room: Room) -> Freeing:

@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from solver.rules.entitlement import Charge, Inside, Shares
+from solver.rules.holdings import Holdings
 from solver.rules.policy import Policy
-from solver.rules.victims import BORROWED, holders_of, protected, standings
+from solver.rules.standings import standings
+from solver.rules.victims import BORROWED, gangs_of, protected
 from solver.world.cluster import DeviceId
 from solver.world.inflight import Reservation
 from solver.world.quantities import Instant
@@ -30,14 +32,12 @@ def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares) -> Loans:
     taken = {job.name: held for job in snapshot.jobs if (held := first_on(gangs, job.placement)) is not None}
     if not taken:
         return {}
-    holders = holders_of(snapshot, policy, phases=("starting", "running"))
-    standing = standings(holders, shares)
+    holdings = Holdings.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
+    borrows = (standings(holdings, shares) == BORROWED).any(axis=(1, 2)).tolist()
     return {
         name: taken[name]
-        for holder in holders
-        if (name := holder.job.name) in taken
-        and holder.priority_class.preemptible
-        and any(BORROWED in standing[name, gpu_type] for gpu_type in holder.charge)
+        for holder, borrowed in zip(holdings.holders, borrows, strict=True)
+        if (name := holder.job.name) in taken and holder.priority_class.preemptible and borrowed
     }
 
 

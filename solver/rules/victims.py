@@ -1,35 +1,27 @@
-"""Who may be evicted for whom: borrowed work, lawful victims in the order of harm, and what protects them for a while.
+"""Who holds what, what evicting them costs in the order of harm, and what protects them for a while.
 
-In each queue and type, at each level, running jobs stand in line (not preemptible first, base priority, start, name): the
-prefix that fits in the guarantee is inside, the job that crosses the line straddles it, the rest is borrowed (DESIGN
-section 5). Base priority is the class's value: waiting never changes who yields to whom.
+Base priority is the class's value: waiting never changes who yields to whom.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, Protocol, TypeVar
 
-from solver.rules.entitlement import Charge, Shares, charge_of_tasks
+from solver.rules.entitlement import Charge, charge_of_tasks
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass
-from solver.rules.precedence import Precedence
-from solver.rules.tree import Line, QueueTree
-from solver.world.cluster import GpuType
 from solver.world.parts import in_parts, owner_of, place_in_gang
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, Phase, QueueName
+from solver.world.workload import Job, JobName, Phase
 
 Standing = Literal["borrowed", "straddles", "inside"]
 STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
 """From the least protected up."""
 BORROWED, STRADDLES, INSIDE = range(len(STANDINGS))
-
-Standings = Mapping[tuple[JobName, GpuType], Sequence[int]]
-"""By holder, and type that it is charged for: where it stands on the line of each queue on its path, as a place in STANDINGS."""
 
 Means = Literal["reclaim", "preempt", "turn", "straddle"]
 MEANS: tuple[Means, ...] = ("reclaim", "preempt", "turn", "straddle")
@@ -87,9 +79,13 @@ class Victim:
         return MEANS.index(self.means), self.rank, self.lost_gpu_s, gpus, last_first, self.name
 
 
-def holders_of(
+Gang = tuple[Holder, ...]
+"""What a job holds, in what can leave by itself: what it can't do without stands first."""
+
+
+def gangs_of(
     snapshot: Snapshot, policy: Policy, phases: Collection[Phase] = frozenset[Phase]({"running"})
-) -> tuple[Holder, ...]:
+) -> Iterator[Gang]:
     """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
 
     What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line; but not
@@ -98,59 +94,19 @@ def holders_of(
     gpu_types = snapshot.gpu_types
     asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
     growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
-    found = []
     for job in snapshot.jobs:
         known = policy.priority_class(job)
         if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
             divisible = known.preemptible and job.phase == "running" and job.name not in growing
             parts = in_parts(job) if divisible else (job,)
-            found += [Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts]
-    return tuple(found)
+            yield tuple([Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts])
 
 
-def standings(holders: Iterable[Holder], shares: Shares) -> Standings:
-    """Where every holder stands.
-
-    From the leaves up: who is inside the guarantee of the queue below comes first, so that what a queue below borrows is borrowed
-    above it too, and does not use up what its siblings are guaranteed.
-    """
-    in_line: dict[Line, list[int]] = defaultdict(list)
-    found: dict[tuple[JobName, GpuType], list[int]] = {}
-    charged: list[tuple[int, bool]] = []
-    for holder in sorted(holders, key=_place_in_line):
-        queue, name, preemptible = holder.job.spec.queue, holder.job.name, holder.priority_class.preemptible
-        for gpu_type, milli in holder.charge.items():
-            for line in shares.tree.lines(queue, gpu_type):
-                in_line[line].append(len(charged))
-            charged.append((milli, preemptible))
-            found[name, gpu_type] = []
-    standing, below = list(found.values()), [INSIDE] * len(charged)
-    for line in sorted(in_line, key=lambda line: (-len(shares.tree.path(line.queue)), line)):
-        numbers = sorted(in_line[line], key=below.__getitem__, reverse=True)
-        places = _stand([charged[number] for number in numbers], shares.guaranteed.get(line, 0))
-        for number, place in zip(numbers, places, strict=True):
-            below[number] = place
-            standing[number].append(place)
-    return found
-
-
-def _place_in_line(holder: Holder) -> tuple[bool, int, int, str, str]:
-    job, known = holder.job, holder.priority_class
-    return known.preemptible, -known.value, job.started_at or 0, owner_of(job.name), job.name
-
-
-def _stand(in_line: Iterable[tuple[int, bool]], guaranteed: int) -> Iterator[int]:
-    held = 0
-    for milli, preemptible in in_line:
-        if held + milli <= guaranteed:
-            yield INSIDE
-        elif preemptible:
-            yield STRADDLES if held < guaranteed else BORROWED
-        else:
-            # What may not be preempted but may borrow is borrowed as a whole where it crosses the line.
-            yield BORROWED
-            continue
-        held += milli
+def holders_of(
+    snapshot: Snapshot, policy: Policy, phases: Collection[Phase] = frozenset[Phase]({"running"})
+) -> tuple[Holder, ...]:
+    """The same, whatever gang they are of."""
+    return tuple(chain.from_iterable(gangs_of(snapshot, policy, phases)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,69 +116,6 @@ class Taker:
     job: Job
     base_priority: int
     overdue: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """Judges who may be evicted for whom, by the standing that the queues have at the beginning of the round."""
-
-    now: Instant
-    tree: QueueTree
-    holders: tuple[Holder, ...]
-    standing: Standings
-    ranks: Mapping[tuple[QueueName, int], int]
-    parts: Mapping[JobName, tuple[Holder, ...]]
-    restart_cost: Duration
-    precedence: Precedence
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares) -> Law:
-        """The law as it applies to a snapshot."""
-        holders = holders_of(snapshot, policy)
-        values: dict[QueueName, set[int]] = defaultdict(set)
-        for holder in holders:
-            values[holder.job.spec.queue].add(holder.base_priority)
-        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
-        parts: dict[JobName, tuple[Holder, ...]] = defaultdict(tuple)
-        for holder in holders:
-            if owner_of(holder.job.name) != holder.job.name:
-                parts[owner_of(holder.job.name)] += (holder,)
-        restart_cost = policy.scheduling.evictions.restart_cost
-        standing = standings(holders, shares)
-        return cls(snapshot.time, shares.tree, holders, standing, ranks, parts, restart_cost, shares.precedence)
-
-    def whole(self, holder: Holder) -> tuple[Holder, ...]:
-        """What leaves with a holder: with what a gang can't do without, everything that it holds."""
-        return (holder, *self.parts.get(holder.job.name, ()))
-
-    def with_all_parts(self, victims: Sequence[Victim]) -> tuple[Victim, ...]:
-        """The victims and what leaves with them."""
-        if not self.parts:
-            return tuple(victims)
-        named = {victim.name for victim in victims}
-        return (
-            *victims,
-            *(
-                replace(victim, holder=part, lost_gpu_s=self.lost_gpu_s(part))
-                for victim in victims
-                for part in self.whole(victim.holder)[1:]
-                if part.job.name not in named
-            ),
-        )
-
-    def standing_on(self, holder: Holder, queues: Iterable[QueueName]) -> Standing:
-        """The most protected standing on the lines of these queues, which are on the holder's path."""
-        protected, path = self.standings_of(holder), self.tree.path(holder.job.spec.queue)
-        return STANDINGS[max((protected[path.index(queue)] for queue in queues if protected), default=BORROWED)]
-
-    def standings_of(self, holder: Holder) -> Sequence[int]:
-        """Its standing on the lines of each queue on its path, from its own up, as a place in STANDINGS; [] if it holds nothing."""
-        of_types = [self.standing[holder.job.name, gpu_type] for gpu_type in holder.charge]
-        return of_types[0] if len(of_types) == 1 else [max(known) for known in zip(*of_types, strict=True)]
-
-    def lost_gpu_s(self, holder: Holder) -> float:
-        """What evicting it now throws away, in GPU-seconds."""
-        return lost_gpu_s(holder, self.now, self.restart_cost)
 
 
 def protected(job: Job, protection: Protection, now: Instant) -> bool:

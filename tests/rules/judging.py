@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from solver.rules.victims import STANDINGS, Holder, Law, Means, Standing, Taker, Victim, protected
+from solver.rules.entitlement import Shares
+from solver.rules.law import Law
+from solver.rules.tree import Line
+from solver.rules.victims import STANDINGS, Holder, Means, Standing, Taker, Victim, protected
 from solver.world.parts import owner_of
-from solver.world.workload import QueueName
+from solver.world.workload import JobName, QueueName
 
 
 def victims_of(law: Law, taker: Taker) -> list[Victim]:
@@ -50,3 +53,31 @@ def _means(law: Law, holder: Holder, taker: Taker) -> Means | None:
 
 def _protected(law: Law, holder: Holder) -> bool:
     return protected(holder.job, holder.priority_class.protection, law.now)
+
+
+def standing_in_line(law: Law, shares: Shares, line: Line) -> dict[JobName, Standing]:
+    """Where everybody who is charged for a line stands in it, one after the other."""
+    below: dict[JobName, Standing] = {}
+    for child in law.tree.lines_below(line):
+        below |= standing_in_line(law, shares, child)
+    charged = [
+        holder
+        for holder in law.holders
+        if line.gpu_type in holder.charge and line in law.tree.lines(holder.job.spec.queue, line.gpu_type)
+    ]
+    charged.sort(key=lambda holder: (-STANDINGS.index(below.get(holder.job.name, "inside")), *_place_in_line(holder)))
+    held, guaranteed, found = 0, shares.guaranteed.get(line, 0), dict[JobName, Standing]()
+    for holder in charged:
+        milli, preemptible = holder.charge[line.gpu_type], holder.priority_class.preemptible
+        inside = held + milli <= guaranteed
+        found[holder.job.name] = (
+            "inside" if inside else "straddles" if preemptible and held < guaranteed else "borrowed"
+        )
+        # What may not be preempted but may borrow is borrowed as a whole where it crosses the line.
+        held += milli if inside or preemptible else 0
+    return found
+
+
+def _place_in_line(holder: Holder) -> tuple[bool, int, int, str, str]:
+    job, known = holder.job, holder.priority_class
+    return known.preemptible, -known.value, job.started_at or 0, owner_of(job.name), job.name

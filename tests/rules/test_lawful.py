@@ -11,18 +11,20 @@ from hypothesis import strategies as st
 from solver.rules.entitlement import Charge, Headroom, Shares, shares_of
 from solver.rules.fairshare import demand_of, with_fair_shares
 from solver.rules.holdings import Leaving
+from solver.rules.law import Law
 from solver.rules.lawful import Lawful
 from solver.rules.lending import live_gpus
 from solver.rules.policy import Policy
 from solver.rules.rotation import with_precedence
-from solver.rules.tree import QueueTree
+from solver.rules.standings import NOWHERE, standings
+from solver.rules.tree import Line, QueueTree
 from solver.rules.vacated import allows, lies_inside
-from solver.rules.victims import Law, Taker
+from solver.rules.victims import STANDINGS, Taker
 from solver.world.cluster import GpuType
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, QueueName
 from tests.drawn import worlds
-from tests.rules.judging import victims_of
+from tests.rules.judging import standing_in_line, victims_of
 from tests.solver.worlds import TYPES, comparing_across, policies, snapshots
 
 POLICIES = policies() | policies(keeping=True) | policies().map(comparing_across)
@@ -35,6 +37,24 @@ def law_of(snapshot: Snapshot, policy: Policy) -> tuple[Shares, Lawful]:
     fair = with_fair_shares(shares, live_gpus(snapshot), demand_of(wanted))
     shares = with_precedence(fair, snapshot, policy, wanted)
     return shares, Lawful(Law.of(snapshot, policy, shares))
+
+
+@worlds(500)
+@given(snapshots(elastic=True, held_one_in=1), POLICIES)
+def test_everybody_stands_in_every_line_where_one_who_goes_down_the_line_finds_them(
+    snapshot: Snapshot, policy: Policy
+) -> None:
+    shares, lawful = law_of(snapshot, policy)
+    law, holdings = lawful.law, lawful.holdings
+    found = standings(holdings, shares)
+    for column, gpu_type in enumerate(holdings.gpu_types):
+        for queue in law.tree.by_name:
+            depth = len(law.tree.path(queue)) - 1
+            own = holdings.below[queue]
+            names = [holder.job.name for holder in holdings.holders[own]]
+            places = zip(names, found[own, column, depth].tolist(), strict=True)
+            there = {name: STANDINGS[place] for name, place in places if place != NOWHERE}
+            assert there == standing_in_line(law, shares, Line(queue, gpu_type))
 
 
 def taker(job: Job, policy: Policy, *, overdue: bool) -> Taker:

@@ -15,11 +15,11 @@ from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Program, Solution
 from solver.rules.demand import in_order, sub_layers_of
 from solver.rules.harm import Evictions
+from solver.rules.law import Law
 from solver.rules.lawful import Lawful
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy_of
 from solver.rules.sharing import sharing_of
-from solver.rules.victims import Law
 from solver.solve import competing, solve, standing
 from solver.starts import layer_values
 from solver.tiers import decide_with_evictions, soon_free

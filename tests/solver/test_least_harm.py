@@ -18,9 +18,10 @@ from solver.plan.check import violations
 from solver.plan.plan import Evict
 from solver.rules.entitlement import shares_of
 from solver.rules.harm import Evictions
+from solver.rules.law import Law
 from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.rules.tree import QueueTree
-from solver.rules.victims import Law, Taker, Victim
+from solver.rules.victims import Taker, Victim
 from solver.solve import solve
 from solver.world.cluster import Node
 from solver.world.quantities import Duration, Instant
