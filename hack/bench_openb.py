@@ -34,6 +34,7 @@ from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.solve import solve
 from solver.world.cluster import Node
+from solver.world.kept import Kept
 from solver.world.quantities import MILLI_PER_GPU, Instant
 from solver.world.room import Room
 from solver.world.snapshot import snapshot_of
@@ -92,11 +93,12 @@ class InRounds:
 
     def place(self, pods: Sequence[Job]) -> Placements:
         """Each pod that finds a place, round by round."""
-        live: list[Job] = []
+        live, kept = list[Job](), Kept()
         for first in range(0, len(pods), self.size):
             batch = {pod.name: pod for pod in pods[first : first + self.size]}
             now = pods[min(len(pods), first + self.size) - 1].submitted_at
-            plan = solve(snapshot_of(now, self.nodes, [*live, *batch.values()]), self.policy, self.optimiser)
+            snapshot = snapshot_of(now, self.nodes, [*live, *batch.values()])
+            plan = solve(snapshot, self.policy, self.optimiser, kept)
             for step in plan.steps:
                 if isinstance(step, Bind):
                     live.append(_running(batch[step.job], step.tasks))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 
 import numpy as np
 
@@ -20,20 +21,24 @@ from solver.plan.refusals import (
     NotDivided,
     UnknownName,
 )
-from solver.rules.entitlement import Shares
+from solver.rules.entitlement import Shares, shares_of
 from solver.rules.entry import closed_to, on_hold
 from solver.rules.lending import Weights
 from solver.rules.options import OPTIONS_MAX, Option, options_of
-from solver.rules.policy import Policy
-from solver.rules.sharing import Sharing
-from solver.rules.tree import Line
+from solver.rules.partitioning import pool_rules
+from solver.rules.policy import Policy, SloClass
+from solver.rules.sharing import Sharing, sharing_of
+from solver.rules.tree import Line, QueueTree
 from solver.rules.type_weights import weights_of
-from solver.world.cluster import GpuType, Level
+from solver.world.cluster import GpuType, Level, Node
+from solver.world.kept import Kept, Results
 from solver.world.mig import mig_model
 from solver.world.mig_layout import near_profiles
-from solver.world.quantities import MILLI_PER_GPU, Memory, MilliGpu
+from solver.world.node_sets import NodeSet
+from solver.world.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.shape import MigShape, SharedShape
+from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobSpec, QueueName, TaskGroup
 
 
@@ -49,33 +54,68 @@ class Admission:
     holds: tuple[Held, ...] = ()
 
 
-@dataclass(slots=True)
-class Gate:
-    """Judges jobs against one policy and the empty cluster; alike jobs are judged once."""
+@dataclass(frozen=True)
+class Emptied:
+    """A cluster in which nothing runs and nothing is broken, under a policy. Of `nodes`, whether they are well is not asked."""
 
     policy: Policy
-    shares: Shares
-    empty: Room
-    sharing: Sharing
-    _known: dict[object, Admission] = field(default_factory=dict)
-    _options: dict[object, tuple[Option, ...]] = field(default_factory=dict)
-    _in_set: dict[str, frozenset[GpuType]] = field(default_factory=dict)
-    _fits: dict[object, bool] = field(default_factory=dict)
-    _unused: Weights = field(init=False)
-    """What queues weigh while nobody uses anything."""
+    nodes: tuple[Node, ...]
+    node_sets: tuple[NodeSet, ...] = ()
 
-    def __post_init__(self) -> None:
-        """What is lent is limited by what there is, running or not."""
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """Of it."""
+        return Snapshot(Instant(0), self.nodes, (), node_sets=self.node_sets)
+
+    @cached_property
+    def shares(self) -> Shares:
+        """What its queues are guaranteed, and may hold."""
+        return shares_of(self.snapshot, QueueTree.of(self.policy))
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        """Who may share a GPU there."""
+        return sharing_of(self.policy, self.shares.tree, self.nodes)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What its queues weigh. What is lent is limited by what there is, running or not."""
         lending = replace(self.shares.lending, capacity=self.shares.cluster.gpus)
-        self._unused = Weights.of(self.shares.tree, lending)
+        return Weights.of(self.shares.tree, lending)
+
+    @cached_property
+    def room(self) -> Room:
+        """All of it, partitioned as anybody likes."""
+        unlimited = pool_rules(self.policy, self.snapshot).unlimited()
+        return Room.empty(self.nodes, mig=unlimited, node_sets=self.node_sets)
+
+
+class Gate:
+    """Judges jobs against one policy and the empty cluster; alike jobs are judged once, and not again in the next round."""
+
+    def __init__(self, emptied: Emptied, kept: Kept) -> None:
+        basis = emptied.policy, emptied.nodes, emptied.node_sets
+        self._emptied, self.policy = emptied, emptied.policy
+        self._known: Results[Admission] = kept.results("admissions", *basis)
+        self._options: Results[tuple[Option, ...]] = kept.results("options", *basis)
+        self._fits: Results[bool] = kept.results("fits when empty", *basis)
+        self._in_set: dict[str, frozenset[GpuType]] = {}
+
+    @property
+    def shares(self) -> Shares:
+        """Those of the empty cluster."""
+        return self._emptied.shares
+
+    @property
+    def empty(self) -> Room:
+        """The empty cluster."""
+        return self._emptied.room
 
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""
         spec = job.spec
         key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data)
-        if key not in self._known:
-            self._known[key] = self._judge(job)
-        return self._known[key]
+        return self._known.get(key, lambda: self._judge(job))
 
     def _judge(self, job: Job) -> Admission:
         refusals = (*self._names_that_do_not_exist(job), *self._closed_queues(job))
@@ -94,15 +134,14 @@ class Gate:
         slo_class = known.slo_class if known else "standard"
         shares_gpus = any(group.shape.is_shared for group in groups)
         alike = (groups, slo_class, job.spec.queue if shares_gpus else None)
-        if alike not in self._options:
-            scheduling = self.policy.scheduling
-            most = None if scheduling.solver.mode == "exact" else OPTIONS_MAX
-            in_set = {group.nodes: self._types_of(group.nodes) for group in groups if group.nodes}
-            weights = weights_of(scheduling.gpu_types)
-            self._options[alike] = options_of(
-                job.spec, self.empty.gpu_types, self.sharing, slo_class, most, weights, in_set
-            )
-        return self._options[alike]
+        return self._options.get(alike, lambda: self._worked_out(job.spec, slo_class))
+
+    def _worked_out(self, spec: JobSpec, slo_class: SloClass) -> tuple[Option, ...]:
+        scheduling, groups = self.policy.scheduling, spec.task_groups
+        most = None if scheduling.solver.mode == "exact" else OPTIONS_MAX
+        in_set = {group.nodes: self._types_of(group.nodes) for group in groups if group.nodes}
+        weights = weights_of(scheduling.gpu_types)
+        return options_of(spec, self.empty.gpu_types, self._emptied.sharing, slo_class, most, weights, in_set)
 
     def _types_of(self, node_set: str) -> frozenset[GpuType]:
         """The GPU types of the nodes in a set."""
@@ -164,13 +203,11 @@ class Gate:
     def _has_place(self, spec: JobSpec, option: Option) -> bool:
         """Whether it would find its place if nothing else ran; that does not depend on its queue or class."""
         key = (spec.task_groups, spec.topology, spec.data, option.gpu_types, option.shapes)
-        if key not in self._fits:
-            self._fits[key] = has_place(self.empty, spec, option)
-        return self._fits[key]
+        return self._fits.get(key, lambda: has_place(self.empty, spec, option))
 
     def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
         """Where it needs more than the others would leave it, if nobody used anything: who keeps back most."""
-        weights, queue = self._unused, job.spec.queue
+        weights, queue = self._emptied.weights, job.spec.queue
         for gpu_type in weights.refused(queue, option.charge):
             # Where nobody keeps back any, there is too little of it altogether: that never fits.
             keeper, _ = max(weights.keepers(queue, gpu_type), key=lambda known: known[1], default=(None, 0))

@@ -9,7 +9,8 @@ from typing import Literal
 import msgspec
 
 from solver.promise import Promise
-from solver.rules.departures import Departure, Rule
+from solver.rules.departures import Departure
+from solver.rules.harm import Rule
 from solver.rules.policy import Policy
 from solver.rules.victims import MEANS, Means, Victim
 from solver.world.inflight import Intent

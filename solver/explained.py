@@ -22,8 +22,8 @@ from solver.promise import Promise
 from solver.regrowth import Growth, with_grown
 from solver.reserve import reservations_after
 from solver.rules.demand import Candidate
-from solver.rules.departures import Rule
 from solver.rules.entitlement import Charge, Headroom, Inside, charge_of_tasks
+from solver.rules.harm import Rule
 from solver.rules.policy import Policy
 from solver.rules.victims import Means
 from solver.starts import Start

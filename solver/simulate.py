@@ -36,6 +36,7 @@ from solver.solve import solve
 from solver.traced import Round, Run, TraceJob
 from solver.world.cluster import Node
 from solver.world.inflight import Counter, DurationQuantile, Ended, InFlight, Intent, Reservation, Usage
+from solver.world.kept import Kept
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import snapshot_of
 from solver.world.workload import Job, JobName
@@ -72,6 +73,7 @@ class Replay:
     _mig_changes: list[Counter] = field(default_factory=list)
     _usage: tuple[Usage, ...] = ()
     _usage_at: Instant = field(default_factory=lambda: Instant(0))
+    _kept: Kept = field(default_factory=Kept)
 
     def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
         """Hold rounds from the first arrival until an instant, or until nothing is left to happen."""
@@ -86,7 +88,7 @@ class Replay:
             if any(job.phase == "pending" for job in self._live.values()):
                 self._accrue(now)
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
-                plan = solve(snapshot, self.policy, self.optimiser)
+                plan = solve(snapshot, self.policy, self.optimiser, self._kept)
                 self._apply(plan, now)
                 yield Round(snapshot, plan)
             earliest = now.after(self.cadence)
@@ -289,11 +291,5 @@ class Replay:
 
 def ended_job(job: Job, at: Instant) -> Ended:
     """What history keeps of a job that runs and ends now."""
-    return Ended(
-        job.spec.queue,
-        job.spec.gpus,
-        job.submitted_at,
-        job.name,
-        Duration(round(ran_ms(job, at))),
-        job.spec.priority_class,
-    )
+    spec, ran = job.spec, Duration(round(ran_ms(job, at)))
+    return Ended(spec.queue, spec.gpus, job.submitted_at, job.name, ran, spec.priority_class)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from solver.admission import Admission, Gate
+from solver.admission import Admission, Emptied, Gate
 from solver.concessions import concessions, overdue_growths, with_asked, yielding
 from solver.declared import declared_in, kept_by, kept_from, with_declared
 from solver.explained import Explained
@@ -30,25 +30,32 @@ from solver.rules.tree import QueueTree
 from solver.rules.type_weights import weights_of
 from solver.steps import steps_of
 from solver.tiers import decide_with_evictions
+from solver.world.built import as_built
 from solver.world.free import Reserved
+from solver.world.kept import Kept
 from solver.world.parts import shrinking_apart
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, foreseen
 from solver.world.workload import Job, JobName
 
 
-def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Plan:
-    """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so."""
+def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: Kept | None = None) -> Plan:
+    """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so.
+
+    `kept`: what the round before left for this one, which decides the same without.
+    """
+    kept = Kept() if kept is None else kept
+    kept.begin()
     apart = shrinking_apart(with_declared(with_manners(foreseen(snapshot), policy), policy))
     departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)
-    world = nominations.snapshot
-    shares, admissions = standing(world, policy)
+    world = kept.settled(nominations.snapshot)
+    shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares)
     decision = decide_with_evictions(
-        world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing), reserved
+        world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing), reserved, kept
     )
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.promises for known in yielding(promise, jobs))
@@ -90,14 +97,13 @@ def standing_back(
     return held_back(narrowed, live, ends, policy, shares, room, snapshot.time), {**room.reserved, **kept}
 
 
-def standing(snapshot: Snapshot, policy: Policy) -> tuple[Shares, dict[JobName, Admission]]:
+def standing(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
+    kept = Kept() if kept is None else kept
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
-    sharing = sharing_of(policy, shares.tree, snapshot.nodes)
-    unlimited = pool_rules(policy, snapshot).unlimited()
-    empty = Room.empty(snapshot.nodes, mig=unlimited, node_sets=snapshot.node_sets)
-    gate = Gate(policy, shares, empty, sharing)
+    nodes = as_built(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    gate = Gate(Emptied(policy, nodes, snapshot.node_sets), kept)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     waiting = competing(snapshot, admissions)
     shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(waiting))

@@ -41,6 +41,7 @@ from solver.rules.victims import MEANS
 from solver.starts import Start, layer_values
 from solver.strain import strain_of
 from solver.world.free import Reserved
+from solver.world.kept import Kept
 from solver.world.pool_rules import PoolRules
 from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
@@ -85,11 +86,12 @@ class _Ground:
     sharing: Sharing
     room: Room
     soon: Room
+    kept: Kept
 
     @cached_property
     def lawful(self) -> Lawful:
         """Who may leave for whom."""
-        return Lawful(Law.of(self.snapshot, self.policy, self.shares))
+        return Lawful(Law.of(self.snapshot, self.policy, self.shares, self.kept))
 
 
 @dataclass(slots=True)
@@ -167,6 +169,7 @@ def decide_with_evictions(
     optimiser: Optimiser | None,
     departing: frozenset[JobName],
     reserved: Reserved,
+    kept: Kept,
 ) -> Decision:
     """Decide a round tier by tier. `departing`: who is evicted in this round in any case.
 
@@ -178,7 +181,7 @@ def decide_with_evictions(
     room = Room.of(snapshot, sharing.domain, mig)
     soon = soon_free(snapshot, sharing.domain, mig, room)
     room.reserved = soon.reserved = reserved
-    ground = _Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon)
+    ground = _Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)
     decision = _decide(ground, optimiser)
     if optimiser is None or len(decision.starts) == len(candidates):
         return decision

@@ -18,6 +18,7 @@ from solver.plan.plan import Bind, Nominate
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Floats, Program, Solution
 from solver.rules.policy import Policy
+from solver.world.kept import Kept
 from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -73,14 +74,15 @@ def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
         snapshot = _with_largest(snapshot, policy)
     optimiser = None if limit_s is None else Counted()
     workload, chance = world.workload(random.Random(seed + 2), "later"), random.Random(seed + 3)
-    rounds, more = [timed(snapshot, policy, optimiser)], dict[str, float]()
+    kept = Kept()
+    rounds, more = [timed(snapshot, policy, optimiser, kept)], dict[str, float]()
     if case.arrivals:
-        more = arrivals(case, snapshot, policy, workload, rounds, optimiser)
+        more = arrivals(case, snapshot, policy, workload, rounds, optimiser, kept)
     else:
         onward, now = Onward(workload, chance, CHURN), snapshot
         for _ in range(case.rounds):
             now = onward.after(now, rounds[-1].plan)
-            rounds.append(timed(now, policy, optimiser))
+            rounds.append(timed(now, policy, optimiser, kept))
     if case.largest:
         more["tasks_of_largest"] = float(_tasks_of(LARGEST, rounds[0]))
     return figures(name, seed, snapshot, rounds, optimiser.size if optimiser else NO_PROGRAM, more)
@@ -90,7 +92,7 @@ def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | 
     """Time one round of a snapshot that was given."""
     seldom()
     optimiser = None if limit_s is None else Counted()
-    rounds = [timed(snapshot, with_limit(policy, limit_s), optimiser)]
+    rounds = [timed(snapshot, with_limit(policy, limit_s), optimiser, Kept())]
     return figures("file", seed, snapshot, rounds, optimiser.size if optimiser else NO_PROGRAM, {})
 
 
@@ -103,7 +105,13 @@ def with_limit(policy: Policy, limit_s: float | None) -> Policy:
 
 
 def arrivals(
-    case: Case, snapshot: Snapshot, policy: Policy, workload: Workload, rounds: list[Timed], optimiser: Counted | None
+    case: Case,
+    snapshot: Snapshot,
+    policy: Policy,
+    workload: Workload,
+    rounds: list[Timed],
+    optimiser: Counted | None,
+    kept: Kept,
 ) -> dict[str, float]:
     """Rounds one right after the other while jobs keep coming: how long those that can't wait wait for their decision.
 
@@ -117,7 +125,7 @@ def arrivals(
         came_s = now_s
         before = onward.after(snapshot, rounds[-1].plan)
         snapshot = snapshot_of(at, before.nodes, [*before.jobs, *(job for job, _ in new)])
-        rounds.append(timed(snapshot, policy, optimiser))
+        rounds.append(timed(snapshot, policy, optimiser, kept))
         now_s += rounds[-1].total_s
         waits += [now_s - since_s for job, since_s in new if job.name.startswith("urgent-")]
     waits.sort()

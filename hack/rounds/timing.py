@@ -17,6 +17,7 @@ from solver.plan.plan import Bind, Nominate, Plan
 from solver.program.optimiser import Optimiser
 from solver.rules.policy import Policy
 from solver.solve import solve
+from solver.world.kept import Kept
 from solver.world.snapshot import Snapshot
 
 
@@ -89,10 +90,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     more: dict[str, float] = {}
 
 
-def timed(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None) -> Timed:
-    """Solve and check once."""
+def timed(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: Kept) -> Timed:
+    """Solve and check once; `kept`: what the round before has left."""
     began = perf_counter()
-    plan = solve(snapshot, policy, optimiser)
+    plan = solve(snapshot, policy, optimiser, kept)
     solved = perf_counter()
     found = violations(snapshot, policy, plan)
     checked = perf_counter()

@@ -14,6 +14,7 @@ from reconciler.optimiser.wire import Answer, WireError, decode, encode
 from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
 from solver.rules.policy import Policy
 from solver.solve import solve
+from solver.world.kept import Kept
 from solver.world.snapshot import Snapshot
 
 NO_CLOCK_S = 1e6
@@ -25,13 +26,17 @@ class BadRecordingError(Exception):
 
 
 def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> Solve:
-    """Rounds decided with an optimiser, each within one time limit, and recorded so that `optimiser_of` can decide them again."""
+    """Rounds decided with an optimiser, each within one time limit, and recorded so that `optimiser_of` can decide them again.
+
+    What a round leaves for the next is kept; replaying one needs none of it.
+    """
+    kept = Kept()
 
     def solve_once(snapshot: Snapshot, policy: Policy) -> Solved:
         if optimiser is None:
-            return Solved(solve(snapshot, policy, None))
+            return Solved(solve(snapshot, policy, None, kept))
         recording = Recording(RoundBudget(optimiser, clock))
-        return Solved(solve(snapshot, policy, recording), recording.text)
+        return Solved(solve(snapshot, policy, recording, kept), recording.text)
 
     return solve_once
 

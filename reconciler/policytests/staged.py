@@ -69,7 +69,7 @@ class Staged(Replay):
             position = self._arrive(arrivals, position, now)
             self._accrue(now)
             snapshot = snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
-            plan = solve(snapshot, self.policy, self.optimiser) if self._live else None
+            plan = solve(snapshot, self.policy, self.optimiser, self._kept) if self._live else None
             if plan is not None:
                 self._apply(plan, now)
             yield Moment(now, snapshot, plan, MappingProxyType(dict(self._live)))

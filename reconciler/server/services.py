@@ -15,7 +15,7 @@ from reconciler.backend import Epoch, Logs, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.broken_limits import BrokenLimit, broken_limits
 from reconciler.clock import Clock
-from reconciler.control import NoPolicyError, PolicyInForce
+from reconciler.control import NoPolicyError
 from reconciler.followed import FollowedKind
 from reconciler.gitsource.standing import StandingPolicy
 from reconciler.health.cap import held_back
@@ -31,15 +31,12 @@ from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Holdings
 from reconciler.terminals import Terminals
-from solver.admission import Gate
+from solver.admission import Emptied, Gate
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
-from solver.rules.entitlement import Shares, shares_of
 from solver.rules.policy import Policy
-from solver.rules.sharing import sharing_of
-from solver.rules.tree import QueueTree
+from solver.world.kept import Kept
 from solver.world.quantities import Instant
-from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import Job, JobName, JobSpec
 
@@ -170,7 +167,7 @@ class Watch:
         self._standing = standing
         self._runner = runner
         self._following = following
-        self._emptied: tuple[str, Shares, Room] | None = None
+        self._emptied: tuple[str, Emptied] | None = None
         self._broken: tuple[Pass | None, tuple[BrokenLimit, ...]] = None, ()
 
     def policy(self) -> tuple[str, Policy]:
@@ -209,10 +206,9 @@ class Watch:
         # One tuple, replaced whole: whoever meets another thread here works it out twice, and both are right.
         emptied = self._emptied
         if emptied is None or emptied[0] != current.revision:
-            self._emptied = emptied = current.revision, *_emptied(current)
-        _, shares, room = emptied
-        sharing = sharing_of(current.policy, shares.tree, room.nodes)
-        return Gate(current.policy, shares, room, sharing).admit(Job(JobName(""), Instant(0), spec)).reasons
+            nodes = snapshot_of(Instant(0), current.nodes, ()).nodes
+            self._emptied = emptied = current.revision, Emptied(current.policy, nodes)
+        return Gate(emptied[1], Kept()).admit(Job(JobName(""), Instant(0), spec)).reasons
 
     def status(self) -> Status:
         """How following the branch goes, and whether the loop decides rounds."""
@@ -259,9 +255,3 @@ def health_conditions(records: Iterable[NodeHealth]) -> Iterator[Condition]:
         named = ", ".join((*spared[:SPARED_NAMED_MAX], *(["..."] if len(spared) > SPARED_NAMED_MAX else [])))
         told = f"health would close {len(spared)} more ({named}), and maxUnhealthy does not let it"
         yield Condition(HELD_BACK, status=True, reason="TooManyUnhealthy", message=told)
-
-
-def _emptied(current: PolicyInForce) -> tuple[Shares, Room]:
-    """The declared cluster with nothing on it."""
-    bare = snapshot_of(Instant(0), current.nodes, ())
-    return shares_of(bare, QueueTree.of(current.policy)), Room.empty(bare.nodes)

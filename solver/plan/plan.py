@@ -8,7 +8,7 @@ from solver.plan.estimates import AnyEstimate
 from solver.plan.extent import Extent
 from solver.plan.reason import count, part_of
 from solver.plan.reasons import AnyReason
-from solver.rules.departures import Rule
+from solver.rules.harm import Rule
 from solver.rules.victims import Means
 from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.document import API_VERSION, Document, digest

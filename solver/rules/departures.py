@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import msgspec
 
 from solver.rules.entitlement import Shares, shares_of
 from solver.rules.entry import draining
-from solver.rules.harm import Convergence
+from solver.rules.harm import Convergence, Rule
 from solver.rules.law import Law
 from solver.rules.loans import ends_by, loans_in
 from solver.rules.policy import Policy
@@ -22,10 +21,6 @@ from solver.world.parts import owner_of, place_in_gang
 from solver.world.quantities import MilliGpu
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
-
-Rule = Literal["drain", "converge", "return"]
-"""`drain`: a queue has its jobs leave. `converge`: a `max` was lowered below what a queue holds, and its time is over.
-`return`: it runs on what is reserved for a gang of the queue, which starts soon."""
 
 
 @dataclass(frozen=True, slots=True)

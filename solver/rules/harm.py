@@ -33,6 +33,10 @@ class Evictions(Document, frozen=True):
     moves_per_round: int = 4
 
 
+Rule = Literal["drain", "converge", "return"]
+"""`drain`: a queue has its jobs leave. `converge`: a `max` was lowered below what a queue holds, and its time is over.
+`return`: it runs on what is reserved for a gang of the queue, which starts soon."""
+
 Evictable = Literal["none", "preemptible", "all"]
 """Which running jobs may have to leave where a limit was lowered below what is held: nobody, or who may."""
 

@@ -13,6 +13,7 @@ from solver.rules.precedence import Precedence
 from solver.rules.standings import standings
 from solver.rules.tree import QueueTree
 from solver.rules.victims import BORROWED, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
+from solver.world.kept import Kept
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
@@ -34,9 +35,9 @@ class Law:
     precedence: Precedence
 
     @classmethod
-    def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares) -> Law:
+    def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: Kept | None = None) -> Law:
         """The law as it applies to a snapshot."""
-        holdings = Holdings.of(gangs_of(snapshot, policy), shares.tree)
+        holdings = Holdings.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
         values: dict[QueueName, set[int]] = defaultdict(set)
         for holder in holdings.gangs:
             values[holder.job.spec.queue].add(holder.base_priority)

@@ -5,14 +5,17 @@ Base priority is the class's value: waiting never changes who yields to whom.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Literal, Protocol, TypeVar
 
 from solver.rules.entitlement import Charge, charge_of_tasks
 from solver.rules.harm import Protection
 from solver.rules.policy import Policy, PriorityClass
+from solver.world.cluster import GpuType, NodeName
+from solver.world.kept import Kept, Results
 from solver.world.parts import in_parts, owner_of, place_in_gang
 from solver.world.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.world.snapshot import Snapshot
@@ -84,7 +87,10 @@ Gang = tuple[Holder, ...]
 
 
 def gangs_of(
-    snapshot: Snapshot, policy: Policy, phases: Collection[Phase] = frozenset[Phase]({"running"})
+    snapshot: Snapshot,
+    policy: Policy,
+    phases: Collection[Phase] = frozenset[Phase]({"running"}),
+    kept: Kept | None = None,
 ) -> Iterator[Gang]:
     """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
 
@@ -94,12 +100,17 @@ def gangs_of(
     gpu_types = snapshot.gpu_types
     asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
     growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
+    gangs: Results[Gang] = (Kept() if kept is None else kept).results("gangs", policy, gpu_types)
     for job in snapshot.jobs:
         known = policy.priority_class(job)
         if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
             divisible = known.preemptible and job.phase == "running" and job.name not in growing
-            parts = in_parts(job) if divisible else (job,)
-            yield tuple([Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts])
+            yield gangs.of(job, partial(_gang, job, known, gpu_types, divisible), which=divisible)
+
+
+def _gang(job: Job, known: PriorityClass, gpu_types: Mapping[NodeName, GpuType], divisible: bool) -> Gang:
+    parts = in_parts(job) if divisible else (job,)
+    return tuple([Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts])
 
 
 def holders_of(

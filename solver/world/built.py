@@ -1,0 +1,31 @@
+"""Nodes as they could be, whatever is wrong with them now: what could ever start is asked of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from solver.world.cluster import Gpu, Node
+from solver.world.mig_gpus import MigRule, is_allowed
+from solver.world.mig_layout import geometry_of
+
+
+def as_built(nodes: Iterable[Node], rules: Mapping[str, MigRule]) -> tuple[Node, ...]:
+    """The same nodes with nothing wrong with them, and with GPUs whole that may be partitioned anew; `rules` by pool."""
+    return tuple([_as_built(node, rules.get(node.pool)) for node in nodes])
+
+
+def _as_built(node: Node, rule: MigRule | None) -> Node:
+    if node.schedulable and all(gpu.healthy and gpu.instances is None for gpu in node.gpus):
+        return node
+    gpus = tuple(_healthy(gpu, None if node.keeps_geometry else rule) for gpu in node.gpus)
+    return msgspec.structs.replace(node, ready=True, cordoned=False, gpus=gpus)
+
+
+def _healthy(gpu: Gpu, rule: MigRule | None) -> Gpu:
+    instances = gpu.instances
+    # Instances that are there serve whom they serve, also where the pool's rule would have none of them made.
+    if instances is not None and rule and rule.changes and is_allowed(rule, geometry_of(instances, rule.model)):
+        instances = None
+    return msgspec.structs.replace(gpu, healthy=True, instances=instances)
