@@ -91,7 +91,7 @@ class _Ground:
     @cached_property
     def lawful(self) -> Lawful:
         """Who may leave for whom."""
-        return Lawful(Law.of(self.snapshot, self.policy, self.shares, self.kept))
+        return Lawful(Law.of(self.snapshot, self.policy, self.shares, self.kept), self.kept)
 
 
 @dataclass(slots=True)

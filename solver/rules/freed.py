@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from solver.rules.victims import Holder
-from solver.world.cluster import DeviceId
+from solver.rules.victims import Gang
+from solver.world.cluster import Node, NodeName
+from solver.world.kept import Kept, Results
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.workload import Job
 
 NOTHING = Shape()
+NOWHERE = -1, None
 
 
 class Freed(NamedTuple):
@@ -32,25 +35,32 @@ class Freeing:
     Nothing is said of who holds parts of GPUs.
     """
 
-    def __init__(self, holders: Sequence[Holder], room: Room) -> None:
-        healthy = [{gpu.id for gpu in node.gpus if gpu.healthy} for node in room.nodes]
-        self.of = [_freed(holder.job, room, healthy) if holds_whole_gpus(holder.job) else [] for holder in holders]
-        rows = np.array(list(chain.from_iterable(self.of)), dtype=np.int64).reshape(-1, len(Freed._fields))
-        holder = np.repeat(np.arange(len(self.of)), [len(freed) for freed in self.of])
+    def __init__(self, gangs: Sequence[Gang], room: Room, kept: Kept) -> None:
+        nodes = {node.name: (number, node) for number, node in enumerate(room.nodes)}
+        known: Results[list[list[Freed]]] = kept.results("freed", [*nodes])
+        self.of = list[list[Freed]]()
+        for gang in gangs:
+            on = [nodes.get(task.node) for holder in gang.holders for task in holder.job.placement]
+            self.of += known.get(gang.holders[0].job.name, partial(_freed, gang, nodes), gang, on)
+        count = sum(map(len, self.of))
+        rows = np.fromiter(chain.from_iterable(chain.from_iterable(self.of)), dtype=np.int64, count=4 * count)
+        rows = rows.reshape(-1, 4)
+        holder = np.repeat(np.arange(len(self.of)), list(map(len, self.of)))
         by_node = np.argsort(rows[:, 0], kind="stable")
         self.holder, (self.node, self.gpus, self.cpu, self.memory) = holder[by_node], rows[by_node].T.copy()
 
 
-def holds_whole_gpus(job: Job) -> bool:
-    """Whether it has no part of a GPU."""
-    return all(task.share is None and task.mig is None for task in job.placement)
+def _freed(gang: Gang, nodes: Mapping[NodeName, tuple[int, Node]]) -> list[list[Freed]]:
+    """By each of its parts."""
+    return [_of_job(holder.job, nodes) if whole else [] for holder, whole in zip(gang.holders, gang.whole, strict=True)]
 
 
-def _freed(job: Job, room: Room, healthy: Sequence[set[DeviceId]]) -> list[Freed]:
-    shapes, index, opened = {group.name: group.shape for group in job.spec.task_groups}, room.index, room.open_nodes
-    return [
-        Freed(node, len(healthy[node].intersection(task.devices)), int(shape.cpu), int(shape.memory))
-        for task in job.placement
-        if (node := index.get(task.node)) is not None and opened[node]
-        for shape in (shapes.get(task.group, NOTHING),)
-    ]
+def _of_job(job: Job, nodes: Mapping[NodeName, tuple[int, Node]]) -> list[Freed]:
+    shapes, found = {group.name: group.shape for group in job.spec.task_groups}, list[Freed]()
+    for task in job.placement:
+        number, node = nodes.get(task.node, NOWHERE)
+        if node is not None and node.schedulable:
+            devices, shape = task.devices, shapes.get(task.group, NOTHING)
+            healthy = [gpu.healthy and gpu.id in devices for gpu in node.gpus].count(True)
+            found.append(Freed(number, healthy, int(shape.cpu), int(shape.memory)))
+    return found

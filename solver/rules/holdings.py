@@ -26,12 +26,16 @@ NONE = -1
 class Holdings:
     """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
 
+    `place`: the number of the task that a part of a gang is (world/parts). `countable`: who holds no part of a GPU.
     `gang`: by holder the number of its gang; `first`: by gang the number of what it can't be without, behind which its other parts
     stand; `base`: the same by holder. `of_gang`: all that a gang holds; `whole`: the same of gangs in parts, by the first of them.
     `by_name`: by holder its place in the order of names. `own` and `below`: the holders of a queue, and these with all below it.
     """
 
+    gangs: tuple[Gang, ...]
     holders: tuple[Holder, ...]
+    place: Ints
+    countable: Mask
     gpu_types: tuple[GpuType, ...]
     charge: Ints
     has: Mask
@@ -49,7 +53,7 @@ class Holdings:
         """What these hold; those of queues that do not exist stand last."""
         of_queue: dict[QueueName, list[Gang]] = {}
         for gang in gangs:
-            of_queue.setdefault(gang[0].job.spec.queue, []).append(gang)
+            of_queue.setdefault(gang.holders[0].job.spec.queue, []).append(gang)
         ordered, own, below = list[Gang](), dict[QueueName, slice](), dict[QueueName, slice]()
 
         def enter(queue: QueueName) -> None:
@@ -64,16 +68,20 @@ class Holdings:
             enter(root.name)
         for queue in sorted(of_queue):
             enter(queue)
-        first = list(accumulate(map(len, ordered), initial=0))
-        holders, members = tuple(chain.from_iterable(ordered)), [range(*ends) for ends in pairwise(first)]
+        holders = tuple(chain.from_iterable(gang.holders for gang in ordered))
+        first = list(accumulate([len(gang.holders) for gang in ordered], initial=0))
+        members = [range(*ends) for ends in pairwise(first)]
         gang_of = np.repeat(np.arange(len(ordered)), np.diff(first))
         return cls(
+            tuple(ordered),
             holders,
+            np.fromiter(chain.from_iterable(gang.places for gang in ordered), dtype=np.int64, count=len(holders)),
+            np.fromiter(chain.from_iterable(gang.whole for gang in ordered), dtype=bool, count=len(holders)),
             *_charges(holders),
             gang_of,
             np.array(first[:-1], dtype=np.int64),
             np.array(first, dtype=np.int64)[gang_of],
-            {gang[0].job.name: numbers for gang, numbers in zip(ordered, members, strict=True)},
+            {gang.holders[0].job.name: numbers for gang, numbers in zip(ordered, members, strict=True)},
             {numbers[0]: numbers for numbers in members if len(numbers) > 1},
             ranks_of([holder.job.name for holder in holders]),
             {queue: slice(first[gangs.start], first[gangs.stop]) for queue, gangs in own.items()},
@@ -81,9 +89,9 @@ class Holdings:
         )
 
     @property
-    def gangs(self) -> list[Holder]:
+    def bases(self) -> list[Holder]:
         """What each gang can't be without. Its other parts differ in nothing but what they hold."""
-        return [self.holders[first] for first in self.first.tolist()]
+        return [gang.holders[0] for gang in self.gangs]
 
     def paths(self, tree: QueueTree) -> tuple[Ints, tuple[QueueName, ...]]:
         """By holder and depth (roots: 0) the number of the queue on its path, -1 beyond its end; and these queues."""

@@ -39,7 +39,7 @@ class Law:
         """The law as it applies to a snapshot."""
         holdings = Holdings.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
         values: dict[QueueName, set[int]] = defaultdict(set)
-        for holder in holdings.gangs:
+        for holder in holdings.bases:
             values[holder.job.spec.queue].add(holder.base_priority)
         ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
         restart_cost = policy.scheduling.evictions.restart_cost

@@ -15,12 +15,13 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from solver.rules.freed import Freeing, holds_whole_gpus
+from solver.rules.freed import Freeing
 from solver.rules.holdings import Holdings, Ints
 from solver.rules.law import Law
 from solver.rules.victims import BORROWED, MEANS, STRADDLES, Holder, Taker, Victim, protected, unsaved_ms
+from solver.world.kept import Kept
 from solver.world.masks import Mask
-from solver.world.parts import owner_of, place_in_gang
+from solver.world.parts import owner_of
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.workload import QueueName
@@ -32,14 +33,11 @@ RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", 
 
 @dataclass(slots=True)
 class Lawful:
-    """The victims that a law allows, by taker: their places in the order of harm, ascending.
-
-    `countable`: by number, who holds no part of a GPU.
-    """
+    """The victims that a law allows, by taker: their places in the order of harm, ascending."""
 
     law: Law
+    kept: Kept = field(default_factory=Kept)
     holdings: Holdings = field(init=False)
-    countable: Mask = field(init=False)
     _priority: Ints = field(init=False)
     _lost_gpu_s: Floats = field(init=False)
     _preemptible: Mask = field(init=False)
@@ -54,8 +52,7 @@ class Lawful:
     def __post_init__(self) -> None:
         law = self.law
         self.holdings = holdings = law.holdings
-        holders, gangs, gang = holdings.holders, holdings.gangs, holdings.gang
-        self.countable = np.array([holds_whole_gpus(holder.job) for holder in holders], dtype=bool)
+        holders, gangs, gang = holdings.holders, holdings.bases, holdings.gang
 
         def by_holder(judge: Callable[[Holder], bool]) -> Mask:
             found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
@@ -83,14 +80,18 @@ class Lawful:
     def _by_harm(self, ranks: Floats) -> Ints:
         """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
         held = self.holdings
-        last_first = -np.array([place_in_gang(holder.job.name) for holder in held.holders], dtype=np.int64)
-        order: Ints = np.lexsort((held.by_name, last_first, held.gpus, self._lost_gpu_s, ranks))
+        order: Ints = np.lexsort((held.by_name, -held.place, held.gpus, self._lost_gpu_s, ranks))
         return order
+
+    @property
+    def countable(self) -> Mask:
+        """By number, who holds no part of a GPU."""
+        return self.holdings.countable
 
     def freeing(self, room: Room) -> Freeing:
         """What nodes get back from whom; the same for all rooms of a round."""
         if self._freeing is None:
-            self._freeing = Freeing(self.holdings.holders, room)
+            self._freeing = Freeing(self.holdings.gangs, room, self.kept)
         return self._freeing
 
     def holders_of(self, places: Ints) -> Ints:

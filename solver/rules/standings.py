@@ -46,7 +46,7 @@ def standings(holdings: Holdings, shares: Shares) -> Ints:
 
 def _in_line(holdings: Holdings) -> Ints:
     """The holders' numbers, as they stand in line."""
-    gangs, gang = holdings.gangs, holdings.gang
+    gangs, gang = holdings.bases, holdings.gang
     started = np.array([holder.job.started_at or 0 for holder in gangs], dtype=np.int64)[gang]
     value = np.array([-holder.base_priority for holder in gangs], dtype=np.int64)[gang]
     by_owner = ranks_of([holder.job.name for holder in gangs])[gang]
@@ -55,7 +55,7 @@ def _in_line(holdings: Holdings) -> Ints:
 
 
 def _preemptible(holdings: Holdings) -> Mask:
-    return np.array([holder.priority_class.preemptible for holder in holdings.gangs], dtype=bool)[holdings.gang]
+    return np.array([holder.priority_class.preemptible for holder in holdings.bases], dtype=bool)[holdings.gang]
 
 
 def _stand(lines: Ints, milli: Ints, preemptible: Mask, guaranteed: Ints) -> Ints:

@@ -82,8 +82,31 @@ class Victim:
         return MEANS.index(self.means), self.rank, self.lost_gpu_s, gpus, last_first, self.name
 
 
-Gang = tuple[Holder, ...]
-"""What a job holds, in what can leave by itself: what it can't do without stands first."""
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """What a job holds, in what can leave by itself: what it can't do without stands first.
+
+    Of each of these: `places`, the number of the task that it is (world/parts); `whole`, whether it has no part of a GPU.
+    """
+
+    holders: tuple[Holder, ...]
+    places: tuple[int, ...]
+    whole: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, job: Job, known: PriorityClass, gpu_types: Mapping[NodeName, GpuType], *, divisible: bool) -> Gang:
+        """What a job of a class holds."""
+        parts = in_parts(job) if divisible else (job,)
+        return cls(
+            tuple([Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts]),
+            tuple([place_in_gang(part.name) for part in parts]),
+            tuple([holds_whole_gpus(part) for part in parts]),
+        )
+
+
+def holds_whole_gpus(job: Job) -> bool:
+    """Whether it has no part of a GPU."""
+    return all(task.share is None and task.mig is None for task in job.placement)
 
 
 def gangs_of(
@@ -105,19 +128,14 @@ def gangs_of(
         known = policy.priority_class(job)
         if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
             divisible = known.preemptible and job.phase == "running" and job.name not in growing
-            yield gangs.of(job, partial(_gang, job, known, gpu_types, divisible), which=divisible)
-
-
-def _gang(job: Job, known: PriorityClass, gpu_types: Mapping[NodeName, GpuType], divisible: bool) -> Gang:
-    parts = in_parts(job) if divisible else (job,)
-    return tuple([Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts])
+            yield gangs.get((job.name, divisible), partial(Gang.of, job, known, gpu_types, divisible=divisible), job)
 
 
 def holders_of(
     snapshot: Snapshot, policy: Policy, phases: Collection[Phase] = frozenset[Phase]({"running"})
 ) -> tuple[Holder, ...]:
     """The same, whatever gang they are of."""
-    return tuple(chain.from_iterable(gangs_of(snapshot, policy, phases)))
+    return tuple(chain.from_iterable(gang.holders for gang in gangs_of(snapshot, policy, phases)))
 
 
 @dataclass(frozen=True, slots=True)

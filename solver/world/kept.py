@@ -13,31 +13,25 @@ import msgspec
 
 from solver.world.cluster import Node
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName
+from solver.world.workload import Job
 
 Value = TypeVar("Value")
+Named = TypeVar("Named", Node, Job)
 
 
 class Results(Generic[Value]):
-    """Results of one kind that were all worked out from the same `basis`, each from this and from its key, or a job."""
+    """Results of one kind that were all worked out from the same `basis`: each from this, its key, and what is kept beside it."""
 
     def __init__(self, basis: tuple[object, ...], before: Results[Value] | None = None) -> None:
         """`before`: those of the round before, of the same basis."""
         self.basis = basis
         self._before = before._now if before else {}
-        self._now: dict[Hashable, tuple[object, Value]] = {}
+        self._now: dict[Hashable, tuple[tuple[object, ...], Value]] = {}
 
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """What `make` returns for the key; it may depend on nothing but the key and the basis."""
-        return self._of(key, None, make)
-
-    def of(self, job: Job, make: Callable[[], Value], *, which: Hashable = None) -> Value:
-        """What `make` returns for a job; it may depend on nothing but the job, `which`, and the basis."""
-        return self._of((job.name, which), job, make)
-
-    def _of(self, key: Hashable, of: object, make: Callable[[], Value]) -> Value:
+    def get(self, key: Hashable, make: Callable[[], Value], *of: object) -> Value:
+        """What `make` returns; it may depend on nothing but the key, what it is `of`, and the basis."""
         found = self._now.get(key) or self._before.get(key)
-        if found is None or found[0] is not of:
+        if found is None or found[0] != of:
             found = of, make()
         self._now[key] = found
         return found[1]
@@ -50,7 +44,7 @@ class Kept:
         self._before: dict[str, Results[Any]] = {}
         self._now: dict[str, Results[Any]] = {}
         self._nodes: tuple[Node, ...] = ()
-        self._jobs: dict[JobName, Job] = {}
+        self._jobs: tuple[Job, ...] = ()
 
     def begin(self) -> None:
         """A round begins: what the latest did not ask for is forgotten."""
@@ -66,9 +60,12 @@ class Kept:
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """An equal snapshot: what is equal to a part of the latest round's is the very same, and so is told at a glance."""
-        if snapshot.nodes == self._nodes:
-            snapshot = msgspec.structs.replace(snapshot, nodes=self._nodes)
-        known = self._jobs
-        jobs = tuple([before if (before := known.get(job.name, job)) == job else job for job in snapshot.jobs])
-        self._nodes, self._jobs = snapshot.nodes, {job.name: job for job in jobs}
-        return msgspec.structs.replace(snapshot, jobs=jobs)
+        nodes, jobs = _settled(snapshot.nodes, self._nodes), _settled(snapshot.jobs, self._jobs)
+        self._nodes, self._jobs = nodes, jobs
+        return msgspec.structs.replace(snapshot, nodes=nodes, jobs=jobs)
+
+
+def _settled(found: tuple[Named, ...], before: tuple[Named, ...]) -> tuple[Named, ...]:
+    known = {one.name: one for one in before}
+    settled = tuple([one if (other := known.get(one.name)) is None or other != one else other for one in found])
+    return before if settled == before else settled

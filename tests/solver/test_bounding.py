@@ -23,6 +23,7 @@ from solver.rules.sharing import sharing_of
 from solver.solve import competing, solve, standing
 from solver.starts import layer_values
 from solver.tiers import decide_with_evictions, soon_free
+from solver.world.kept import Kept
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.shape import Shape
@@ -101,7 +102,7 @@ def rounds_in_any_order(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Bo
     soon = soon_free(snapshot, domain, pool_rules(policy, snapshot), room)
     begun = snapshot, policy, candidates, shares, Lawful(Law.of(snapshot, policy, shares)), room, soon
     for order, _ in zip(permutations(candidates), range(ORDERS_MAX), strict=False):
-        made = decide_with_evictions(snapshot, policy, order, shares, None, frozenset(), {})
+        made = decide_with_evictions(snapshot, policy, order, shares, None, frozenset(), {}, Kept())
         starts = (*made.starts, *(promise.start for promise in made.promises))
         values = layer_values(starts, sub_layers, made.shares)[: sum(not layer.growth for layer in sub_layers)]
         yield Bounding(*begun, made.starts, made.promises), values

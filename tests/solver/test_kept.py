@@ -16,8 +16,8 @@ from hack.rounds.world import World
 from solver.admission import Gate
 from solver.plan.plan import Plan
 from solver.program.highs import optimise
-from solver.rules import victims
 from solver.rules.policy import Policy
+from solver.rules.victims import Gang
 from solver.solve import solve
 from solver.world.cluster import DeviceId, Node
 from solver.world.document import decode, encode
@@ -159,7 +159,7 @@ def test_so_it_does_with_a_program() -> None:
 def test_of_a_later_round_only_what_has_changed_is_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(512, pending=100)
     onward, kept = Onward(world.workload(random.Random(2), "later"), random.Random(3), CHURN), Kept()
-    judged, parted = counted(monkeypatch, Gate, "_judge"), counted(monkeypatch, victims, "_gang")
+    judged, parted = counted(monkeypatch, Gate, "_judge"), counted(monkeypatch, Gang, "of")
     first = world.snapshot
     plan = solve(first, world.policy, None, kept)
     assert len(judged) > 50
@@ -178,9 +178,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[o
     """One for each time that a function is called."""
     calls, function = list[object](), getattr(owner, name)
 
-    def call(*arguments: object) -> object:
+    def call(*arguments: object, **named: object) -> object:
         calls.append(arguments)
-        return function(*arguments)
+        return function(*arguments, **named)
 
     monkeypatch.setattr(owner, name, call)
     return calls
