@@ -81,6 +81,10 @@ class Givers:
             places = found() if known is None else known[1].places
             numbers = self.lawful.holders_of(places)
             left = self._stays[numbers]
+            if known and left.all():
+                # None of these was asked.
+                self._known[key] = self._asked, known[1]
+                return known[1]
             leaving = np.zeros(len(self._stays), dtype=bool)
             leaving[numbers[left]] = True
             leaving = self.lawful.holdings.with_all_parts(leaving)

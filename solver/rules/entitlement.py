@@ -184,7 +184,7 @@ class Inside:
 
     tree: QueueTree
     room: Callable[[Line], int]
-    _taken: dict[Line, int] = field(default_factory=dict)
+    taken: dict[Line, int] = field(default_factory=dict)
 
     def part(self, queue: QueueName, charge: Charge) -> int:
         """How much of the charge lies inside the lines of the whole path."""
@@ -201,7 +201,7 @@ class Inside:
             part = self._part(queue, gpu_type, milli)
             total += part
             for line in self.tree.lines(queue, gpu_type):
-                self._taken[line] = self._taken.get(line, 0) + part
+                self.taken[line] = self.taken.get(line, 0) + part
         return total
 
     def left(self, line: Line) -> int:
@@ -210,7 +210,7 @@ class Inside:
 
     def left_of(self, room: int, line: Line) -> int:
         """What would be left of one line if there had been this room."""
-        return max(0, room - self._taken.get(line, 0))
+        return max(0, room - self.taken.get(line, 0))
 
     def _part(self, queue: QueueName, gpu_type: GpuType, milli: int) -> int:
         rooms = [self.left(line) for line in self.tree.lines(queue, gpu_type)]
@@ -237,8 +237,8 @@ class Headroom:
 
     def under(self, shares: Shares) -> Headroom:
         """The same starts counted against other shares: what would be left once somebody has gone."""
-        entitled = Inside(shares.tree, shares.entitled_room, dict(self.entitled._taken))
-        fair = Inside(shares.tree, shares.fair_room, dict(self.fair._taken))
+        entitled = Inside(shares.tree, shares.entitled_room, dict(self.entitled.taken))
+        fair = Inside(shares.tree, shares.fair_room, dict(self.fair.taken))
         other = Headroom(shares, dict(self.taken))
         other.entitled, other.fair = entitled, fair
         return other

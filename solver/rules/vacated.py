@@ -7,7 +7,6 @@ from typing import Literal
 
 from solver.rules.entitlement import Charge, Headroom
 from solver.rules.tree import Line
-from solver.world.cluster import GpuType
 from solver.world.workload import QueueName
 
 Leaving = Mapping[QueueName, Charge]
@@ -18,27 +17,24 @@ def lies_inside(
     headroom: Headroom, tier: Literal["entitled", "fair"], queue: QueueName, charge: Charge, leaving: Charge
 ) -> bool:
     """Whether a charge would lie inside a queue's guarantees, or fair shares, once its own work has left that is charged this."""
-    return all(
-        milli <= _left(headroom, tier, queue, gpu_type, leaving.get(gpu_type, 0)) for gpu_type, milli in charge.items()
-    )
-
-
-def _left(headroom: Headroom, tier: Literal["entitled", "fair"], queue: QueueName, gpu_type: GpuType, less: int) -> int:
     shares, tree = headroom.shares, headroom.shares.tree
-    limits, inside, lines = shares.guaranteed, shares.inside, headroom.entitled
+    limits, inside, taken = shares.guaranteed, shares.inside, headroom.entitled.taken
     if tier == "fair":
-        limits, inside, lines = shares.fair, shares.inside_fair, headroom.fair
-    found = list[int]()
-    for line in tree.lines(queue, gpu_type):
-        limit, before = limits.get(line, 0), inside.get(line, 0)
-        now = before
-        if less:
-            children = tree.lines_below(line)
-            held = sum(inside.get(child, 0) for child in children) if children else shares.used.get(line, 0)
-            now = min(limit, held - less)
-            less = before - now
-        found.append(lines.left_of(max(0, limit - now), line))
-    return min(found, default=0)
+        limits, inside, taken = shares.fair, shares.inside_fair, headroom.fair.taken
+    for gpu_type, milli in charge.items():
+        lines, less = tree.lines(queue, gpu_type), leaving.get(gpu_type, 0)
+        if milli and not lines:
+            return False
+        for line in lines:
+            limit, now = limits.get(line, 0), inside.get(line, 0)
+            if less:
+                children = tree.lines_below(line)
+                held = sum(inside.get(child, 0) for child in children) if children else shares.used.get(line, 0)
+                before, now = now, min(limit, held - less)
+                less = before - now
+            if milli > max(0, limit - now - taken.get(line, 0)):
+                return False
+    return True
 
 
 def allows(headroom: Headroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:
