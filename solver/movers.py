@@ -22,7 +22,7 @@ from solver.world.quantities import MilliGpu
 from solver.world.room import Ints, Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.world.workload import Job, JobName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Mover:
 
 
 class Movers:
-    """All who may move in a round, by number, those first that lose least by it.
+    """Some who may move, by number, those first that lose least by it.
 
     `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one node alone. What they hold is in rows,
     one for the tasks of a mover on a node with as many GPUs each: `holder`, `node`, `gpus` of a task, `tasks`.
@@ -75,10 +75,6 @@ class Movers:
         self.likeness: Ints = np.array(alike, dtype=np.int64)
         self.first = [alike.index(number) for number in range(len(known))]
         self.is_on_one: Mask = np.array([len(mover.gpus_on) == 1 for mover in self.all], dtype=bool)
-        self._has: dict[GpuType, Mask] = {}
-        for number, mover in enumerate(self.all):
-            for gpu_type in mover.charge:
-                self._has.setdefault(gpu_type, np.zeros(len(self.all), dtype=bool))[number] = True
         held = Counter(
             (number, room.index[task.node], len(task.devices))
             for number, mover in enumerate(self.all)
@@ -87,12 +83,11 @@ class Movers:
         rows = np.array([(*row, tasks) for row, tasks in held.items()], dtype=np.int64).reshape(-1, 4)
         self.holder, self.node, self.gpus, self.tasks = rows.T.copy()
 
-    def charged_for(self, gpu_types: Iterable[GpuType], without: Collection[JobName]) -> Mask:
-        """Who has something of one of these types, but for some who are not asked any more."""
-        nobody = np.zeros(len(self.all), dtype=bool)
-        charged: Mask = np.logical_or.reduce([self._has.get(gpu_type, nobody) for gpu_type in gpu_types])
-        charged[[self._numbers[name] for name in without if name in self._numbers]] = False
-        return charged
+    def but(self, gone: Iterable[JobName]) -> Mask:
+        """All who are not among these."""
+        others: Mask = np.ones(len(self.all), dtype=bool)
+        others[[self._numbers[name] for name in gone if name in self._numbers]] = False
+        return others
 
 
 def may_leave(snapshot: Snapshot, policy: Policy) -> Iterator[Job]:
@@ -110,15 +105,20 @@ def may_leave(snapshot: Snapshot, policy: Policy) -> Iterator[Job]:
 
 
 def movers_in(
-    jobs: Iterable[Job], snapshot: Snapshot, policy: Policy, shares: Shares, sharing: Sharing, room: Room
+    jobs: Iterable[Job],
+    gpu_types: Collection[GpuType],
+    snapshot: Snapshot,
+    policy: Policy,
+    shares: Shares,
+    sharing: Sharing,
+    room: Room,
 ) -> Iterator[Mover]:
-    """Who of those that may leave could go on elsewhere: with whole GPUs, above no limit, in a queue that starts their like."""
-    gpu_types, ways, may_start = snapshot.gpu_types, _Ways(snapshot, sharing), _MayStart(shares)
+    """Who of those that may leave could go on elsewhere: with whole GPUs of some of these types, in a queue that would start it."""
+    type_of, ways, may_start = snapshot.gpu_types, _Ways(snapshot, sharing), _MayStart(shares)
     for job in jobs:
-        known = policy.priority_class(job)
-        if known is None or not _has_whole_gpus(job, room):
+        known, charge = policy.priority_class(job), charge_of_tasks(job.placement, type_of)
+        if known is None or charge.keys().isdisjoint(gpu_types) or not _has_whole_gpus(job, room):
             continue
-        charge = charge_of_tasks(job.placement, gpu_types)
         option = ways.of(job, known) if may_start.allows(job, known, charge) else None
         if option is not None:
             tasks = tuple(sum(task.group == group.name for task in job.placement) for group in job.spec.task_groups)
@@ -152,20 +152,19 @@ class _MayStart:
     """Whether jobs could start again once they had left: their queue takes them in, and no limit on what they hold is broken."""
 
     def __init__(self, shares: Shares) -> None:
-        self._shares = shares
+        self._tree, self._users = shares.tree, shares.users
         self._above = {line for line, used in shares.used.items() if used > shares.ceiling.get(line, inf)}
-        self._lets_in: dict[tuple[QueueName, str], bool] = {}
+        self._known: dict[Hashable, bool] = {}
 
     def allows(self, job: Job, known: PriorityClass, charge: Charge) -> bool:
         """Whether it could, holding this."""
-        tree, users, at = self._shares.tree, self._shares.users, (job.spec.queue, known.name)
-        if at not in self._lets_in:
-            self._lets_in[at] = lets_in(tree, *at)
-        lines = (line for gpu_type in charge for line in tree.lines(job.spec.queue, gpu_type)) if self._above else ()
-        return (
-            self._lets_in[at]
-            and self._above.isdisjoint(lines)
-            and all(users.used.get(line, 0) <= users.most(line) for line in users.lines(job, charge))
+        queue, users = job.spec.queue, self._users
+        alike = queue, known.name, frozenset(charge)
+        if alike not in self._known:
+            lines = (line for gpu_type in charge for line in self._tree.lines(queue, gpu_type))
+            self._known[alike] = lets_in(self._tree, queue, known.name) and self._above.isdisjoint(lines)
+        return self._known[alike] and not (
+            users.cap and any(users.used.get(line, 0) > users.most(line) for line in users.lines(job, charge))
         )
 
 

@@ -11,7 +11,7 @@ Whoever finds none stays, and the search begins anew. It is bounded, and may mis
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,7 @@ from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
 from solver.starts import held_by
 from solver.strain import strain_of
+from solver.world.cluster import GpuType
 from solver.world.held import seen
 from solver.world.masks import Mask
 from solver.world.room import Ints, Room
@@ -84,9 +85,8 @@ class Moving:
     moved: int = 0
     _leaving: Sequence[Job] = ()
     _in_the_way: Mask | None = None
-    _movers: Movers | None = None
-    _with_place: set[int] = field(default_factory=set)
-    _without_place: set[int] = field(default_factory=set)
+    _movers: dict[frozenset[GpuType], Movers] = field(default_factory=dict)
+    _has_place: dict[Hashable, bool] = field(default_factory=dict)
 
     def find(
         self, taker: Candidate, option: Option, room: Room, soon: Room, gone: Collection[JobName]
@@ -137,24 +137,30 @@ class Moving:
 
     def _able(self, search: _Search, room: Room, gone: Collection[JobName]) -> list[Mover]:
         """Who could move for a taker; nobody where even the best of them would not gain it what it lacks."""
-        if self._movers is None:
-            known = movers_in(self._leaving, self.snapshot, self.policy, self.shares, self.sharing, room)
-            self._movers = Movers(known, room)
-        movers = self._movers
-        able = movers.charged_for(search.option.charge, gone)
-        self._see_who_has_place(search, movers, able & movers.is_on_one)
-        able &= ~(movers.is_on_one & np.isin(movers.likeness, list(self._without_place)))
+        movers = self._movers_with(search.option.charge.keys(), room)
+        able = movers.but(gone)
+        alone = able & movers.is_on_one
+        alike = {*movers.likeness[alone].tolist()}
+        stuck = [number for number in alike if not self._finds_place(movers.all[movers.first[number]], search)]
+        able &= ~(alone & np.isin(movers.likeness, stuck))
         if not could_gain(search.taker.job.spec, search.option, search.soon, movers, able, search.most):
             return []
         return [movers.all[number] for number in np.flatnonzero(able).tolist()]
 
-    def _see_who_has_place(self, search: _Search, movers: Movers, alone: Mask) -> None:
-        """Whoever is on one node has to find a place on another."""
-        for alike in {*movers.likeness[alone].tolist()} - self._with_place - self._without_place:
+    def _movers_with(self, gpu_types: Collection[GpuType], room: Room) -> Movers:
+        key = frozenset(gpu_types)
+        if key not in self._movers:
+            found = movers_in(self._leaving, key, self.snapshot, self.policy, self.shares, self.sharing, room)
+            self._movers[key] = Movers(found, room)
+        return self._movers[key]
+
+    def _finds_place(self, mover: Mover, search: _Search) -> bool:
+        """Whether one that is on one node has a place on another."""
+        # What is free only becomes less: where one finds no place, none of its like does later.
+        if mover.likeness not in self._has_place:
             with search.soon.trying():
-                found = search.place_of(movers.all[movers.first[alike]], search.soon)
-            # What is free only becomes less: where one finds no place, none of its like does later.
-            (self._without_place if found is None else self._with_place).add(alike)
+                self._has_place[mover.likeness] = search.place_of(mover, search.soon) is not None
+        return self._has_place[mover.likeness]
 
 
 def _enough_is_free(option: Option, soon: Room) -> bool:
