@@ -114,6 +114,8 @@ class MakingRoom:
         """
         yield from self._by_moving(allowed)
         wishes = self._within_limits(wishes, taker, tier)
+        if not wishes:
+            return
         yield from self._by_evicting(wishes, taker, tier)
         if tier == "entitled" and self.attempts.room.partitions.may_drain:
             drains = [replace(wish, drains=True) for wish in wishes]
