@@ -28,7 +28,7 @@ from solver.rules.options import OPTIONS_MAX, Option, options_of
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy, SloClass
 from solver.rules.sharing import Sharing, sharing_of
-from solver.rules.tree import Line, QueueTree
+from solver.rules.tree import QueueTree
 from solver.rules.type_weights import weights_of
 from solver.world.cluster import GpuType, Level, Node
 from solver.world.kept import Kept, Results
@@ -186,10 +186,10 @@ class Gate:
             return unshared
         spec, users = job.spec, self.shares.users
         for gpu_type, wanted in option.charge.items():
-            for queue in self.shares.tree.path(spec.queue):
-                ceiling = self.shares.ceiling.get(Line(queue, gpu_type))
+            for limit in self.shares.tree.lines(spec.queue, gpu_type):
+                ceiling = self.shares.ceiling.get(limit)
                 if ceiling is not None and wanted > ceiling:
-                    return AboveMax(queue, gpu_type, MilliGpu(ceiling), MilliGpu(wanted), self._origin(queue, gpu_type))
+                    return AboveMax(*limit, MilliGpu(ceiling), MilliGpu(wanted), self._origin(*limit))
         beyond = next(self._beyond_guarantee(job, option), None) or next(self._never_lent(job, option), None)
         if beyond is not None:
             return beyond
@@ -201,8 +201,8 @@ class Gate:
         return None if self._has_place(spec, option) else self._never_fits(spec, option)
 
     def _has_place(self, spec: JobSpec, option: Option) -> bool:
-        """Whether it would find its place if nothing else ran; that does not depend on its queue or class."""
-        key = (spec.task_groups, spec.topology, spec.data, option.gpu_types, option.shapes)
+        """Whether it would find its place if nothing else ran; that does not depend on its queue, its class or its data."""
+        key = (spec.task_groups, spec.topology, option.gpu_types, option.shapes)
         return self._fits.get(key, lambda: has_place(self.empty, spec, option))
 
     def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from solver.accounts import Accounts
 from solver.declared import declared_in, kept_by, kept_from
 from solver.enough import Enough
@@ -29,7 +27,7 @@ from solver.rules.quota import lets_start
 from solver.rules.strict import behind_nobody
 from solver.rules.users import UserRoom
 from solver.starts import Start
-from solver.world.cluster import DeviceId, GpuType
+from solver.world.cluster import GpuType
 from solver.world.inflight import Reservation
 from solver.world.parts import leaving_part
 from solver.world.pledges import gpus_of
@@ -100,7 +98,7 @@ class World:
         promised -= {gpu.device for gpus in after.shared.values() for gpu in gpus}
         for job in snapshot.jobs:
             if job.placement:
-                holder, end = Holder(job, _except(job.placement, promised), job.name not in evicted), ends.of(job)
+                holder, end = Holder(job, job.placement, job.name not in evicted).without(promised), ends.of(job)
                 moves = job.name in nominations
                 world._hold(leaving_part(job.name) if moves else job.name, holder, end, snapshot.time)
                 world.expected_ends += [end] if end and job.time_limit is None and end == ends.by_history(job) else []
@@ -177,7 +175,8 @@ class World:
         if not self.waiting:
             return ()
         self._enough = self._enough or Enough(self.waiting, self.room)
-        finding = self._enough.now()
+        still_waiting = {candidate.job.name for candidate in self.waiting}
+        finding = [candidate for candidate in self._enough.now() if candidate.job.name in still_waiting]
         if not self._lets_any_start(finding, now):
             return ()
         admitted = with_options(self.waiting)
@@ -201,7 +200,7 @@ class World:
             self._begin(start, now)
         if starts:
             started = {start.candidate.job.name for start in starts}
-            self.waiting, self._enough = [c for c in self.waiting if c.job.name not in started], None
+            self.waiting = [candidate for candidate in self.waiting if candidate.job.name not in started]
         return starts
 
     def _lets_any_start(self, waiting: Iterable[Candidate], now: Instant) -> bool:
@@ -284,17 +283,6 @@ class World:
     def _type_at(self, task: TaskPlacement) -> GpuType:
         node = self.room.index.get(task.node)
         return GpuType("") if node is None else self.room.nodes[node].gpu_type
-
-
-def _except(tasks: tuple[TaskPlacement, ...], promised: set[DeviceId]) -> tuple[TaskPlacement, ...]:
-    if all(promised.isdisjoint(task.devices) for task in tasks):
-        return tasks
-    return tuple(
-        task
-        if promised.isdisjoint(task.devices)
-        else msgspec.structs.replace(task, devices=tuple(device for device in task.devices if device not in promised))
-        for task in tasks
-    )
 
 
 def with_options(candidates: Iterable[Candidate]) -> list[tuple[Job, tuple[Option, ...]]]:

@@ -7,9 +7,11 @@ lie inside guarantees when they start. What is reserved when a round begins stay
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+import msgspec
 
 from solver.rules.demand import Candidate
 from solver.rules.durations import expected, expected_of
@@ -17,7 +19,7 @@ from solver.rules.entitlement import Charge, Headroom, Inside, Shares, charge_of
 from solver.rules.loans import Loans, can_be_gone, has_nothing_inside
 from solver.rules.policy import Policy
 from solver.views import fits
-from solver.world.cluster import GpuType, NodeName
+from solver.world.cluster import DeviceId, GpuType, NodeName
 from solver.world.free import Reserved
 from solver.world.inflight import Reservation
 from solver.world.quantities import Cpu, Instant, Memory
@@ -34,6 +36,13 @@ class Holder:
     job: Job
     tasks: tuple[TaskPlacement, ...]
     charged: bool = True
+
+    def without(self, devices: Set[DeviceId]) -> Holder:
+        """What it holds but for some devices."""
+        if all(devices.isdisjoint(task.devices) for task in self.tasks):
+            return self
+        left = ((task, tuple(device for device in task.devices if device not in devices)) for task in self.tasks)
+        return replace(self, tasks=tuple(msgspec.structs.replace(task, devices=own) for task, own in left))
 
 
 KnownEnds = Sequence[tuple[Holder, Instant]]

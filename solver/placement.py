@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
-from solver.plain import has_room, is_plain, says_it_all
+from solver.plain import has_room, is_plain, lies_anyhow, says_it_all
 from solver.rails import rails_of
 from solver.rules.options import Option
 from solver.strain import near_data, strain_of, strains_at
@@ -68,7 +68,7 @@ def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
     tasks = least_tasks(spec)
     if says_it_all(room, spec, option):
         return has_room(room, spec, option, tasks[0])
-    if is_plain(spec, option) and has_room(room, spec, option, tasks[0], fresh=False):
+    if lies_anyhow(spec) and has_room(room, spec, option, tasks[0], fresh=False):
         return True
     return _found(room, spec, option, None, tasks) is not None
 
