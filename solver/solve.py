@@ -53,7 +53,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     world = kept.settled(nominations.snapshot)
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
-    candidates, reserved = standing_back(world, policy, candidates, shares)
+    candidates, reserved = standing_back(world, policy, candidates, shares, kept)
     decision = decide_with_evictions(
         world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing), reserved, kept
     )
@@ -77,7 +77,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
 
 
 def standing_back(
-    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], shares: Shares
+    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], shares: Shares, kept: Kept | None = None
 ) -> tuple[tuple[Candidate, ...], Reserved]:
     """The candidates with whose reservations hold them back, and what these keep: documents, and gangs that wait."""
     competing_for, declared = {candidate.job.name for candidate in candidates}, declared_in(snapshot)
@@ -88,13 +88,13 @@ def standing_back(
         sharing_of(policy, shares.tree, snapshot.nodes),
         ends_in(snapshot, loans_in(snapshot, policy, shares)),
     )
-    room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot))
+    room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot), kept=kept)
     room.reserved = kept_by(declared, room, ends, snapshot.time)
     narrowed = kept_from(candidates, declared, policy, shares.tree, snapshot.time)
     jobs = {job.name: job for job in snapshot.jobs}
     live = [known for known in held if is_live(known, room, jobs[known.holder].spec)]
-    kept = kept_for(live, jobs, ends)
-    return held_back(narrowed, live, ends, policy, shares, room, snapshot.time), {**room.reserved, **kept}
+    for_gangs = kept_for(live, jobs, ends)
+    return held_back(narrowed, live, ends, policy, shares, room, snapshot.time), {**room.reserved, **for_gangs}
 
 
 def standing(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> tuple[Shares, dict[JobName, Admission]]:

@@ -178,7 +178,7 @@ def decide_with_evictions(
     they hold back.
     """
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
-    room = Room.of(snapshot, sharing.domain, mig)
+    room = Room.of(snapshot, sharing.domain, mig, kept=kept)
     soon = soon_free(snapshot, sharing.domain, mig, room)
     room.reserved = soon.reserved = reserved
     ground = _Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)

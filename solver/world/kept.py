@@ -30,11 +30,21 @@ class Results(Generic[Value]):
 
     def get(self, key: Hashable, make: Callable[[], Value], *of: object) -> Value:
         """What `make` returns; it may depend on nothing but the key, what it is `of`, and the basis."""
+        found = self.known(key, *of)
+        return self.keep(key, make(), *of) if found is None else found
+
+    def known(self, key: Hashable, *of: object) -> Value | None:
+        """What is kept under a key, if it is of this; else None."""
         found = self._now.get(key) or self._before.get(key)
         if found is None or found[0] != of:
-            found = of, make()
+            return None
         self._now[key] = found
         return found[1]
+
+    def keep(self, key: Hashable, value: Value, *of: object) -> Value:
+        """Keep a value that depends on nothing but the key, what it is `of`, and the basis."""
+        self._now[key] = of, value
+        return value
 
 
 class Kept:

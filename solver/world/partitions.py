@@ -180,7 +180,7 @@ class Partitions:
         """A GPU is somebody's as a whole; if it was in MIG mode, it is so no more."""
         if self.is_divided(node, device):
             self.changes_left[self.rules[node].pool] -= counted
-            self._have(node, tuple(gpu for gpu in self.gpus[node] if gpu.device != device))
+            self.have(node, tuple(gpu for gpu in self.gpus[node] if gpu.device != device))
 
     def hold(self, node: int, slot: MigSlot) -> None:
         """Exactly this instance is somebody's, on a GPU that may have been whole."""
@@ -201,7 +201,7 @@ class Partitions:
         if placed:
             gpus = {gpu.device: gpu for gpu in self.gpus[node]}
             gpus |= {device: self._gpu(node, device).confirmed(tuple(mine)) for device, mine in placed.items()}
-            self._have(node, tuple(gpus[device] for device in sorted(gpus)))
+            self.have(node, tuple(gpus[device] for device in sorted(gpus)))
 
     def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
         """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
@@ -235,7 +235,7 @@ class Partitions:
         gpu = self._gpu(node, slot.gpu)
         after = gpu.without(Placed(slot.instance.start, profile))
         if after.before is None and not after.held:
-            self._have(node, tuple(other for other in self.gpus[node] if other.device != slot.gpu))
+            self.have(node, tuple(other for other in self.gpus[node] if other.device != slot.gpu))
             return True
         self._put(node, gpu, after)
         return False
@@ -259,7 +259,7 @@ class Partitions:
                 elif gpu.is_changed:
                     yield Repartitioned(node, device, gpu.before, settled(rule, gpu))
 
-    def _have(self, node: int, gpus: tuple[MigGpu, ...]) -> None:
+    def have(self, node: int, gpus: tuple[MigGpu, ...]) -> None:
         """These are the node's GPUs in MIG mode now."""
         self.gpus[node] = gpus
         count = self._count_unused(node)
@@ -280,7 +280,7 @@ class Partitions:
 
     def _put(self, node: int, gpu: MigGpu, after: MigGpu) -> None:
         others = (other for other in self.gpus[node] if other.device != gpu.device)
-        self._have(node, tuple(sorted((*others, after), key=lambda known: known.device)))
+        self.have(node, tuple(sorted((*others, after), key=lambda known: known.device)))
         self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
 
     def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Self
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,16 @@ import numpy.typing as npt
 from solver.world.cluster import DeviceId, Node
 from solver.world.free import Free
 from solver.world.inventory import Inventory, inventory_of
+from solver.world.kept import Kept, Results
 from solver.world.masks import Mask, masks_of
+from solver.world.mig_gpus import MigGpu
 from solver.world.node_sets import NodeSet
 from solver.world.partitions import Partitions
 from solver.world.pledges import NOTHING, Pledged, pledges_in
 from solver.world.pool_rules import NO_RULES, PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.shape import MigShape, Shape, SharedShape, TrustDomain
-from solver.world.shared_gpus import SharedGpu, best_fit, with_owner, with_share, without_share
+from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot, held_in
 from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
 
@@ -28,8 +30,21 @@ Ints = npt.NDArray[np.int64]
 DomainOf = Callable[[str, QueueName], TrustDomain]
 """The trust domain of a queue in a pool."""
 
+Held = tuple[TaskPlacement, Shape, TrustDomain]
+"""A task, what it takes, and in which domain if it has a share."""
+
 NO_SHAPE = Shape()
 NO_DOMAIN = TrustDomain("")
+
+
+class Left(NamedTuple):
+    """What is left on a node: CPU (milli-cores), memory (bytes), free GPUs, divided ones, and those in MIG mode."""
+
+    cpu: int
+    memory: int
+    devices: list[DeviceId]
+    shared: SharedGpus | None
+    gpus: tuple[MigGpu, ...] | None
 
 
 class Room(Free):
@@ -39,7 +54,12 @@ class Room(Free):
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules = NO_RULES, leaving: Collection[JobName] = ()
+        cls,
+        snapshot: Snapshot,
+        domain_of: DomainOf,
+        mig: PoolRules = NO_RULES,
+        leaving: Collection[JobName] = (),
+        kept: Kept | None = None,
     ) -> Self:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
 
@@ -48,25 +68,17 @@ class Room(Free):
         inventory = inventory_of(snapshot.nodes)
         partitions = Partitions.of(snapshot.nodes, mig, broken_too=False)
         room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
-        shapes = {(job.name, group.name): group.shape for job in snapshot.jobs for group in job.spec.task_groups}
-        # A node that has left the inventory gives nothing away.
-        held = [
-            (node, job, task, shapes.get((job, task.group), NO_SHAPE))
-            for job, task in held_in(snapshot, leaving)
-            if (node := room.index.get(task.node)) is not None
-        ]
-        # Of these it matters in which order they came.
-        mixed = {
-            node
-            for node, _, task, _ in held
-            if task.share is not None or (task.mig is None and task.devices and node in room.partitions.rules)
-        }
-        room._hold_many([(node, task, shape) for node, _, task, shape in held if node not in mixed])
-        queues = {job.name: job.spec.queue for job in snapshot.jobs} if mixed else {}
-        for node, job, task, shape in held if mixed else ():
-            if node in mixed:
-                domain = domain_of(room.nodes[node].pool, queues.get(job, QueueName("")))
-                room._hold(node, task, shape, domain, is_new=False)
+        specs, held = {job.name: job.spec for job in snapshot.jobs}, defaultdict[int, list[Held]](list)
+        for name, task in held_in(snapshot, leaving):
+            node, spec = room.index.get(task.node), specs.get(name)
+            if node is None:
+                continue  # a node that has left the inventory gives nothing away
+            groups, domain = spec.task_groups if spec else (), NO_DOMAIN
+            shape = next((group.shape for group in groups if group.name == task.group), NO_SHAPE)
+            if task.share is not None:
+                domain = domain_of(room.nodes[node].pool, spec.queue if spec else QueueName(""))
+            held[node].append((task, shape, domain))
+        room._hold_all(held, (Kept() if kept is None else kept).results("left on nodes", mig.rules))
         room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
 
@@ -231,22 +243,40 @@ class Room(Free):
             self.partitions.drop(node, device, counted=is_new)
         self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
 
-    def _hold_many(self, held: Sequence[tuple[int, TaskPlacement, Shape]]) -> None:
-        """Many tasks at once in a new room, on nodes of which each has whole GPUs or instances alone."""
-        nodes = np.array([node for node, _, _ in held], dtype=np.int64)
-        np.subtract.at(self.free_cpu, nodes, np.array([shape.cpu for _, _, shape in held], dtype=np.int64))
-        np.subtract.at(self.free_memory, nodes, np.array([shape.memory for _, _, shape in held], dtype=np.int64))
-        slots: dict[int, list[MigSlot]] = defaultdict(list)
-        for node, task, _ in held:
-            left, devices = self.free_devices[node], task.devices
-            if task.mig is not None:
-                slots[node].append(task.mig)
-            elif devices:
-                self.free_devices[node] = [] if list(devices) == left else [own for own in left if own not in devices]
-        for node, instances in slots.items():
-            self._confirm(node, instances)
-        self.free_gpus[:] = [len(left) for left in self.free_devices]
+    def _hold_all(self, held: Mapping[int, Sequence[Held]], known: Results[Left]) -> None:
+        """All that is held in a new room, by node: on a node it depends on nothing else what that leaves there."""
+        for node, tasks in held.items():
+            left = known.known(node, self.nodes[node], tasks)
+            if left is None:
+                self._hold_together(node, tasks)
+                gpus = self.partitions.gpus.get(node)
+                cpu, memory = int(self.free_cpu[node]), int(self.free_memory[node])
+                left = Left(cpu, memory, self.free_devices[node], self.shared.get(node), gpus)
+                known.keep(node, left, self.nodes[node], tasks)
+            else:
+                self.free_cpu[node], self.free_memory[node], self.free_devices[node] = left[:3]
+                if left.shared is not None:
+                    self.shared[node] = left.shared
+                if left.gpus is not None:
+                    self.partitions.have(node, left.gpus)
+        self.free_gpus[:] = [len(devices) for devices in self.free_devices]
         self.free_gpus *= self.open_nodes
+
+    def _hold_together(self, node: int, tasks: Sequence[Held]) -> None:
+        """All that is held on a node in a new room."""
+        divided = node in self.partitions.rules
+        if any(task.share is not None or (divided and task.mig is None and task.devices) for task, _, _ in tasks):
+            # It matters in which order they came.
+            for task, shape, domain in tasks:
+                self._hold(node, task, shape, domain, is_new=False)
+            return
+        self.free_cpu[node] -= sum([shape.cpu for _, shape, _ in tasks])
+        self.free_memory[node] -= sum([shape.memory for _, shape, _ in tasks])
+        devices = {device for task, _, _ in tasks for device in task.devices}
+        self.free_devices[node] = [device for device in self.free_devices[node] if device not in devices]
+        slots = [task.mig for task, _, _ in tasks if task.mig is not None]
+        if slots:
+            self._confirm(node, slots)
 
     def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:
         """Instances that somebody has already."""
