@@ -83,7 +83,6 @@ class Emptied:
         lending = replace(self.shares.lending, capacity=self.shares.cluster.gpus)
         return Weights.of(self.shares.tree, lending)
 
-    @cached_property
     def room(self) -> Room:
         """All of it, partitioned as anybody likes."""
         unlimited = pool_rules(self.policy, self.snapshot).unlimited()
@@ -106,10 +105,10 @@ class Gate:
         """Those of the empty cluster."""
         return self._emptied.shares
 
-    @property
+    @cached_property
     def empty(self) -> Room:
-        """The empty cluster."""
-        return self._emptied.room
+        """The empty cluster. What is counted of it for those who come is forgotten with the round."""
+        return self._emptied.room()
 
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -11,9 +11,10 @@ from solver.world.mig_gpus import MigRule, is_allowed
 from solver.world.mig_layout import geometry_of
 
 
-def as_built(nodes: Iterable[Node], rules: Mapping[str, MigRule]) -> tuple[Node, ...]:
+def as_built(nodes: tuple[Node, ...], rules: Mapping[str, MigRule]) -> tuple[Node, ...]:
     """The same nodes with nothing wrong with them, and with GPUs whole that may be partitioned anew; `rules` by pool."""
-    return tuple([_as_built(node, rules.get(node.pool)) for node in nodes])
+    built = tuple([_as_built(node, rules.get(node.pool)) for node in nodes])
+    return nodes if built == nodes else built
 
 
 def _as_built(node: Node, rule: MigRule | None) -> Node:

@@ -54,9 +54,9 @@ def inventory_of(nodes: tuple[Node, ...]) -> Inventory:
     return _inventory(_Same(nodes))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _inventory(same: _Same) -> Inventory:
-    # The rooms of a round are of one snapshot: no more than the last one is kept.
+    # The rooms of a round are of its nodes as they are, and as they are built: no more than the last of both are kept.
     nodes = same.nodes
     gpu_types = tuple(sorted({node.gpu_type for node in nodes}))
     number = {gpu_type: number for number, gpu_type in enumerate(gpu_types)}
