@@ -249,16 +249,15 @@ class Room(Free):
             left = known.known(node, self.nodes[node], tasks)
             if left is None:
                 self._hold_together(node, tasks)
-                gpus = self.partitions.gpus.get(node)
-                cpu, memory = int(self.free_cpu[node]), int(self.free_memory[node])
-                left = Left(cpu, memory, self.free_devices[node], self.shared.get(node), gpus)
+                cpu, memory, devices = int(self.free_cpu[node]), int(self.free_memory[node]), self.free_devices[node]
+                left = Left(cpu, memory, devices, self.shared.get(node), self.partitions.gpus.get(node))
                 known.keep(node, left, self.nodes[node], tasks)
-            else:
-                self.free_cpu[node], self.free_memory[node], self.free_devices[node] = left[:3]
-                if left.shared is not None:
-                    self.shared[node] = left.shared
-                if left.gpus is not None:
-                    self.partitions.have(node, left.gpus)
+                continue
+            self.free_cpu[node], self.free_memory[node], self.free_devices[node] = left[:3]
+            if left.shared is not None:
+                self.shared[node] = left.shared
+            if left.gpus is not None:
+                self.partitions.have(node, left.gpus)
         self.free_gpus[:] = [len(devices) for devices in self.free_devices]
         self.free_gpus *= self.open_nodes
 
@@ -274,8 +273,7 @@ class Room(Free):
         self.free_memory[node] -= sum([shape.memory for _, shape, _ in tasks])
         devices = {device for task, _, _ in tasks for device in task.devices}
         self.free_devices[node] = [device for device in self.free_devices[node] if device not in devices]
-        slots = [task.mig for task, _, _ in tasks if task.mig is not None]
-        if slots:
+        if slots := [task.mig for task, _, _ in tasks if task.mig is not None]:
             self._confirm(node, slots)
 
     def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:

@@ -11,19 +11,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from solver.admission import Emptied, Gate
 from solver.certify import better
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Plan, Repartition
 from solver.program.highs import optimise
 from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.partitioning import MIG_CHANGES
+from solver.rules.partitioning import MIG_CHANGES, pool_rules
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.simulate import Replay
 from solver.solve import solve
 from solver.traced import TraceJob
+from solver.world.built import as_built
 from solver.world.cluster import DeviceId, Gpu, GpuType, Level, MigInstance, Node
 from solver.world.inflight import Counter as Counted
 from solver.world.inflight import InFlight
+from solver.world.kept import Kept
 from solver.world.mig import Placed, geometries, is_valid, mig_model
 from solver.world.mig_layout import find_profile, model_of_type, profiles_of, realisations
 from solver.world.quantities import Duration, Instant, MilliGpu
@@ -376,3 +379,29 @@ def test_layouts_are_placed_where_instances_may_begin() -> None:
     assert realisations("H100-80GB", "4g.40gb + 4g.40gb") == ()
     with pytest.raises(ValueError, match="expected a layout"):
         profiles_of("7 1g.10gb")
+
+
+@many
+@given(partitioned())
+def test_whether_a_job_could_ever_start_does_not_depend_on_how_gpus_are_partitioned_now(
+    world: tuple[Snapshot, Policy],
+) -> None:
+    snapshot, policy = world
+    built = as_built(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    now, built_gate = (Gate(Emptied(policy, nodes), Kept()) for nodes in (snapshot.nodes, built))
+    for pending in snapshot.pending:
+        assert built_gate.admit(pending).options == now.admit(pending).options
+
+
+def test_gpus_that_may_be_partitioned_are_built_whole_and_others_as_they_are() -> None:
+    gpus = tuple(Gpu(DeviceId(f"g{index}"), index, instances=(MigInstance("7g.80gb", 0),)) for index in range(2))
+    one = msgspec.structs.replace(node("n", 0, "H100"), gpus=gpus, ready=False)
+    for mode, layouts, whole in (("free", (), True), ("bounded", ("7x 1g.10gb",), False), ("fixed", (), False)):
+        changes = None if mode == "fixed" else MigChanges(1)
+        geometry = MigGeometry("h100", "h100", mode, MODELS["H100"], layouts, changes)  # type: ignore[arg-type]
+        policy = policy_of((Queue(QueueName("a")),), mig=(geometry,))
+        (built,) = as_built((one,), pool_rules(policy, snapshot_of(Instant(0), (one,), ())).rules)
+        assert (built.ready, [gpu.instances is None for gpu in built.gpus]) == (True, [whole, whole])
+        kept = msgspec.structs.replace(one, keeps_geometry=True)
+        (built,) = as_built((kept,), pool_rules(policy, snapshot_of(Instant(0), (kept,), ())).rules)
+        assert built.gpus == gpus
