@@ -181,7 +181,10 @@ class World:
             return ()
         admitted = with_options(self.waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
-        shares = with_fair_shares(self.shares, self.capacity, wanted)
+        # What is fair of one type does not depend on the others, and only of those that somebody may start on it is asked.
+        types = {gpu_type for candidate in finding for option in candidate.options for gpu_type in option.charge}
+        capacity = {gpu_type: milli for gpu_type, milli in self.capacity.items() if gpu_type in types}
+        shares = with_fair_shares(self.shares, capacity, wanted)
         ordered: Sequence[Candidate] = in_order(admitted, self.policy, shares, now)
         declared = [held for held in self.declared if not held.is_over(now)]
         held = self.reservations.values()

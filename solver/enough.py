@@ -62,23 +62,31 @@ class _Counted:
         each = [(max(1, shape.gpus) if shape.uses_gpus else 0, shape.cpu, shape.memory) for shape, _ in ways]
         self._each = np.array(each, dtype=np.int64).reshape(-1, 3).T
         self._usable: Mask = np.array([room.usable(*way) for way in ways], dtype=bool).reshape(-1, len(room.nodes))
-        self._free = self._free_now()
-        self._slots: Ints = self._count(self._free, np.arange(len(room.nodes)))
+        everywhere = np.arange(len(room.nodes))
+        self._free, self._mark = self._free_on(everywhere), room.changes.mark
+        self._slots: Ints = self._count(self._free, everywhere)
 
     def now(self) -> Ints:
-        before, self._free = self._free, self._free_now()
-        nodes = np.flatnonzero((before != self._free).any(axis=0))
-        if len(nodes):
-            self._slots += self._count(self._free[:, nodes], nodes) - self._count(before[:, nodes], nodes)
+        changed = self._room.changes.since(self._mark)
+        self._mark = self._room.changes.mark
+        nodes = np.array(range(len(self._room.nodes)) if changed is None else list(changed), dtype=np.int64)
+        before, free = self._free[:, nodes], self._free_on(nodes)
+        differs = (before != free).any(axis=0)
+        if differs.any():
+            nodes, before, free = nodes[differs], before[:, differs], free[:, differs]
+            self._slots += self._count(free, nodes) - self._count(before, nodes)
+            self._free[:, nodes] = free
         return self._slots
 
-    def _free_now(self) -> Ints:
-        """GPUs, CPU and memory by node: of GPUs, those that can be had as a whole."""
+    def _free_on(self, nodes: Ints) -> Ints:
+        """GPUs, CPU and memory of some nodes: of GPUs, those that can be had as a whole."""
         room = self._room
-        gpus = np.maximum(room.free_gpus, 0)
-        for node, count in room.partitions.unused.items() if self._fresh else ():
-            gpus[node] += count
-        return np.stack((gpus, room.free_cpu, room.free_memory))
+        gpus = np.maximum(room.free_gpus[nodes], 0)
+        if self._fresh and room.partitions.unused:
+            unused = np.zeros(len(room.nodes), dtype=np.int64)
+            unused[list(room.partitions.unused)] = list(room.partitions.unused.values())
+            gpus += unused[nodes]
+        return np.stack((gpus, room.free_cpu[nodes], room.free_memory[nodes]))
 
     def _count(self, free: Ints, nodes: Ints) -> Ints:
         slots = np.full((len(self._usable), len(nodes)), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
