@@ -73,9 +73,7 @@ class MakingRoom:
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
-        wishes = [Wish(candidate, option, tier) for option in candidate.options]
-        if not any(sum(wish.option.charge.values()) for wish in wishes):
-            wishes = []
+        wishes = self._wishes(candidate, taker, tier)
         allowed = [wish for wish in wishes if self.attempts.may(wish, {})]
         found, claimed = self._as_it_is(allowed)
         found = found or next(self._with_harm(wishes, allowed, taker, tier), None)
@@ -88,6 +86,14 @@ class MakingRoom:
         else:
             self.promises.append(Promise(start, found.victims, tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
+
+    def _wishes(self, candidate: Candidate, taker: Taker, tier: Tier) -> list[Wish]:
+        """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
+        if not any(sum(option.charge.values()) for option in candidate.options):
+            return []
+        most = self.givers.own_at_most(taker)
+        wishes = (Wish(candidate, option, tier) for option in candidate.options)
+        return [wish for wish in wishes if self.attempts.lies_inside(wish, most)]
 
     def _as_it_is(self, wishes: Sequence[Wish]) -> tuple[Trial, Room] | tuple[None, None]:
         """The first of these with a place on what is free now, else on what will be once all have left who were asked to."""
@@ -123,10 +129,7 @@ class MakingRoom:
             yield from self._by_evicting(drains, taker, tier)
 
     def _within_limits(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> list[Wish]:
-        """The ways in which it could be served for all that shares and limits say, if everybody left who may have to.
-
-        Most takers have none, and no place need be sought for them.
-        """
+        """Of these those in which it could be served for all that shares and limits say, if everybody left who may have to now."""
         own = self.givers.own(taker).charges
         inside = [wish for wish in wishes if self.attempts.lies_inside(wish, own)]
         return [

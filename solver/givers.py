@@ -51,6 +51,7 @@ class Givers:
     _stays: Mask = field(init=False)
     _asked: int = 0
     _known: dict[object, tuple[int, Side]] = field(default_factory=dict)
+    _at_first: dict[object, Charges] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._stays = np.ones(len(self.lawful.holdings.holders), dtype=bool)
@@ -64,6 +65,13 @@ class Givers:
     def own(self, taker: Taker) -> Side:
         """Those of the taker's own queue."""
         return self._left((self.lawful.likeness(taker),), lambda: self.lawful.of_its_own(taker))
+
+    def own_at_most(self, taker: Taker) -> Charges:
+        """What is charged to more of the taker's own queue than are left: to all who were when their like was first asked for."""
+        key = self.lawful.likeness(taker)
+        if key not in self._at_first:
+            self._at_first[key] = self.own(taker).charges
+        return self._at_first[key]
 
     def everybody(self, taker: Taker, *, straddling: bool) -> Side:
         """Those of all other queues, too."""
