@@ -76,7 +76,8 @@ class MakingRoom:
         wishes = self._wishes(candidate, taker, tier)
         allowed = [wish for wish in wishes if self.attempts.may(wish, {})]
         found, claimed = self._as_it_is(allowed)
-        found = found or next(self._with_harm(wishes, allowed, taker, tier), None)
+        if wishes and found is None:
+            found = next(self._with_harm(wishes, allowed, taker, tier), None)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
