@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +38,6 @@ class Mover:
     charge: Charge
     tasks: tuple[int, ...]
     lost_gpu_s: float
-    gpus_on: Mapping[int, int] = field(hash=False)
     likeness: Hashable
 
     @property
@@ -60,28 +60,47 @@ class Mover:
             room.give_back(task, shape)
 
 
+class OnNode(NamedTuple):
+    """GPUs that movers hold on nodes."""
+
+    node: Ints
+    holder: Ints
+    gpus: Ints
+
+
 class Movers:
     """Some who may move, by number, those first that lose least by it.
 
     `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one node alone. What they hold is in rows,
     one for the tasks of a mover on a node with as many GPUs each: `holder`, `node`, `gpus` of a task, `tasks`.
+    `on_node`: the GPUs of each mover on each of its nodes, sorted by node, then by number.
     """
 
     def __init__(self, movers: Iterable[Mover], room: Room) -> None:
         self.all = tuple(sorted(movers, key=_cheapest))
+        self.lost_gpu_s = np.array([mover.lost_gpu_s for mover in self.all], dtype=np.float64)
         self._numbers = {mover.name: number for number, mover in enumerate(self.all)}
         known = dict[Hashable, int]()
         alike = [known.setdefault(mover.likeness, len(known)) for mover in self.all]
         self.likeness: Ints = np.array(alike, dtype=np.int64)
         self.first = [alike.index(number) for number in range(len(known))]
-        self.is_on_one: Mask = np.array([len(mover.gpus_on) == 1 for mover in self.all], dtype=bool)
         held = Counter(
-            (number, room.index[task.node], len(task.devices))
+            (room.index[task.node], number, len(task.devices))
             for number, mover in enumerate(self.all)
             for task in mover.job.placement
         )
-        rows = np.array([(*row, tasks) for row, tasks in held.items()], dtype=np.int64).reshape(-1, 4)
-        self.holder, self.node, self.gpus, self.tasks = rows.T.copy()
+        rows = np.array([(*row, tasks) for row, tasks in sorted(held.items())], dtype=np.int64).reshape(-1, 4)
+        self.node, self.holder, self.gpus, self.tasks = rows.T.copy()
+        self.on_node = _by_node(self.node, self.holder, self.gpus * self.tasks)
+        self.is_on_one: Mask = np.bincount(self.on_node.holder, minlength=len(self.all)) == 1
+        self._nodes = len(room.nodes)
+
+    def on(self, nodes: Ints) -> Mask:
+        """Who has tasks on some of these nodes."""
+        asked, found = np.zeros(self._nodes, dtype=bool), np.zeros(len(self.all), dtype=bool)
+        asked[nodes] = True
+        found[self.on_node.holder[asked[self.on_node.node]]] = True
+        return found
 
     def but(self, gone: Iterable[JobName]) -> Mask:
         """All who are not among these."""
@@ -125,7 +144,7 @@ def movers_in(
             lost = lost_gpu_s(Holder(job, charge, known), snapshot.time, policy.scheduling.evictions.restart_cost)
             # What it has are whole GPUs, which all queues and classes are served alike.
             likeness = job.spec.task_groups, job.spec.effective_topology, option.gpu_types, tasks
-            yield Mover(job, option, charge, tasks, lost, _gpus_on(job, room), likeness)
+            yield Mover(job, option, charge, tasks, lost, likeness)
 
 
 class _Ways:
@@ -139,9 +158,9 @@ class _Ways:
     def of(self, job: Job, known: PriorityClass) -> Option | None:
         """The one of a job; None where it is not served in any that there is now."""
         spec, slo_class = job.spec, known.slo_class
-        # A queue decides with whom GPUs are shared, and nothing else of this.
-        queue = spec.queue if any(group.shape.is_shared for group in spec.task_groups) else None
-        alike = spec.task_groups, slo_class, queue
+        # Queue and class decide with whom GPUs are shared, and nothing else of this.
+        circle = (spec.queue, slo_class) if any(group.shape.is_shared for group in spec.task_groups) else None
+        alike = spec.task_groups, circle
         options = self._known.get(alike)
         if options is None:
             options = self._known[alike] = options_of(spec, self._types, self._sharing, slo_class)
@@ -173,11 +192,12 @@ def _has_whole_gpus(job: Job, room: Room) -> bool:
     return whole and any(task.devices for task in job.placement)
 
 
-def _gpus_on(job: Job, room: Room) -> dict[int, int]:
-    gpus: dict[int, int] = defaultdict(int)
-    for task in job.placement:
-        gpus[room.index[task.node]] += len(task.devices)
-    return dict(gpus)
+def _by_node(node: Ints, holder: Ints, gpus: Ints) -> OnNode:
+    """Of rows that are sorted already."""
+    first = np.ones(len(node), dtype=bool)
+    first[1:] = (node[1:] != node[:-1]) | (holder[1:] != holder[:-1])
+    total = np.add.reduceat(gpus, np.flatnonzero(first)) if len(gpus) else gpus
+    return OnNode(node[first], holder[first], total)
 
 
 def _cheapest(mover: Mover) -> tuple[float, int, str]:

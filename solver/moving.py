@@ -10,7 +10,6 @@ Whoever finds none stays, and the search begins anew. It is bounded, and may mis
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from solver.world.masks import Mask
 from solver.world.room import Ints, Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
+from solver.world.sums import running_sums
 from solver.world.workload import Job, JobName, TaskPlacement
 
 SEARCHES_MAX = 16
@@ -95,9 +95,9 @@ class Moving:
         most = self._most(len(gone))
         if most <= 0 or self.searches <= 0 or not (_enough_is_free(option, soon) and self._is_in_the_way(option, soon)):
             return None
-        search = _Search(taker, option, soon, _still(room, soon), most)
-        able = self._able(search, room, gone)
-        if not able:
+        search = _Search(taker, option, soon, _still(room, soon), most, self._movers_with(option.charge.keys(), room))
+        able = self._able(search, gone)
+        if not (able.any() and could_gain(taker.job.spec, option, soon, search.movers, able, most)):
             return None
         self.searches -= 1
         for _ in range(TRIES_MAX):
@@ -107,7 +107,7 @@ class Moving:
             moves, stuck = search.moved(*found)
             if stuck is None:
                 return (found[0], moves) if self._gains(option, moves) else None
-            able.remove(stuck)
+            able[stuck] = False
         return None
 
     def keep(self, moves: Sequence[Move], rooms: Iterable[Room]) -> None:
@@ -135,17 +135,14 @@ class Moving:
         served = zip(option.shapes, option.gpu_types, strict=True)
         return any((soon.conceivable(*way) & self._in_the_way).any() for way in served if way[1] is not None)
 
-    def _able(self, search: _Search, room: Room, gone: Collection[JobName]) -> list[Mover]:
-        """Who could move for a taker; nobody where even the best of them would not gain it what it lacks."""
-        movers = self._movers_with(search.option.charge.keys(), room)
+    def _able(self, search: _Search, gone: Collection[JobName]) -> Mask:
+        """Who is not asked yet. Whoever is on one node has to find a place on another."""
+        movers = search.movers
         able = movers.but(gone)
         alone = able & movers.is_on_one
         alike = {*movers.likeness[alone].tolist()}
         stuck = [number for number in alike if not self._finds_place(movers.all[movers.first[number]], search)]
-        able &= ~(alone & np.isin(movers.likeness, stuck))
-        if not could_gain(search.taker.job.spec, search.option, search.soon, movers, able, search.most):
-            return []
-        return [movers.all[number] for number in np.flatnonzero(able).tolist()]
+        return able & ~(alone & np.isin(movers.likeness, stuck))
 
     def _movers_with(self, gpu_types: Collection[GpuType], room: Room) -> Movers:
         key = frozenset(gpu_types)
@@ -189,12 +186,12 @@ class _Search:
     soon: Room
     still: Mask
     most: int
+    movers: Movers
 
-    def fewest(self, able: Sequence[Mover]) -> tuple[Placed, tuple[Mover, ...]] | None:
+    def fewest(self, able: Mask) -> tuple[Placed, Sequence[int]] | None:
         """A place for the taker, and who has to leave it, if all could who are able to move."""
         order = self._cheapest_to_clear(able)
-        looked_at = set(order.tolist())
-        near = [mover for mover in able if not looked_at.isdisjoint(mover.gpus_on)]
+        near = np.flatnonzero(able & self.movers.on(order)).tolist()
         with self._without(near):
             placed, too_few, suffices = self._place(order), 0, len(order)
             while placed is not None and too_few + 1 < suffices:
@@ -206,17 +203,19 @@ class _Search:
                     placed, suffices = found, middle
         return None if placed is None else self._spare(near, placed, order[:suffices])
 
-    def moved(self, placed: Placed, movers: Collection[Mover]) -> tuple[tuple[Move, ...], Mover | None]:
+    def moved(self, placed: Placed, leaving: Sequence[int]) -> tuple[tuple[Move, ...], int | None]:
         """Where each goes on beside the taker and the others, the largest first; and who finds no place."""
         moves: list[Move] = []
-        for mover in sorted(movers, key=lambda mover: (-mover.gpus, mover.name)):
-            with self._without((mover,)) as room:
+        movers = self.movers.all
+        for number in sorted(leaving, key=lambda number: (-movers[number].gpus, movers[number].name)):
+            mover = movers[number]
+            with self._without((number,)) as room:
                 room.occupy(held_by(self.taker.job.spec, self.option, placed.tasks))
                 for move in moves:
                     room.occupy(move.held)
                 found = self.place_of(mover, room)
             if found is None or found.strain > strain_of(room, mover.job.spec, mover.job.placement) + ABOUT:
-                return (), mover
+                return (), number
             moves.append(Move(mover, found.tasks))
         return tuple(moves), None
 
@@ -224,21 +223,21 @@ class _Search:
         """Where a job could go on; nowhere near what is reserved for anybody. Takes from the room."""
         return place(seen(room, room.reserved), mover.job.spec, mover.option, self.still, mover.tasks)
 
-    def _spare(self, able: Sequence[Mover], placed: Placed, nodes: Ints) -> tuple[Placed, tuple[Mover, ...]] | None:
+    def _spare(self, able: Sequence[int], placed: Placed, nodes: Ints) -> tuple[Placed, Sequence[int]] | None:
         """Without those that can stay, tried from the one that loses most."""
         chosen = self._on_nodes_of(placed, able)
-        for mover in chosen[::-1][:SPARED_MAX]:
-            others = [other for other in chosen if other is not mover]
+        for number in chosen[::-1][:SPARED_MAX]:
+            others = [other for other in chosen if other != number]
             with self._without(others):
                 found = self._place(nodes)
             if found is not None:
                 placed, chosen = found, others
         chosen = self._on_nodes_of(placed, chosen)
-        return (placed, tuple(chosen)) if len(chosen) <= self.most else None
+        return (placed, chosen) if len(chosen) <= self.most else None
 
-    def _on_nodes_of(self, placed: Placed, movers: Iterable[Mover]) -> list[Mover]:
-        nodes = {self.soon.index[task.node] for task in placed.tasks}
-        return [mover for mover in movers if not nodes.isdisjoint(mover.gpus_on)]
+    def _on_nodes_of(self, placed: Placed, numbers: Sequence[int]) -> list[int]:
+        is_there = self.movers.on(np.array([self.soon.index[task.node] for task in placed.tasks], dtype=np.int64))
+        return [number for number in numbers if is_there[number]]
 
     def _place(self, nodes: Ints) -> Placed | None:
         within = np.zeros(len(self.soon.nodes), dtype=bool)
@@ -247,30 +246,27 @@ class _Search:
             return place(seen(self.soon, self.taker.against), self.taker.job.spec, self.option, within)
 
     @contextmanager
-    def _without(self, movers: Iterable[Mover]) -> Iterator[Room]:
+    def _without(self, numbers: Iterable[int]) -> Iterator[Room]:
         """The room while these have left."""
         with self.soon.trying():
-            for mover in movers:
-                mover.leave(self.soon)
+            for number in numbers:
+                self.movers.all[number].leave(self.soon)
             yield self.soon
 
-    def _cheapest_to_clear(self, able: Sequence[Mover]) -> Ints:
+    def _cheapest_to_clear(self, able: Mask) -> Ints:
         """Nodes in the order of what is lost until a task of the taker fits: nothing, then as little as possible."""
         need = max((shape.gpus for shape in self.option.shapes), default=0) or 1
         lost = np.where(self.soon.free_gpus >= need, 0.0, np.inf)
         wanted = np.logical_or.reduce([reach(self.soon, self.option, gpu_type) for gpu_type in self.option.charge])
-        on_node: dict[int, list[Mover]] = defaultdict(list)
-        for mover in able:
-            for node in mover.gpus_on:
-                on_node[node].append(mover)
-        for node, movers in on_node.items():
-            free = int(self.soon.free_gpus[node])
-            for count, mover in enumerate(movers, 1):
-                if free >= need or count > self.most:
-                    break
-                free += mover.gpus_on[node]
-                if free >= need:
-                    lost[node] = sum(known.lost_gpu_s for known in movers[:count])
+        of_able = able[self.movers.on_node.holder]
+        node, holder, gpus = (of[of_able] for of in self.movers.on_node)
+        first = np.ones(len(node), dtype=bool)
+        first[1:] = node[1:] != node[:-1]
+        free = self.soon.free_gpus[node] + running_sums(first, gpus)
+        leaves = (free - gpus < need) & (running_sums(first, np.ones_like(node)) <= self.most)
+        total = np.bincount(node[leaves], weights=self.movers.lost_gpu_s[holder[leaves]], minlength=len(lost))
+        cleared = node[leaves & (free >= need)]
+        lost[cleared] = total[cleared]
         lost[~wanted] = np.inf
         order = np.argsort(lost, kind="stable")
         return order[: int((lost == 0).sum()) + NODES_MAX]
