@@ -185,10 +185,12 @@ class Inside:
     tree: QueueTree
     room: Callable[[Line], int]
     taken: dict[Line, int] = field(default_factory=dict)
+    _left: dict[Line, int] = field(default_factory=dict)
+    """Of the lines that were asked for."""
 
     def part(self, queue: QueueName, charge: Charge) -> int:
         """How much of the charge lies inside the lines of the whole path."""
-        return sum(self._part(queue, gpu_type, milli) for gpu_type, milli in charge.items())
+        return sum([self._part(self.tree.lines(queue, gpu_type), milli) for gpu_type, milli in charge.items()])
 
     def holds(self, queue: QueueName, charge: Charge) -> bool:
         """Whether the charge lies inside to the last GPU."""
@@ -198,23 +200,23 @@ class Inside:
         """Charge a start; returns the part of it that lies inside."""
         total = 0
         for gpu_type, milli in charge.items():
-            part = self._part(queue, gpu_type, milli)
+            lines = self.tree.lines(queue, gpu_type)
+            part = self._part(lines, milli)
             total += part
-            for line in self.tree.lines(queue, gpu_type):
+            for line in lines if part else ():
                 self.taken[line] = self.taken.get(line, 0) + part
+                self._left[line] -= part
         return total
 
     def left(self, line: Line) -> int:
         """What is left of one line."""
-        return self.left_of(self.room(line), line)
+        left = self._left.get(line)
+        if left is None:
+            left = self._left[line] = max(0, self.room(line) - self.taken.get(line, 0))
+        return left
 
-    def left_of(self, room: int, line: Line) -> int:
-        """What would be left of one line if there had been this room."""
-        return max(0, room - self.taken.get(line, 0))
-
-    def _part(self, queue: QueueName, gpu_type: GpuType, milli: int) -> int:
-        rooms = [self.left(line) for line in self.tree.lines(queue, gpu_type)]
-        return min(milli, *rooms) if rooms else 0
+    def _part(self, lines: Sequence[Line], milli: int) -> int:
+        return min(milli, *[self.left(line) for line in lines]) if lines else 0
 
 
 @dataclass(slots=True)
