@@ -178,12 +178,12 @@ def _fill(room: Room, offer: Offer, tasks: int, limits: Limits, domain: Domain |
     else:
         nodes, closer = _closest(room.topology, offer, tasks, domain)
     nodes = nodes[offer.slots[nodes] > 0]
-    # From the least to the most significant; where they all are equal, the first node is the first.
-    of_domain = (_rank(offer, level, room.topology[level].of_node[nodes], tasks) for level in closer[::-1])
-    keys = [room.free_gpus[nodes], *of_domain]
-    order = nodes[np.lexsort(keys)]
+    if len(nodes) > 1:
+        # From the least to the most significant; where they all are equal, the first node is the first.
+        of_domain = (_rank(offer, level, room.topology[level].of_node[nodes], tasks) for level in closer[::-1])
+        nodes = nodes[np.lexsort([room.free_gpus[nodes], *of_domain])]
     chosen: Chosen = []
-    for node, slots in zip(order.tolist(), offer.slots[order].tolist(), strict=True):
+    for node, slots in zip(nodes.tolist(), offer.slots[nodes].tolist(), strict=True):
         if not tasks:
             break
         count = min(tasks, slots, *(int(limit.left[limit.of_node[node]]) for limit in limits))
@@ -204,8 +204,9 @@ def _closest(topology: Topology, offer: Offer, tasks: int, domain: Domain | None
     while closer and closer[0] != "island":
         level = closer[0]
         sums = offer.in_domains(level)
-        inside = topology[level].inside(topology[domain[0]], domain[1]) if domain else np.arange(len(sums))
-        able = inside[sums[inside] >= tasks]
+        able = np.flatnonzero(sums >= tasks)
+        if domain:
+            able = able[topology[domain[0]].of_node[topology[level].first[able]] == domain[1]]
         if not len(able):
             break
         domain, closer = (level, int(able[sums[able].argmin()])), closer[1:]

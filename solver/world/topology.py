@@ -47,10 +47,6 @@ class Domains:
         mine[self.of_node[nodes]] = True
         return np.asarray(mine[self.of_node])
 
-    def inside(self, wider: Domains, domain: int) -> Ints:
-        """The domains of this level that lie in a domain of a wider one."""
-        return np.flatnonzero(wider.of_node[self.first] == domain)
-
 
 Topology = dict[Level, Domains]
 
