@@ -10,10 +10,13 @@ from hypothesis import given
 
 from hack.rounds.world import World
 from solver.attempts import Attempts
+from solver.counting import says_it_all
 from solver.fewest import Fewest
-from solver.plan.plan import Evict, Plan
+from solver.placement import place
+from solver.plan.plan import Evict, Nominate, Plan
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.solve import solve
+from solver.trial import Trial, Wish
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.shape import Shape
@@ -88,6 +91,33 @@ def test_those_are_not_tried_who_free_nothing_that_the_taker_could_use(world: Wo
     assert sorted(plan.steps, key=repr) == sorted(expected.steps, key=repr)
     assert plan.verdicts == expected.verdicts
     assert given_back < more
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=str)
+def test_who_fits_as_it_is_is_placed_once_and_nothing_is_undone(world: World) -> None:
+    claimed = sought = undone = 0
+    claim, trying = Attempts.claim, Room.trying
+
+    def claiming(attempts: Attempts, wish: Wish, room: Room) -> Trial | None:
+        nonlocal claimed, sought, undone
+        by_counting = says_it_all(wish, room)
+        with (
+            patch("solver.attempts.place", wraps=place) as placing,
+            patch.object(Room, "trying", autospec=True) as tried,
+        ):
+            tried.side_effect = trying
+            found = claim(attempts, wish, room)
+        if found and by_counting:
+            claimed += 1
+            sought += placing.call_count
+            undone += tried.call_count
+        return found
+
+    with patch.object(Attempts, "claim", claiming):
+        plan = solve(world.snapshot, world.policy, None)
+    promised = {step.job for step in plan.steps if isinstance(step, Nominate)}
+    assert claimed >= len(promised) / 4
+    assert (sought, undone) == (claimed, 0)
 
 
 def tried_in(world: World) -> tuple[Plan, int]:
