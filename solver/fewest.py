@@ -66,7 +66,7 @@ class Fewest:
         def allowed(count: int) -> bool:
             return self.attempts.may(wish, Leaving(holdings, holders[:count]).charges)
 
-        if allowed(0):
+        if self.attempts.may(wish, {}):
             return 0
         return _fewest_that(allowed, len(holders)) if allowed(len(holders)) else None
 
