@@ -45,7 +45,7 @@ class Attempts:
         placed = place(view, candidate.job.spec, option)
         if placed is None:
             return None
-        found = Trial(wish, (), placed, self.headroom)
+        found = Trial(wish, (), placed)
         if view is not room:
             room.occupy(found.held)
         return found
@@ -53,8 +53,7 @@ class Attempts:
     def attempt(self, wish: Wish, victims: Collection[Victim]) -> Trial | None:
         """The taker served once these have left; None where it is not inside its share then, or finds no place."""
         victims, room = self.lawful.law.with_all_parts(tuple(victims)), self.soon
-        headroom = self.allowed(wish, charges_of(victims))
-        if headroom is None:
+        if not self.may(wish, charges_of(victims)):
             return None
         draining = room.partitions.draining(self.room.partitions) if wish.drains else None
         with room.trying() as before:
@@ -67,16 +66,10 @@ class Attempts:
             if placed is None:
                 return None
             pledged = placed.pledged(before, narrowed)
-        return Trial(wish, victims, placed, headroom, pledged=pledged) if wish.drains or not pledged else None
-
-    def allowed(self, wish: Wish, leaving: Leaving) -> Headroom | None:
-        """What is left for the taker once this is charged less; None where it would not be inside its share, or above a limit."""
-        if not self.may(wish, leaving):
-            return None
-        return self._headroom_without(leaving)
+        return Trial(wish, victims, placed, pledged=pledged) if wish.drains or not pledged else None
 
     def may(self, wish: Wish, leaving: Leaving) -> bool:
-        """Whether the taker would be inside its share, and below all limits."""
+        """Whether the taker would be inside its share, and below all limits, once this is charged less."""
         candidate, option = wish.candidate, wish.option
         if not self.lies_inside(wish, leaving):
             return False
@@ -112,5 +105,7 @@ class Attempts:
         self.users.take(start.candidate.job, start.charge)
         self.lines.start(start.candidate)
 
-    def _headroom_without(self, leaving: Leaving) -> Headroom:
-        return self.headroom.under(self.headroom.shares.without(leaving.items())) if leaving else self.headroom
+    def charge_less(self, victims: Collection[Victim]) -> None:
+        """These are asked to leave: their queues are charged for them no more."""
+        if victims:
+            self.headroom = self.headroom.under(self.headroom.shares.without(charges_of(victims).items()))

@@ -161,7 +161,7 @@ class MakingRoom:
         for wish in wishes:
             found = self._moving_for(wish)
             if found:
-                yield Trial(wish, (), found[0], self.attempts.headroom, found[1])
+                yield Trial(wish, (), *found)
 
     def _moving_for(self, wish: Wish) -> tuple[Placed, tuple[Move, ...]] | None:
         rooms = self.attempts.room, self.attempts.soon
@@ -205,7 +205,7 @@ class MakingRoom:
             self._ask(move.name)
         if start.candidate.strict:
             self._unserved.open([None])
-        attempts.headroom = found.headroom
+        attempts.charge_less(found.victims)
         attempts.hold(start, found.pledged, claimed)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
 

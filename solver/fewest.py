@@ -161,16 +161,15 @@ class Fewest:
         ]
         for kept in (list(compress(found.victims, is_near)), list(compress(found.victims, of_use))):
             victims = attempts.lawful.law.with_all_parts(kept)
-            headroom = attempts.allowed(found.wish, charges_of(victims))
-            if headroom:
-                found = replace(found, victims=victims, headroom=headroom)
+            if attempts.may(found.wish, charges_of(victims)):
+                found = replace(found, victims=victims)
                 break
         for victim in gangs_first(found.victims):
             if found.uses_nodes_of(victim):
                 continue
             others = attempts.lawful.law.with_all_parts([other for other in found.victims if other is not victim])
-            if headroom := attempts.allowed(found.wish, charges_of(others)):
-                found = replace(found, victims=others, headroom=headroom)
+            if attempts.may(found.wish, charges_of(others)):
+                found = replace(found, victims=others)
         return found
 
 

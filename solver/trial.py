@@ -9,7 +9,6 @@ from solver.moving import Move
 from solver.placement import Placed
 from solver.promise import Tier
 from solver.rules.demand import Candidate
-from solver.rules.entitlement import Headroom
 from solver.rules.options import Option
 from solver.rules.victims import Victim
 from solver.starts import held_by
@@ -36,7 +35,6 @@ class Trial:
     wish: Wish
     victims: tuple[Victim, ...]
     placed: Placed
-    headroom: Headroom
     moves: tuple[Move, ...] = ()
     pledged: Pledged = NOTHING
 
