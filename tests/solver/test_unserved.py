@@ -8,9 +8,13 @@ import pytest
 
 from hack.rounds.world import World
 from solver.eviction import MakingRoom
+from solver.givers import Givers
 from solver.plan.plan import Plan
+from solver.rules.entitlement import Charge
+from solver.rules.victims import Taker
 from solver.solve import solve
 from solver.unserved import Unserved
+from solver.world.workload import QueueName
 
 WORLDS = [World(512, 300, full, seed) for full in (0.93, 0.99) for seed in (1, 2, 3)]
 
@@ -28,6 +32,18 @@ def test_plans_are_as_if_everybody_were_tried_in_each_pass(world: World) -> None
         expected, often = tried_in(world)
     assert (plan.steps, plan.verdicts) == (expected.steps, expected.verdicts)
     assert tried < often
+
+
+@pytest.mark.parametrize("world", WORLDS[1:5], ids=str)
+def test_plans_are_as_if_nobody_were_told_beforehand_to_be_outside_its_share(world: World) -> None:
+    plan = solve(world.snapshot, world.policy, None)
+
+    def without_end(self: Givers, taker: Taker) -> dict[QueueName, Charge]:
+        return {taker.job.spec.queue: dict.fromkeys(self.lawful.holdings.gpu_types, 10**12)}
+
+    with patch.object(Givers, "own_at_most", without_end):
+        expected = solve(world.snapshot, world.policy, None)
+    assert (plan.steps, plan.verdicts) == (expected.steps, expected.verdicts)
 
 
 def tried_in(world: World) -> tuple[Plan, int]:
