@@ -19,8 +19,6 @@ from solver.world.workload import JobName, QueueName
 
 Ints = npt.NDArray[np.int64]
 
-NONE = -1
-
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
@@ -138,10 +136,14 @@ def ranks_of(names: Sequence[str]) -> Ints:
 
 def _charges(holders: Sequence[Holder]) -> tuple[tuple[GpuType, ...], Ints, Mask]:
     """The types that holders are charged for, how much of each, and whether at all."""
-    types = tuple(sorted({gpu_type for holder in holders for gpu_type in holder.charge}))
-    columns = [[holder.charge.get(gpu_type, NONE) for holder in holders] for gpu_type in types]
-    charge = np.array(columns, dtype=np.int64).reshape(len(types), len(holders)).T
-    return types, np.maximum(charge, 0), charge != NONE
+    charges = [holder.charge for holder in holders]
+    of_type, milli = list(chain.from_iterable(charges)), chain.from_iterable(known.values() for known in charges)
+    types = tuple(sorted(set(of_type)))
+    column = {gpu_type: number for number, gpu_type in enumerate(types)}
+    entries = np.repeat(np.arange(len(holders)), [len(known) for known in charges]), [column[kind] for kind in of_type]
+    charge, has = np.zeros((len(holders), len(types)), dtype=np.int64), np.zeros((len(holders), len(types)), dtype=bool)
+    charge[entries], has[entries] = list(milli), True
+    return types, charge, has
 
 
 class Charges(Mapping[QueueName, Charge]):
