@@ -105,13 +105,13 @@ def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
 
 def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
     """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
-    in_parts = any(
-        isinstance(shape, SharedShape | MigShape) or room.is_partitioned(shape, gpu_type)
-        for shape, gpu_type in zip(option.shapes, option.gpu_types, strict=True)
-    )
-    if in_parts:
+    in_parts = any(isinstance(shape, SharedShape | MigShape) for shape in option.shapes)
+    made_whole = any(room.is_partitioned(*way) for way in zip(option.shapes, option.gpu_types, strict=True))
+    if in_parts or made_whole:
         yield _Gang.of(room, spec, option, within, tasks, fresh=False)
-    yield _Gang.of(room, spec, option, within, tasks, fresh=True)
+    # Where no change is left, no GPU is made whole for it.
+    if in_parts or not made_whole or room.partitions.may_change:
+        yield _Gang.of(room, spec, option, within, tasks, fresh=True)
 
 
 def least_tasks(spec: JobSpec) -> tuple[int, ...]:

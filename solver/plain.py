@@ -10,7 +10,9 @@ from solver.world.workload import JobSpec
 
 def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
     """Whether counting decides that a gang fits: it is plain, and no GPU could be made whole for it."""
-    return is_plain(spec, option) and not room.is_partitioned(option.shapes[0], option.gpu_types[0])
+    if not is_plain(spec, option):
+        return False
+    return not (room.partitions.may_change and room.is_partitioned(option.shapes[0], option.gpu_types[0]))
 
 
 def is_plain(spec: JobSpec, option: Option) -> bool:
@@ -30,4 +32,4 @@ def has_room(room: Room, spec: JobSpec, option: Option, tasks: int, *, fresh: bo
     Where counting doesn't say all, no more of them fit; but so many do on GPUs that stay as they are (`fresh` False).
     """
     shape, gpu_type, level = option.shapes[0], option.gpu_types[0], spec.effective_topology.required
-    return room.has_slots(shape, gpu_type, tasks, level, fresh=fresh)
+    return room.has_slots(shape, gpu_type, tasks, level, fresh=fresh and room.partitions.may_change)

@@ -181,13 +181,9 @@ class Free:
         return self.offer(shape, gpu_type, fresh=fresh, within=within).slots.copy()
 
     def is_partitioned(self, shape: Shape, gpu_type: GpuType | None) -> bool:
-        """Whether GPUs in MIG mode may be made whole for it now."""
+        """Whether GPUs in MIG mode could be made whole for it now, if changes are left."""
         unused = self.partitions.unused
-        return (
-            bool(unused)
-            and self.partitions.may_change
-            and not unused.keys().isdisjoint(self._makeable(shape, gpu_type))
-        )
+        return bool(unused) and not unused.keys().isdisjoint(self._makeable(shape, gpu_type))
 
     def _makeable(self, shape: Shape, gpu_type: GpuType | None) -> frozenset[int]:
         """The nodes whose GPUs may be made whole for it while nobody uses them."""
