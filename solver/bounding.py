@@ -48,8 +48,7 @@ class Bounding:
         if found is None:
             return certificate
         layers = zip(program.objectives, found.reached, strict=True)
-        bounds = {layer.name: reached.bound for layer, reached in layers}
-        return tightened(certificate, bounds, cut_by_clock=found.cut_by_clock)
+        return tightened(certificate, {layer.name: reached.bound for layer, reached in layers})
 
     def stated(self) -> EntitledBound:
         """The program of the most that this round could have served, whoever it evicted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -11,8 +11,10 @@ import msgspec
 
 from solver.plan.plan import Certificate, LayerResult, ProofStatus
 from solver.program.optimiser import Solution
+from solver.promise import TIERS, Promise
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Inside, Shares
+from solver.rules.victims import MEANS
 from solver.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
@@ -108,15 +110,39 @@ def entitled_unproven(results: Sequence[LayerResult]) -> float:
     return _tidy(sum(r.bound - r.value for r in results if r.name.startswith(ENTITLED) and r.status == "unproven"))
 
 
-def tightened(certificate: Certificate, bounds: Mapping[str, float], *, cut_by_clock: bool) -> Certificate:
-    """The certificate, with bounds of some layers where they are tighter. `cut_by_clock`: a clock ended the search for them."""
-    layers = tuple(_tightened(known, bounds.get(known.name, inf)) for known in certificate.layers)
+def with_victims(
+    told: Sequence[Certificate], layers: Sequence[LayerResult], promises: Sequence[Promise]
+) -> Certificate:
+    """That of a round in which others leave. `told`: those of the answers that it was decided by, one of the program's first."""
+    by = max(told, key=lambda known: (known.stage == "mip", known.columns))
     return msgspec.structs.replace(
-        certificate,
-        layers=layers,
+        by,
+        stage="mip" if by.stage == "mip" else "greedy",
+        layers=tuple(_with_harm(layers, promises)),
         entitled_unproven=entitled_unproven(layers),
-        cut_by_clock=certificate.cut_by_clock or cut_by_clock,
     )
+
+
+def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> Iterator[LayerResult]:
+    """The layers, with the harm done for each tier below it: GPU-hours lost by each means, the worst first."""
+    for number, layer in enumerate(layers):
+        yield layer
+        kind = layer.name.partition(".")[0]
+        if kind in TIERS and layers[number + 1].name.partition(".")[0] != kind:
+            for means in (*reversed(MEANS), "move"):
+                lost = sum(
+                    gpu_s
+                    for promise in promises
+                    for by, gpu_s in promise.lost_gpu_s
+                    if promise.tier == kind and by == means
+                )
+                yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
+
+
+def tightened(certificate: Certificate, bounds: Mapping[str, float]) -> Certificate:
+    """The certificate, with bounds of some layers where they are tighter."""
+    layers = tuple(_tightened(known, bounds.get(known.name, inf)) for known in certificate.layers)
+    return msgspec.structs.replace(certificate, layers=layers, entitled_unproven=entitled_unproven(layers))
 
 
 def _tightened(layer: LayerResult, bound: float) -> LayerResult:

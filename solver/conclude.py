@@ -105,18 +105,19 @@ def starts_of(
     shares: Shares,
     fit: Fit | None = None,
 ) -> tuple[Start, ...]:
-    """The point made concrete, filled up with whatever still fits; the best over the orders of placing."""
+    """The point made concrete: the best over the orders of placing, filled up with whatever still fits."""
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
-    answers = []
+    tries = []
     for _ in range(TRIES_MAX):
-        trial, placed = _place_in_line(order, room, candidates, fit)
-        answers.append(greedy(candidates, trial, shares, placed, fit))
+        left, placed = _place_in_line(order, room, candidates, fit)
+        tries.append((left, placed))
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
             break
         # Whoever found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
         order.sort(key=lambda decided: decided.candidate.job.name in found)
-    return max(answers, key=lambda starts: layer_values(starts, formulation.sub_layers, shares))
+    left, placed = max(tries, key=lambda tried: layer_values(tried[1], formulation.sub_layers, shares))
+    return greedy(candidates, left, shares, placed, fit)
 
 
 def _place_in_line(

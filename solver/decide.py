@@ -42,8 +42,13 @@ def decide(
     limits: SolverLimits,
     optimiser: Optimiser | None,
     fit: Fit | None = None,
+    *,
+    certified: bool = True,
 ) -> Answer:
-    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
+    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
+
+    `certified`: the certificate is wanted, too; else large programs are not asked for bounds that no answer depends on.
+    """
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     bounds = loose_bounds(able, sub_layers, shares)
@@ -56,7 +61,7 @@ def decide(
     level = closest_cell_level(classes) if exact else cell_level(classes)
     formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
     formulation.state()
-    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact)
+    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact, answering=not certified)
     deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
     found = deciding.until_placed(first) if exact else deciding.once(first)
     improved = layer_values(found.starts, sub_layers, shares)
@@ -133,6 +138,5 @@ def certificate(
         len(found.program.lower) if found else 0,
         len(found.program.row_lower) if found else 0,
         limits.mode,
-        solution.cut_by_clock if solution else False,
-        found.cuts if found else 0,
+        cuts=found.cuts if found else 0,
     )

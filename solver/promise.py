@@ -17,6 +17,9 @@ from solver.world.workload import Job, JobName
 Tier = Literal["entitled", "fair"]
 """For which demand others may have to leave: inside a guarantee, or inside a fair share."""
 
+TIERS: tuple[Tier, ...] = ("entitled", "fair")
+"""In the order in which they are served."""
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:

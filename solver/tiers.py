@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -17,16 +17,16 @@ import numpy as np
 
 from solver.attempts import Attempts
 from solver.bounding import Bounding
-from solver.certify import loose_bounds
-from solver.decide import Answer, certificate, decide
+from solver.certify import layer_results, loose_bounds, with_victims
+from solver.decide import Answer, decide
 from solver.eviction import MakingRoom
 from solver.fit import Fit
 from solver.moving import Moving
 from solver.placement import Placed, least_tasks
-from solver.plan.plan import Certificate, LayerResult
+from solver.plan.plan import Certificate
 from solver.prices import fit_for
-from solver.program.optimiser import Optimiser
-from solver.promise import Promise, Tier
+from solver.program.optimiser import Optimiser, Watched
+from solver.promise import TIERS, Promise, Tier
 from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.holdings import Charges
@@ -37,7 +37,6 @@ from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
-from solver.rules.victims import MEANS
 from solver.starts import Start, layer_values
 from solver.strain import strain_of
 from solver.world.free import Reserved
@@ -46,8 +45,6 @@ from solver.world.pool_rules import PoolRules
 from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
-
-TIERS: tuple[Tier, ...] = ("entitled", "fair")
 
 DECIDED_TWICE_MAX = 2_500
 """Of more who wait, the round is decided with the program alone: it takes long, and of six clusters one was worse off."""
@@ -62,6 +59,7 @@ class Decision:
     certificate: Certificate
     shares: Shares
     room: Room
+    choice: bool  # Somebody could start on what was free: a program has something to choose.
 
     def take(self, room: Room) -> None:
         """Everything that is given to somebody is nobody else's."""
@@ -96,7 +94,10 @@ class _Ground:
 
 @dataclass(slots=True)
 class _Round:
-    """A round while it is decided: what is settled already, and what the rest may count on."""
+    """A round while it is decided: what is settled already, and what the rest may count on.
+
+    `told`: what was said of each answer so far; `certified`: that of the last may be needed.
+    """
 
     ground: _Ground
     optimiser: Optimiser | None
@@ -108,11 +109,20 @@ class _Round:
     promises: list[Promise]
     fit: Fit | None
     moving: Moving
+    certified: bool
+    told: list[Certificate] = field(default_factory=list)
 
     def decide(self) -> Answer:
         """The best for those who wait, on what is free."""
-        limits = self.ground.policy.scheduling.solver
-        return decide(self.waiting, self.room, self.shares, limits, self.optimiser, self.fit)
+        given, limits = (self.waiting, self.room, self.shares), self.ground.policy.scheduling.solver
+        answer = decide(*given, limits, self.optimiser, self.fit, certified=self.certified)
+        self.told.append(answer.certificate)
+        return answer
+
+    @property
+    def choice(self) -> bool:
+        """Whether anybody could start on what was free."""
+        return any(known.stage != "none" for known in self.told)
 
     def evict_for(self, tier: Tier, answer: Answer) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
@@ -182,33 +192,46 @@ def decide_with_evictions(
     soon = soon_free(snapshot, sharing.domain, mig, room)
     room.reserved = soon.reserved = reserved
     ground = _Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)
-    decision = _decide(ground, optimiser)
-    if optimiser is None or len(decision.starts) == len(candidates):
-        return decision
-    if len(candidates) <= DECIDED_TWICE_MAX:
-        other, sub_layers = _decide(ground, None), sub_layers_of(candidates)
-        if other.promises and _served(other, sub_layers) > _served(decision, sub_layers):
-            decision = other
-    if not decision.promises:
-        return decision
-    served = decision.starts, decision.promises
-    bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
-    return replace(decision, certificate=bounding.tighten(decision.certificate, optimiser))
+    if optimiser is None:
+        return _decide(ground, None)
+    watched = Watched(optimiser)
+    decision = _with_program(ground, watched)
+    proven = decision.certificate
+    if decision.promises:
+        served = decision.starts, decision.promises
+        bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
+        proven = bounding.tighten(proven, watched)
+    return replace(decision, certificate=msgspec.structs.replace(proven, cut_by_clock=watched.cut))
 
 
-def _decide(ground: _Ground, optimiser: Optimiser | None) -> Decision:
+def _with_program(ground: _Ground, optimiser: Optimiser) -> Decision:
+    """The round decided with the program, or without it where that evicts and is better, or there is nothing to choose."""
+    if len(ground.candidates) > DECIDED_TWICE_MAX:
+        return _decide(ground, optimiser)
+    without, sub_layers = _decide(ground, None), sub_layers_of(ground.candidates)
+    if not without.choice:
+        return without
+    # What proves a round that evicts is asked once it is decided.
+    decision = _decide(ground, optimiser, certified=not without.promises)
+    is_better = without.promises and _served(without, sub_layers) > _served(decision, sub_layers)
+    return without if is_better else decision
+
+
+def _decide(ground: _Ground, optimiser: Optimiser | None, *, certified: bool = True) -> Decision:
     snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
     room, limits = ground.room.copy(), policy.scheduling.solver
     fit = fit_for(snapshot, room, ground.sharing, limits, optimiser) if candidates else None
     moving, waiting = Moving(snapshot, policy, shares, ground.sharing), tuple(candidates)
-    this = _Round(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit, moving)
+    this = _Round(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit, moving, certified)
     answer = this.decide()
     for tier in TIERS if len(answer.starts) < len(candidates) else ():
         if this.evict_for(tier, answer):
             answer = this.decide()
-    if not this.promises:
-        return Decision(answer.starts, (), answer.certificate, shares, room)
-    return _conclude(this, answer, room)
+    if this.promises:
+        return _conclude(this, answer, room)
+    if not certified:
+        return _decide(ground, optimiser)
+    return Decision(answer.starts, (), answer.certificate, shares, room, this.choice)
 
 
 def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
@@ -217,27 +240,12 @@ def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
     after = shares.without(_charges(promises))
     sub_layers = sub_layers_of(candidates)
     values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
-    # No program has weighed victims against each other: only what no answer could exceed bounds these values.
-    bounds = loose_bounds(candidates, sub_layers, shares.without(_own_lower_priority(this.ground.lawful)))
-    proven = certificate("greedy", values, sub_layers, bounds, this.ground.policy.scheduling.solver)
-    layers = tuple(_with_harm(proven.layers, promises))
-    return Decision(starts, promises, msgspec.structs.replace(proven, layers=layers), after, room)
-
-
-def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> Iterator[LayerResult]:
-    """The layers, with the harm done for each tier below it: GPU-hours lost by each means, the worst first."""
-    for number, layer in enumerate(layers):
-        yield layer
-        kind = layer.name.partition(".")[0]
-        if kind in TIERS and layers[number + 1].name.partition(".")[0] != kind:
-            for means in (*reversed(MEANS), "move"):
-                lost = sum(
-                    gpu_s
-                    for promise in promises
-                    for by, gpu_s in promise.lost_gpu_s
-                    if promise.tier == kind and by == means
-                )
-                yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
+    # What no answer could exceed bounds these values: everybody is preempted, which makes room inside its own queue's guarantee.
+    holdings = this.ground.lawful.holdings
+    everybody = Charges(holdings, np.ones(len(holdings.holders), dtype=bool)).items()
+    bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
+    layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
+    return Decision(starts, promises, with_victims(this.told, layers, promises), after, room, this.choice)
 
 
 def _served(decision: Decision, sub_layers: Sequence[SubLayer]) -> tuple[float, ...]:
@@ -257,12 +265,6 @@ def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:
     for promise in promises:
         for victim in promise.victims:
             yield victim.holder.job.spec.queue, victim.holder.charge
-
-
-def _own_lower_priority(lawful: Lawful) -> Iterable[tuple[QueueName, Charge]]:
-    """What could at most be preempted, and so make room inside its own queue's guarantee."""
-    everybody = np.ones(len(lawful.holdings.holders), dtype=bool)
-    return Charges(lawful.holdings, everybody).items()
 
 
 def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Iterator[Start]:

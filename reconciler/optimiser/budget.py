@@ -1,10 +1,11 @@
-"""One time limit for all that a round asks: each question has what the earlier ones have left."""
+"""One time limit for all that a round asks: each question has what the earlier ones have left, less a margin."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from reconciler.clock import Clock
+from reconciler.optimiser.limits import margin_s
 from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
 
 LEAST_S = 0.02
@@ -24,7 +25,7 @@ class RoundBudget:
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The other's answer within what is left."""
-        left_s = effort.time_limit_s - self._waited_s
+        left_s = effort.time_limit_s - margin_s(effort.time_limit_s) - self._waited_s
         if left_s < LEAST_S:
             return None
         asked_s = self._clock.monotonic_s()

@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import IO, Final, NamedTuple, Self, cast
 
 from reconciler.optimiser.judge import complaint
-from reconciler.optimiser.limits import GIVEN_UP_AT
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
 from solver.program.optimiser import Effort, Floats, Program, Solution
 
@@ -62,15 +61,14 @@ class KillableOptimiser:
         """The child's answer where it is there within the time limit and satisfies the program, else None."""
         begun = self._talking.submit(self._begin)
         asked = self._talking.submit(self._ask, Question(program, start, effort), begun)
-        within_s = effort.time_limit_s * GIVEN_UP_AT
         try:
-            return asked.result(within_s)
+            return asked.result(effort.time_limit_s)
         except TimeoutError:
             if asked.cancel():
                 self._report("the optimiser is still starting, or answers another")
                 return None
             self._kill()
-            failure = f"gave no answer within {within_s:.2f} s"
+            failure = f"gave no answer within {effort.time_limit_s:.2f} s"
         except (WireError, OSError) as found:
             failure = str(found)
         self._report(f"the optimiser {failure}; it was ended and starts anew")

@@ -1,12 +1,17 @@
-"""What a time limit means to the child that has to answer: stated once, for both sides."""
+"""What a time limit means to whoever asks and to the child that has to answer: stated once, for both sides."""
 
 from solver.program.optimiser import Effort
 
-STOPS_AT = 0.85
+STOPS_AT = 0.9
 """The part of its time limit that HiGHS may take, so that what it has found arrives before nobody waits for it any more."""
 
-GIVEN_UP_AT = 0.95
-"""The part after which the child is killed: on a busy machine whoever waits is not woken at once."""
+LATE_S = 0.1
+"""On a busy machine whoever waits is woken so much too late: the longest that was measured (docs/performance.md)."""
+
+
+def margin_s(limit_s: float) -> float:
+    """Seconds of a round's time limit that its questions leave, so that being woken late does not overrun it."""
+    return min(max(0.05 * limit_s, LATE_S), 0.2 * limit_s)
 
 
 def orphan_ends_after_s(effort: Effort) -> float:

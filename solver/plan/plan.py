@@ -265,8 +265,8 @@ class LayerResult(Document, frozen=True, omit_defaults=False):
 class Certificate(Document, frozen=True, omit_defaults=False):
     """How good the plan is and who says so. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds.
 
-    `mode`: as the policy has it. `cut_by_clock`: the optimiser met its time limit. `cuts`: combinations of starts that an exact
-    round forbade its program, because they find no place.
+    `mode`: as the policy has it. `cut_by_clock`: the optimiser met its time limit, or gave no answer. `cuts`: combinations of
+    starts that an exact round forbade its program, because they find no place.
     """
 
     stage: Stage

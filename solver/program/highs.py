@@ -45,10 +45,16 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
     best = Dive(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
     run = Layers(models, models.stated, best, partial(_gap, effort, size), improving=not effort.bounding)
     reached = tuple(
-        run.settle(objective) if objective.exact or size <= EXACT_BRANCHED_COLUMNS_MAX else run.leave(objective)
+        run.settle(objective) if _is_looked_into(effort, size, objective) else run.leave(objective)
         for objective in program.objectives
     )
     return Solution(start if run.best is None else run.best, reached, SOLVER, models.cut)
+
+
+def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:
+    if effort.answering:
+        return _gap(effort, size, objective) is not None
+    return objective.exact or size <= EXACT_BRANCHED_COLUMNS_MAX
 
 
 def _gap(effort: Effort, size: int, objective: Objective) -> float | None:
@@ -84,10 +90,16 @@ def stated(program: Program) -> pulp.LpProblem:
 
 
 def _load(problem: pulp.LpProblem, effort: Effort) -> highspy.Highs:
-    solver = pulp.HiGHS(msg=False, threads=1, gapRel=effort.gap, timeLimit=effort.time_limit_s, random_seed=effort.seed)
+    limit_s = effort.time_limit_s
+    # PuLP would tell HiGHS of one whole column at a time, for which HiGHS looks at all of them.
+    solver = pulp.HiGHS(mip=False, msg=False, threads=1, gapRel=effort.gap, timeLimit=limit_s, random_seed=effort.seed)
     solver.createAndConfigureSolver(problem)
     solver.buildSolverModel(problem)
     model: highspy.Highs = problem.solverModel
+    whole = np.array(
+        [n for n, column in enumerate(problem.variables()) if column.cat == pulp.LpInteger], dtype=np.int32
+    )
+    model.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
     if effort.bounding or (model.getNumCol() > ALL_BRANCHED_COLUMNS_MAX and not effort.exact):
         model.setOptionValue("mip_max_nodes", NODES_MAX)
     if effort.exact or not UNREDUCED_COLUMNS_MAX < model.getNumCol() <= EXACT_BRANCHED_COLUMNS_MAX:

@@ -68,6 +68,7 @@ class Effort:
     The time limit is a safety net, not a tuning knob: what it cut short is not reproducible. `exact`: the program is
     solved as it is stated, and to tight tolerances, so that what layers may lose to rounding does not add up. `bounding`: the
     start is the answer, and all that is asked is how good another could be in each layer that is as good in those before.
+    `answering`: all that is asked is an answer, and layers that are not branched over need no bounds.
     """
 
     gap: float
@@ -75,6 +76,7 @@ class Effort:
     seed: int
     exact: bool = False
     bounding: bool = False
+    answering: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +102,17 @@ class Optimiser(Protocol):
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The best solution found, or None where it found none, crashed or ran out of time."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """An Optimiser that asks another. `cut`: some answer was cut short, or did not come."""
+
+    optimiser: Optimiser
+    cut: bool = False
+
+    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
+        """The other's answer."""
+        solution = self.optimiser(program, start, effort)
+        self.cut |= solution is None or solution.cut_by_clock
+        return solution

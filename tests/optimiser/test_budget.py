@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+import pytest
+
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.budget import LEAST_S, RoundBudget
+from reconciler.optimiser.limits import margin_s
 from reconciler.optimiser.recording import solver_with
 from reconciler.replay import replay
 from reconciler.store.rounds import RoundRecord
@@ -44,7 +47,12 @@ def test_each_question_has_what_the_earlier_ones_left() -> None:
     for _ in range(5):
         assert of_round(PROGRAM, START, EFFORT) is None
         clock.advance(60_000)  # What the round does between two questions is not the program's.
-    assert slow.limits == [10.0, 6.0, 2.0]
+    assert slow.limits == [9.5, 5.5, 1.5]
+
+
+@pytest.mark.parametrize(("limit_s", "left_s"), [(10.0, 0.5), (1.0, 0.1), (0.5, 0.1), (0.2, 0.04)])
+def test_a_margin_is_a_twentieth_or_as_late_as_one_is_woken_but_at_most_a_fifth(limit_s: float, left_s: float) -> None:
+    assert margin_s(limit_s) == pytest.approx(left_s)
 
 
 def test_what_would_only_get_the_child_killed_is_not_asked() -> None:
@@ -52,7 +60,7 @@ def test_what_would_only_get_the_child_killed_is_not_asked() -> None:
     slow = Taking(clock, 10)
     of_round = RoundBudget(slow, clock)
     for _ in range(2):
-        of_round(PROGRAM, START, replace(EFFORT, time_limit_s=10 + LEAST_S / 2))
+        of_round(PROGRAM, START, replace(EFFORT, time_limit_s=10 + margin_s(10) + LEAST_S / 2))
     assert len(slow.limits) == 1
 
 
@@ -62,7 +70,7 @@ def test_each_round_has_a_budget_of_its_own() -> None:
     solve_once = solver_with(slow, clock)
     for _ in range(2):
         solve_once(ASKS_TWICE.snapshot, with_limit(ASKS_TWICE.policy, 10))
-    assert slow.limits == [10.0, 10.0]
+    assert slow.limits == [9.5, 9.5]
 
 
 def test_a_round_whose_child_hangs_is_greedy_checked_and_replays() -> None:
@@ -72,9 +80,10 @@ def test_a_round_whose_child_hangs_is_greedy_checked_and_replays() -> None:
         optimiser.warm_up()
         plan, answers = solver_with(optimiser)(snapshot, policy)
     (said,) = heard
-    assert "no answer within 0.19 s" in said, "the second question, for which nothing was left, was asked as well"
+    assert "no answer within 0.16 s" in said, "the second question, for which nothing was left, was asked as well"
     greedy = solve(snapshot, policy, None)
     assert (plan.steps, plan.certificate.stage) == (greedy.steps, "greedy")
+    assert (plan.certificate.cut_by_clock, greedy.certificate.cut_by_clock) == (True, False)
     assert violations(snapshot, policy, plan) == ()
     replayed = replay(RoundRecord(1, snapshot.time, "revision", snapshot, policy, plan, {}, answers), optimise)
     assert (replayed.identical, replayed.from_recorded_answer) == (True, True)

@@ -61,6 +61,7 @@ def test_a_round_that_a_clock_decided_replays_from_its_recorded_answer(optimiser
     record = recorded(optimiser)
     assert record.solution != ""
     assert record.plan != recorded(optimise).plan, "computing it again would give another plan"
+    assert record.plan.certificate.cut_by_clock
     replayed = replay(record, optimise)
     assert (replayed.identical, replayed.from_recorded_answer) == (True, True)
 
