@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count as numbers_from_0
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
 from solver.plain import has_room, is_plain, lies_anyhow, says_it_all
-from solver.rails import rails_of
+from solver.realising import ServedGroup, by_node, realise, take
 from solver.rules.options import Option
 from solver.strain import near_data, strain_of, strains_at
-from solver.world.cluster import LEVELS, DeviceId, GpuType, Level, is_wider
+from solver.world.cluster import LEVELS, Level, is_wider
 from solver.world.offers import Offer
 from solver.world.partitions import Partitions
 from solver.world.pledges import Pledged
-from solver.world.quantities import MilliGpu
 from solver.world.room import Room
-from solver.world.shape import MigShape, Shape, SharedShape, SharingMode
-from solver.world.workload import Bundle, JobSpec, MigSlot, TaskPlacement, TopologyRequest
+from solver.world.shape import MigShape, Shape, SharedShape
+from solver.world.workload import JobSpec, TaskPlacement, TopologyRequest
 
 Mask = npt.NDArray[np.bool_]
 
@@ -87,7 +84,7 @@ def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
     found = _found(room, spec, option, within, tasks)
     if found is None:
         return None
-    placed = tuple(task for group, chosen in found for task in _realise(room, group, chosen))
+    placed = tuple(task for group, chosen in found for task in realise(room, group, chosen))
     return Placed(placed, strain_of(room, spec, placed))
 
 
@@ -134,7 +131,7 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
         offer = room.offer(group.shape, group.gpu_type, within=near & room.open_nodes).within(near)
         hosts = [room.index[task.node] for task in own]
         chosen = more_tasks(room, offer, first + most - len(own), group.bundle, manners.of_group(number), hosts)
-        tasks += _realise(room, group, chosen, {task.index for task in own})
+        tasks += realise(room, group, chosen, {task.index for task in own})
     return Placed(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
@@ -143,7 +140,7 @@ def realised(room: Room, spec: JobSpec, option: Option, hosts: Sequence[Sequence
     tasks = tuple(
         task
         for number, nodes in enumerate(hosts)
-        for task in _realise(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
+        for task in realise(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
     )
     return Placed(tasks, strain_of(room, spec, tasks))
 
@@ -162,22 +159,6 @@ def _reach(asked: TopologyRequest) -> list[Level | None]:
     """The levels from the closest to the widest that it allows; what is spread goes as far as it may at once."""
     allowed = [level for level in (*LEVELS, None) if not is_wider(level, asked.required)]
     return allowed[-1:] if asked.placement == "spread" else allowed
-
-
-class ServedGroup(NamedTuple):
-    """A task group under an option: its place in the job, what each of its tasks takes, on which type, and how they are bundled."""
-
-    name: str
-    number: int
-    shape: Shape
-    gpu_type: GpuType | None
-    bundle: Bundle | None
-
-    @classmethod
-    def of(cls, spec: JobSpec, option: Option, number: int) -> ServedGroup:
-        """One of a job's groups."""
-        group = spec.task_groups[number]
-        return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundle_of(group))
 
 
 Found = list[tuple[ServedGroup, Chosen]]
@@ -253,8 +234,8 @@ class _Gang:
                 chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
                 if chosen is None:
                     return None
-                for node, count in chosen:
-                    _take(self.room, node, group.shape, count)
+                for node, count in by_node(chosen).items():
+                    take(self.room, node, group.shape, count)
                 found.append((group, chosen))
         return found
 
@@ -268,29 +249,3 @@ class _Gang:
             nodes = nodes & (room.topology[domain[0]].of_node == domain[1])
         together = room.slots(shape, group.gpu_type, within=nodes)
         return Offer(np.minimum(offer.slots, together) * nodes, room.topology)
-
-
-def _realise(
-    room: Room, group: ServedGroup, chosen: list[tuple[int, int]], taken: Collection[int] = ()
-) -> Iterator[TaskPlacement]:
-    """Give the tasks their devices, and the least numbers that are not taken."""
-    free = (number for number in numbers_from_0() if number not in taken)
-    rails = rails_of(room, [node for node, _ in chosen])
-    for node, tasks in chosen:
-        share, mode = _share(group.shape, room.nodes[node].pool)
-        for devices, slot in _take(room, node, group.shape, tasks, rails.get(node, ())):
-            yield TaskPlacement(group.name, next(free), room.nodes[node].name, devices, share, mode, slot)
-
-
-def _take(
-    room: Room, node: int, shape: Shape, tasks: int, first: Sequence[DeviceId] = ()
-) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:
-    """The devices of each task, and the MIG instance where that is its device."""
-    if isinstance(shape, MigShape):
-        return [((slot.instance.id_on(slot.gpu),), slot) for slot in room.take_instances(node, shape, tasks)]
-    return [(devices, None) for devices in room.take(node, shape, tasks, first)]
-
-
-def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:
-    circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
-    return (shape.cost, circle.mode) if circle else (None, None)
